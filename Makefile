@@ -1,0 +1,98 @@
+# Everything that a person or CI does with this checkout. It needs Python 3.11 or newer and make.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := -m pip -qq --disable-pip-version-check
+
+SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
+
+.PHONY: help venv demo test lint types readme wheel check bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@echo "make TARGET, where TARGET is one of:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+
+venv: $(VENV)/.stamp ## make .venv with the locked dependencies and this checkout
+
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	@$(call require_python)
+	@echo "Installing the locked dependencies into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP) install --require-hashes -r constraints.txt
+	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: venv ## install, score the sample groups with the embedded judge, show the scores
+	@mkdir -p build/demo
+	$(BIN)/ruler score samples/groups.jsonl build/demo/scored.jsonl -m offline
+	@$(BIN)/python -c "$$SHOW_FIRST_GROUP" build/demo/scored.jsonl
+
+test: venv ## run the tests with coverage
+	$(BIN)/python -m pytest --cov
+
+lint: venv ## check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: venv ## check the types
+	$(BIN)/mypy
+
+readme: venv ## check that the README says what the command does
+	$(BIN)/python -m tests.readme_check
+
+wheel: build/wheel-venv/.stamp ## build the wheel, install it alone and try it outside the checkout
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" \
+	&& ruler="$(CURDIR)/build/wheel-venv/bin/ruler" \
+	&& "$$ruler" --help >help.txt \
+	&& "$$ruler" score "$(CURDIR)/samples/groups.jsonl" scored.jsonl -m offline \
+	&& test -s scored.jsonl \
+	&& echo "The wheel works outside the checkout."
+
+# The dependencies are downloaded first, because pip can hold them to their hashes only by
+# themselves: a wheel that was built a moment ago has none.
+build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
+	@rm -rf build/dist build/wheel-venv build/wheelhouse && mkdir -p build
+	@echo "Building the wheel and installing it into build/wheel-venv ..."
+	@$(BIN)/python -m build --no-isolation --outdir build/dist >build/wheel.log || { cat build/wheel.log; exit 1; }
+	@$(BIN)/python $(PIP) download --require-hashes --dest build/wheelhouse -r constraints.txt
+	@$(PYTHON) -m venv build/wheel-venv
+	@build/wheel-venv/bin/python $(PIP) install --no-index --find-links build/wheelhouse build/dist/*.whl
+	@touch $@
+
+check: lint types test readme wheel ## everything that CI checks
+
+bench: venv ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+# Versions that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest.
+lock: ## write constraints.txt anew from pyproject.toml
+	@$(call require_python)
+	@$(PYTHON) -m venv build/lock-venv
+	@build/lock-venv/bin/python $(PIP) install uv
+	@build/lock-venv/bin/uv pip compile pyproject.toml --extra dev --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-config \
+	  --custom-compile-command "make lock" --quiet --output-file constraints.txt $(UPGRADE)
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find ruler_cli tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+define require_python
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+  echo "ruler needs Python 3.11 or newer; name one with: make PYTHON=python3.11" >&2; exit 1; }
+endef
+
+define SHOW_FIRST_GROUP
+import json, sys
+group = json.loads(open(sys.argv[1], encoding="utf-8").readline())
+print("The first group of", sys.argv[1] + ":")
+for number, rollout in enumerate(group["trajectories"], start=1):
+    verdict = rollout["ruler"]
+    if verdict["status"] == "scored":
+        print(f"  rollout {number}: {verdict['score']:.2f}  {verdict['explanation']}")
+    else:
+        print(f"  rollout {number}: not scored: {verdict['reason']}")
+endef
+export SHOW_FIRST_GROUP
