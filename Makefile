@@ -55,7 +55,7 @@ wheel: build/wheel-venv/.stamp ## build the wheel, install it alone and try it o
 build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 	@rm -rf build/dist build/wheel-venv build/wheelhouse && mkdir -p build
 	@echo "Building the wheel and installing it into build/wheel-venv ..."
-	@$(BIN)/python -m build --no-isolation --outdir build/dist >build/wheel.log || { cat build/wheel.log; exit 1; }
+	@$(BIN)/python -m build --no-isolation --outdir build/dist >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	@$(BIN)/python $(PIP) download --require-hashes --dest build/wheelhouse -r constraints.txt
 	@$(PYTHON) -m venv build/wheel-venv
 	@build/wheel-venv/bin/python $(PIP) install --no-index --find-links build/wheelhouse build/dist/*.whl

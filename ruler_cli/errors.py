@@ -1,0 +1,36 @@
+"""What can go wrong, as sentences with an address and a way out.
+
+RulerError            a run that cannot go on; carries the exit code
+├── UsageError        2  bad usage or unreadable input; nothing was sent
+├── RefusedError      3  the judge refused the run (key, quota, unknown model, unreachable)
+└── OutputError       1  OUTPUT could not be written to its end
+UnreadableError       one record that cannot be read; counted, never fatal to the rest
+"""
+
+from __future__ import annotations
+
+
+class RulerError(Exception):
+    """A run that cannot go on; the message is one sentence with a way out."""
+
+    exit_code = 1
+
+
+class UsageError(RulerError):
+    """Bad usage or unreadable input."""
+
+    exit_code = 2
+
+
+class RefusedError(RulerError):
+    """The judge refused the whole run."""
+
+    exit_code = 3
+
+
+class OutputError(RulerError):
+    """OUTPUT could not be written to its end."""
+
+
+class UnreadableError(Exception):
+    """A record, or one trajectory of it, that cannot be read; the message is the reason."""

@@ -1,0 +1,1 @@
+"""Bytes ↔ records: lines, compression, exact edits, atomic output."""

@@ -1,0 +1,171 @@
+"""Annotated records → OUTPUT, whole or not at all; lines that could not be read → the failed file.
+
+A file appears by atomic rename; until then it is OUTPUT.partial, which holds whole records only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.compression import compressed
+from ruler_cli.files.source import lines, open_source
+from ruler_cli.records import Problem
+
+
+class Output:
+    """OUTPUT as records are written to it; use as a context and `commit` at the end."""
+
+    def __init__(self, name: str) -> None:
+        """Open OUTPUT (or `-`); UsageError where it cannot be written, before anything is read."""
+        self.name = name
+        self._target: Path | None = None
+        self._partial: Path | None = None
+        if name == "-":
+            self._file: BinaryIO = sys.stdout.buffer
+            self._stream = self._file
+            return
+        target = Path(os.path.realpath(name))
+        try:
+            if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+                if target.is_dir():
+                    raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
+                self._file = target.open("wb")  # a pipe or device: nothing to rename
+            else:
+                self._target = target
+                self._partial = target.with_name(target.name + ".partial")
+                self._file = _locked(self._partial)
+        except FileNotFoundError:
+            way = f"create it with: mkdir -p {target.parent}"
+            raise UsageError(f"{name}: its directory does not exist; {way}") from None
+        except OSError as error:
+            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
+        self._stream = compressed(name, self._file)
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether records flow to stdout."""
+        return self.name == "-"
+
+    def write(self, record: bytes) -> None:
+        """Append one record, in one write that ends in LF."""
+        try:
+            self._stream.write(record + b"\n")
+            if self._target is None:
+                self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._stuck(error) from None
+
+    def commit(self) -> None:
+        """Make OUTPUT appear: flush to disk, then rename."""
+        try:
+            if self._stream is not self._file:
+                self._stream.close()
+            self._file.flush()
+            if self._target is not None and self._partial is not None:
+                os.fsync(self._file.fileno())
+                self._partial.replace(self._target)
+                self._target = None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._stuck(error) from None
+
+    def __enter__(self) -> Output:
+        """The output, open."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close; without `commit` what is whole so far stays in OUTPUT.partial."""
+        if self._file is sys.stdout.buffer:
+            return
+        try:
+            if self._stream is not self._file and not self._stream.closed:
+                self._stream.close()
+            self._file.close()
+        except OSError as late:
+            if error is None:
+                raise self._stuck(late) from None
+
+    def _stuck(self, error: OSError) -> OutputError:
+        where = self._partial or self.name
+        return OutputError(
+            f"{where}: cannot be written: {error.strerror}; what is whole so far is kept; "
+            "make room, then run the same command again"
+        )
+
+
+class FailedFile:
+    """Lines that could not be read, verbatim, each once: kept across runs, since it may be their only copy."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Collect into `path`, which appears with the first line; None only counts."""
+        self.path = path
+        self.written = 0
+        self._file: BinaryIO | None = None
+        self._seen: set[bytes] = set()
+
+    def add(self, problem: Problem) -> None:
+        """Append one line unless the file holds it already."""
+        if self.path is None:
+            return
+        try:
+            if self._file is None:
+                self._file = self._open(self.path)
+            mark = _digest(problem.raw)
+            if mark not in self._seen:
+                self._seen.add(mark)
+                self._file.write(problem.raw + b"\n")
+                self.written += 1
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Bring the lines to disk; done before OUTPUT appears, so that no line is in neither."""
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> BinaryIO:
+        torn = False
+        if path.exists() and path.stat().st_size:
+            with open_source(str(path)) as stream:
+                self._seen = {_digest(line.raw) for line in lines(str(path), stream)}
+            with path.open("rb") as stream:
+                stream.seek(-1, os.SEEK_END)
+                torn = stream.read(1) != b"\n"
+        file = path.open("ab")
+        if torn:
+            file.write(b"\n")
+        return file
+
+
+def _digest(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=16).digest()
+
+
+def _locked(partial: Path) -> BinaryIO:
+    """Open OUTPUT.partial for this process alone, empty."""
+    file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UsageError(
+            f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
+        ) from None
+    file.truncate(0)
+    return file

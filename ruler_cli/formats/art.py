@@ -1,0 +1,70 @@
+"""OpenPipe ART: groups and trajectories with `messages_and_choices` or `exchanges`, and table rows.
+
+Every key is optional: the newest `model_dump` leaves out what equals its default (a reward of 0.0
+too). The rows of ART's Parquet files, exported as JSON lines, hold metrics, tools and payloads as
+JSON text; there `trajectory_json` is authoritative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.formats.native import read_group, read_line
+from ruler_cli.records import Rollout
+
+_MESSAGES = ("messages_and_choices", "exchanges")
+
+
+def _is_group(record: Mapping[str, Any]) -> bool | None:
+    trajectories = record.get("trajectories")
+    if not isinstance(trajectories, list):
+        return False
+    return any(isinstance(t, Mapping) and any(k in t for k in _MESSAGES) for t in trajectories) or (
+        None if not trajectories else False
+    )
+
+
+def _read_row(record: dict[str, Any]) -> list[Rollout]:
+    payload = record.get("trajectory_json")
+    if payload is None:
+        if "trajectory_index" in record and record["trajectory_index"] is None:
+            raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
+        return read_line(record)
+    try:
+        inner = orjson.loads(payload)
+    except (orjson.JSONDecodeError, TypeError):
+        raise UnreadableError("holds no JSON object in `trajectory_json`") from None
+    if not isinstance(inner, dict):
+        raise UnreadableError("holds no JSON object in `trajectory_json`")
+    return read_line(inner)
+
+
+GROUP = Format(
+    name="ART groups",
+    shape="group",
+    matches=_is_group,
+    rollouts=read_group,
+    keys=("group_id", "metadata.scenario_id"),
+)
+TRAJECTORY = Format(
+    name="ART trajectories",
+    shape="trajectory",
+    matches=lambda record: any(key in record for key in _MESSAGES),
+    rollouts=read_line,
+    keys=("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"),
+)
+ROW = Format(
+    name="ART table rows",
+    shape="trajectory",
+    matches=lambda record: (
+        "group_index" in record and ("trajectory_json" in record or "group_metadata" in record)
+    ),
+    rollouts=_read_row,
+    keys=("group_index",),
+    layout=Layout(payload="trajectory_json"),
+)

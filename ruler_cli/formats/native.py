@@ -1,0 +1,62 @@
+"""ruler's own shapes: `{"trajectories": [{"messages": …}, …]}` and `{"messages": …}`, with their extras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import histories, messages_of, tools_of
+from ruler_cli.formats.interface import Format
+from ruler_cli.records import Path, Rollout
+
+
+def read_trajectory(value: Any, path: Path = ()) -> Rollout:
+    """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
+    if not isinstance(value, Mapping):
+        return Rollout([], path, fault="is no object")
+    try:
+        messages = messages_of(value)
+        further = histories(value)
+    except UnreadableError as error:
+        return Rollout([], path, reward=value.get("reward"), fault=str(error))
+    return Rollout(messages, path, further, tools_of(value), value.get("reward"))
+
+
+def read_group(record: dict[str, Any]) -> list[Rollout]:
+    """All trajectories of a group line; one that cannot be read does not stop the others."""
+    trajectories = record.get("trajectories")
+    if not isinstance(trajectories, list):
+        raise UnreadableError("has no list `trajectories`, though the file is one group per line")
+    return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
+
+
+def read_line(record: dict[str, Any]) -> list[Rollout]:
+    """The one trajectory of a trajectory line."""
+    rollout = read_trajectory(record)
+    if rollout.fault is not None:
+        raise UnreadableError(rollout.fault)
+    return [rollout]
+
+
+def _is_group(record: Mapping[str, Any]) -> bool | None:
+    trajectories = record.get("trajectories")
+    if not isinstance(trajectories, list):
+        return False
+    return any(isinstance(t, Mapping) and "messages" in t for t in trajectories) or None
+
+
+GROUP = Format(
+    name="native groups",
+    shape="group",
+    matches=_is_group,
+    rollouts=read_group,
+    keys=("group_id",),
+)
+TRAJECTORY = Format(
+    name="native trajectories",
+    shape="trajectory",
+    matches=lambda record: "messages" in record,
+    rollouts=read_line,
+    keys=("group_id", "group", "prompt_id", "example_id", "problem_id", "task_id", "instance_id"),
+)

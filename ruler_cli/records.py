@@ -1,0 +1,181 @@
+"""The values that flow through a run: line → record → group → request → reply → verdict → mark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["reply", "transport", "refused", "too_long", "input", "budget", "interrupted"]
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One physical line: 1-based number, byte offset in the decompressed stream, bytes without LF."""
+
+    number: int
+    offset: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something of the input that could not be read: where, why, and its bytes, verbatim."""
+
+    line: int
+    reason: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One trajectory as a format read it: messages, further histories, tools, original reward.
+
+    `path` leads from the record to the trajectory; `fault` says why it cannot be judged.
+    """
+
+    messages: list[Any]
+    path: Path = ()
+    histories: tuple[list[Any], ...] = ()
+    tools: Any = None
+    reward: Any = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line that was read: its rollouts and what it says of their group."""
+
+    line: Line
+    rollouts: tuple[Rollout, ...]
+    key: str | None = None
+    rubric: str | None = None
+    tools: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All rollouts of one task, in input order, with the records they stand in."""
+
+    key: str
+    records: tuple[Record, ...]
+
+    @property
+    def rollouts(self) -> list[Rollout]:
+        """Every rollout of every record, in input order."""
+        return [rollout for record in self.records for rollout in record.rollouts]
+
+    @property
+    def rubric(self) -> str | None:
+        """The group's own rubric: the first that a record states."""
+        return next((r.rubric for r in self.records if r.rubric), None)
+
+    @property
+    def tools(self) -> Any:
+        """The group's own tools: the first that a record states."""
+        return next((r.tools for r in self.records if r.tools), None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of input that the group holds in memory."""
+        return sum(len(record.line.raw) for record in self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or more calls, as the judge reported them."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum, field by field."""
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.calls + other.calls,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the judge: the two messages, the labels to answer, room for the answer."""
+
+    system: str
+    user: str
+    labels: tuple[str, ...]
+    room: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Characters of the prompt."""
+        return len(self.system) + len(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the judge answered; `refusal` is its own word that it will not."""
+
+    text: str
+    usage: Usage = Usage()
+    truncated: bool = False
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A call without a usable answer.
+
+    `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not
+    before `retry_after` seconds where the server named them. `context` is the judge's context
+    and this request's size in tokens, where the server named both.
+    """
+
+    kind: Kind
+    reason: str
+    scope: Literal["run", "group", "call"]
+    retry_after: float | None = None
+    context: tuple[int, int] | None = None
+    sent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A group that could not be scored: what kind of failure, and one sentence."""
+
+    kind: Kind
+    reason: str
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A score in [0, 1] and an explanation for each rollout of a group, in input order.
+
+    `rescaled` and `unknown` count what the reply reader had to mend or ignore; `tied` says that
+    there was no relative signal (one rollout, or all identical); `suspects` are rollouts whose
+    text addresses the judge.
+    """
+
+    scores: tuple[float, ...]
+    explanations: tuple[str, ...]
+    suspects: frozenset[int] = frozenset()
+    tied: bool = False
+    rescaled: int = 0
+    unknown: int = 0
+    shortened: int = 0
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What ruler writes on one trajectory: the score (None: failed) and the `ruler` object.
+
+    `independent_reward` is not in `fields`: it is taken from the record's own bytes.
+    """
+
+    score: float | None
+    fields: dict[str, Any]

@@ -1,0 +1,248 @@
+r"""Messages → the lines a judge reads, and back to blocks.
+
+One line per message: `role: <JSON string>`, `call name: <JSON arguments>`, `tool name: <JSON>`.
+A line break inside content stays escaped inside its JSON string, so nothing in a rollout can
+begin a line: no delimiter and no message can be forged. Characters that a reader might take for
+a line break or that turn a terminal (U+0085, U+2028, C1 controls, bidi overrides) are escaped too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
+_INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_INEXACT = re.compile(r"\d{16}|\d[eE][+-]?\d{3}")
+_OPEN = re.compile(r'<trajectory id="([a-z]+)">')
+_CUT_MARK = "[… {} characters left out by ruler …]"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortening:
+    """How many characters of a tool output and of a reasoning text are kept; None keeps all."""
+
+    tool: int | None = None
+    reasoning: int | None = None
+
+
+WHOLE = Shortening()
+
+
+def render(messages: Iterable[Any], keep: Shortening = WHOLE) -> list[str]:
+    """Each message as one or more lines, joined; a list as long as `messages`."""
+    names: dict[str, str] = {}
+    return ["\n".join(_message(m, names, keep)) for m in messages]
+
+
+def render_tools(tools: Any) -> str:
+    """Tools as JSON, one per line; the `{"type": "function"}` wrapper is dropped."""
+    items = tools if isinstance(tools, list) else [tools]
+    bare = (
+        t["function"] if isinstance(t, Mapping) and isinstance(t.get("function"), Mapping) else t
+        for t in items
+    )
+    return "\n".join(_json(t) for t in bare)
+
+
+def blocks(user: str) -> dict[str, str]:
+    """The rollouts of a rendered prompt: label → lines between its delimiters."""
+    found: dict[str, str] = {}
+    label, body = None, []
+    for line in user.split("\n"):
+        opened = _OPEN.fullmatch(line)
+        if opened:
+            label, body = opened[1], []
+        elif line == "</trajectory>" and label:
+            found[label] = "\n".join(body)
+            label = None
+        elif label:
+            body.append(line)
+    return found
+
+
+def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> list[str]:
+    role, out = message.get("role"), []
+    kind = message.get("type")
+    if role is None and kind in _ITEMS:
+        role, message = _ITEMS[kind](message)
+    role = str(role or "assistant")
+    thought = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
+    content, calls, results = _split(message.get("content"))
+    if thought := _text(thought) or content.thought:
+        out.append(f"{_name(role)} thinking: {_string(_middle(thought, keep.reasoning))}")
+    if role in ("tool", "function"):
+        name = message.get("name") or message.get("function")
+        asked = names.get(str(message.get("tool_call_id") or message.get("call_id")))
+        out.append(_result(_text(name) or asked, content.text, keep))
+        return out
+    for block in results:
+        name = names.get(str(block.get("tool_use_id")))
+        out.append(_result(name, _split(block.get("content"))[0].text, keep))
+    calls += _calls(message)
+    if content.text or message.get("refusal") or not (calls or results or out):
+        text = content.text or _text(message.get("refusal"))
+        who = f"{_name(role)} {_name(str(message['name']))}" if message.get("name") else _name(role)
+        out.append(f"{who}: {_string(text)}")
+    for identity, name, arguments in calls:
+        names[identity] = name
+        out.append(f"call {_name(name)}: {_unwrapped(arguments)}")
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    text: str
+    thought: str = ""
+
+
+_Call = tuple[str, str, Any]
+
+
+def _split(content: Any) -> tuple[_Content, list[_Call], list[Mapping[str, Any]]]:
+    """Content → text and thought, tool calls and tool results that stand in it as parts."""
+    if isinstance(content, str):
+        return _Content(content), [], []
+    if content is None:
+        return _Content(""), [], []
+    if not isinstance(content, list):
+        return _Content(_json(content)), [], []
+    texts, thoughts, calls, results = [], [], [], []
+    for part in content:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if isinstance(part, str):
+            texts.append(part)
+        elif kind == "tool_use":
+            calls.append((str(part.get("id")), str(part.get("name")), part.get("input")))
+        elif kind == "tool_result":
+            results.append(part)
+        elif kind in ("thinking", "reasoning"):
+            thoughts.append(_text(part.get("thinking") or part.get("reasoning") or part.get("text")))
+        elif isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif isinstance(part, Mapping) and isinstance(part.get("refusal"), str):
+            texts.append(part["refusal"])
+        else:
+            texts.append(_medium(kind, part))
+    return _Content("\n".join(texts), "\n".join(thoughts)), calls, results
+
+
+def _medium(kind: Any, part: Any) -> str:
+    """A part that is no text: its kind in brackets; bytes of a picture tell a text judge nothing."""
+    for medium in ("image", "audio", "video", "file"):
+        if medium in str(kind):
+            return f"[{medium}]"
+    return _json(part)
+
+
+def _calls(message: Mapping[str, Any]) -> list[_Call]:
+    """Tool calls in the dialects that dumps hold: nested, flat, as JSON text, and the old single one."""
+    out: list[_Call] = []
+    listed = message.get("tool_calls")
+    if isinstance(listed, str):
+        listed = _loads(listed)
+    single = message.get("function_call")
+    for call in [*(listed if isinstance(listed, list) else []), *([single] if single else [])]:
+        call = _loads(call) if isinstance(call, str) else call  # noqa: PLW2901 - same call, parsed
+        if not isinstance(call, Mapping):
+            out.append(("", "unknown", call))
+            continue
+        function = call.get("function")
+        inner = function if isinstance(function, Mapping) else call
+        name = inner.get("name") or (function if isinstance(function, str) else "unknown")
+        arguments = inner.get("arguments") if "arguments" in inner else call.get("arguments")
+        out.append((str(call.get("id") or call.get("call_id")), str(name), arguments))
+    return out
+
+
+def _result(name: str | None, text: str, keep: Shortening) -> str:
+    head = f"tool {_name(name)}" if name else "tool"
+    whole = _middle(text, keep.tool)
+    return f"{head}: {_string(whole) if whole != text else _unwrapped(text)}"
+
+
+def _unwrapped(value: Any) -> str:
+    """JSON text as the JSON it is, compact; other text as a JSON string.
+
+    Text whose numbers a double cannot hold is shown as the string it is.
+    """
+    if not isinstance(value, str):
+        return _json(value)
+    if value[:1] not in ("{", "[") or _INEXACT.search(value):
+        return _string(value)
+    try:
+        return _visible(orjson.dumps(orjson.loads(value)).decode())
+    except orjson.JSONDecodeError:
+        return _string(value)
+
+
+def _name(name: str) -> str:
+    """A role or tool name, quoted unless it is a plain word: it comes from the dump too."""
+    return name if _SAFE_NAME.fullmatch(name) else _string(name)
+
+
+def _string(text: str) -> str:
+    try:
+        return _visible(orjson.dumps(text).decode())
+    except (orjson.JSONEncodeError, TypeError):  # lone surrogates
+        return _visible(orjson.dumps(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")).decode())
+
+
+def _json(value: Any) -> str:
+    try:
+        return _visible(orjson.dumps(value).decode())
+    except (orjson.JSONEncodeError, TypeError):  # huge integers, lone surrogates
+        return _string(str(value))
+
+
+def _visible(text: str) -> str:
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _INVISIBLE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return _split(value)[0].text if isinstance(value, list) else _json(value)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _middle(text: str, keep: int | None) -> str:
+    """The text without its middle where it is longer than `keep`, with a mark of how much is gone."""
+    if keep is None or len(text) <= keep:
+        return text
+    head = (keep + 1) // 2
+    gone = len(text) - keep
+    return text[:head] + _CUT_MARK.format(gone) + text[len(text) - (keep - head) :]
+
+
+def _responses_call(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": item.get("arguments")}
+    return "assistant", {"tool_calls": [call]}
+
+
+def _responses_output(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "tool", {"tool_call_id": item.get("call_id"), "content": item.get("output")}
+
+
+def _responses_reasoning(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "assistant", {"reasoning": item.get("summary") or item.get("content") or "(not shown)"}
+
+
+_ITEMS = {
+    "function_call": _responses_call,
+    "function_call_output": _responses_output,
+    "reasoning": _responses_reasoning,
+}
+__all__ = ["WHOLE", "Shortening", "blocks", "render", "render_tools"]

@@ -1,0 +1,59 @@
+"""Everything a run is told, as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Grouping = Literal["auto", "line", "consecutive", "scattered"]
+OnFailure = Literal["null", "drop", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """Which judge, how it is reached, and what every call carries."""
+
+    model: str = "openai/o3"
+    api_base: str | None = None
+    api_key_env: str | None = None
+    via: Literal["auto", "http", "litellm"] = "auto"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float = 600.0
+    retries: int = 4
+    concurrency: int = 32
+    price: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskSettings:
+    """How a group is put to the judge."""
+
+    rubric: str | None = None
+    order: Literal["random", "input"] = "random"
+    seed: int = 0
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputSettings:
+    """Where records come from and how they are grouped."""
+
+    source: str
+    format: str = "auto"
+    grouping: Grouping = "auto"
+    group_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSettings:
+    """One run of `ruler score`."""
+
+    input: InputSettings
+    output: str
+    judge: JudgeSettings = JudgeSettings()
+    ask: AskSettings = AskSettings()
+    on_failure: OnFailure = "null"
+    failed: Path | None = None
+    debug: bool = False
