@@ -46,9 +46,7 @@ class Survey:
         elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
             out.append(f"all {self.records} records are one group (key `{key}`); {way}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
-            out.append(
-                f"group sizes are very uneven, {self.smallest} to {self.largest} (key `{key}`); {way}"
-            )
+            out.append(f"group sizes are very uneven, {self.smallest} to {self.largest} (key `{key}`); {way}")
         if self.repeated:
             name, first, second = self.repeated
             out.append(
@@ -96,8 +94,7 @@ class Index:
     def sizes(self) -> tuple[int, int, int, int]:
         """Groups, smallest, largest, and how many have one rollout."""
         row = self._db.execute(
-            "SELECT count(*), min(n), max(n), sum(n = 1) FROM "
-            "(SELECT sum(rollouts) n FROM line GROUP BY key)"
+            "SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY key)"
         ).fetchone()
         return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
 

@@ -231,9 +231,7 @@ def ends(judge: JudgeServer, model: str, seconds: float) -> bool:
     """Return whether a reply that is never silent for long ends within some seconds."""
     connection = http.client.HTTPConnection(judge.base.split("/")[2], timeout=0.4)
     messages = [{"role": "user", "content": prompt(list(ROLLOUTS), ROLLOUTS)}]
-    connection.request(
-        "POST", "/chat/completions", json.dumps({"model": model, "messages": messages})
-    )
+    connection.request("POST", "/chat/completions", json.dumps({"model": model, "messages": messages}))
     reply, end = connection.getresponse(), time.monotonic() + seconds
     try:
         while time.monotonic() < end:

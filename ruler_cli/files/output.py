@@ -85,7 +85,10 @@ class Output:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         """Close; without `commit` what is whole so far stays in OUTPUT.partial."""
         if self._file is sys.stdout.buffer:

@@ -189,7 +189,9 @@ def _string(text: str) -> str:
     try:
         return _visible(orjson.dumps(text).decode())
     except (orjson.JSONEncodeError, TypeError):  # lone surrogates
-        return _visible(orjson.dumps(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")).decode())
+        return _visible(
+            orjson.dumps(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")).decode()
+        )
 
 
 def _json(value: Any) -> str:

@@ -1,0 +1,170 @@
+"""Reply text → a score for each label, or the defect by name. Never by position, clamped or padded."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_KEY = "scores"
+_FENCE = re.compile(r"^```[\w-]*\s*\n(.*)\n```$", re.DOTALL)
+_FRACTION = re.compile(r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)")
+_PERCENT = re.compile(r"([0-9]*\.?[0-9]+)\s*%")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DECODER = json.JSONDecoder()
+_TRIES = 60
+_LONGEST = 2_000_000
+"""Characters of a reply that are looked at, from its end; no verdict is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reply says: label → (score in [0, 1], explanation), and what had to be mended."""
+
+    entries: dict[str, tuple[float, str]]
+    rescaled: bool = False
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """Why a reply cannot be used, as half a sentence that a judge and a person understand."""
+
+    reason: str
+
+
+def read(text: str, labels: Sequence[str]) -> Reading | Defect:
+    """Read a whole reply; it must score exactly the expected labels."""
+    found = _find(_bare(text))
+    if isinstance(found, Defect):
+        return found
+    chosen: dict[str, tuple[Any, str]] = {}
+    unknown = 0
+    for entry in found:
+        if not isinstance(entry, dict):
+            return Defect("an entry of `scores` was no object")
+        label = entry.get("trajectory_id")
+        label = label.strip() if isinstance(label, str) else None
+        if label not in labels:
+            unknown += 1
+            continue
+        value, explanation = entry.get("score"), entry.get("explanation")
+        if label in chosen and chosen[label][0] != value:
+            return Defect("one id had two different scores")
+        chosen[label] = (value, explanation if isinstance(explanation, str) else "")
+    lost = len(labels) - len(chosen)
+    if lost:
+        return Defect(f"{lost} of {len(labels)} ids had no score")
+    numbers = _numbers([value for value, _ in chosen.values()])
+    if isinstance(numbers, Defect):
+        return numbers
+    scores, rescaled = numbers
+    return Reading(
+        {label: (score, said) for (label, (_, said)), score in zip(chosen.items(), scores, strict=True)},
+        rescaled,
+        unknown,
+    )
+
+
+def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
+    """The entries of a reply that was cut off that are whole; none where any is doubtful."""
+    body = _bare(text)
+    at = body.find("[", max(0, body.rfind(f'"{_KEY}"')))
+    entries: list[Any] = []
+    while at >= 0 and (at := body.find("{", at)) >= 0:
+        try:
+            entry, at = _DECODER.raw_decode(body, at)
+        except (ValueError, RecursionError):
+            break
+        entries.append(entry)
+    whole = [e for e in entries if isinstance(e, dict) and e.get("trajectory_id") in labels]
+    reading = read(json.dumps({_KEY: whole}), [e["trajectory_id"] for e in whole])
+    if isinstance(reading, Defect) or reading.rescaled:
+        return {}
+    return reading.entries
+
+
+def _bare(text: str) -> str:
+    """The text after the last `</think>`, without a fence around it."""
+    text = text[-_LONGEST:].rpartition("</think>")[2].strip()
+    fenced = _FENCE.match(text)
+    return fenced[1].strip() if fenced else text
+
+
+def _find(text: str) -> list[Any] | Defect:
+    """The `scores` list of the last balanced object that holds one."""
+    if not text:
+        return Defect("the answer was empty")
+    try:
+        whole = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        whole = _last_object(text)
+    if isinstance(whole, dict):
+        whole = whole.get(_KEY)
+    if whole is None:
+        return Defect("the answer held no JSON object with `scores`")
+    if not isinstance(whole, list):
+        return Defect("`scores` was no list")
+    return whole
+
+
+def _last_object(text: str) -> dict[str, Any] | None:
+    """Try the braces left of each `"scores"`, from the last one on; bounded, for hostile text."""
+    end, tries = len(text), 0
+    while tries < _TRIES and (key := text.rfind(f'"{_KEY}"', 0, end)) >= 0:
+        brace = key
+        while tries < _TRIES and (brace := text.rfind("{", 0, brace)) >= 0:
+            tries += 1
+            try:
+                value, stop = _DECODER.raw_decode(text, brace)
+            except (ValueError, RecursionError):
+                continue
+            if stop > key and isinstance(value, dict) and _KEY in value:
+                return value
+            break
+        end = key
+    return None
+
+
+def _numbers(values: Iterable[Any]) -> tuple[list[float], bool] | Defect:
+    """Scores in [0, 1]; bare numbers consistently on a scale to 10 are rescaled, else a Defect."""
+    read_off = [_number(value) for value in values]
+    bare: list[float] = []
+    for value, (number, scaled) in zip(values, read_off, strict=True):
+        if number is None or not math.isfinite(number):
+            return Defect(f"a score was no number ({_show(value)})")
+        if number < 0:
+            return Defect(f"a score was negative ({_show(value)})")
+        if number > (1 if scaled else 10):
+            return Defect(f"a score was out of range ({_show(value)})")
+        if not scaled:
+            bare.append(number)
+    if not any(number > 1 for number in bare):
+        return [float(number or 0.0) for number, _ in read_off], False
+    if any(0 < number < 1 for number in bare):
+        return Defect("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
+    return [float(n or 0.0) / (1 if scaled else 10) for n, scaled in read_off], True
+
+
+def _number(value: Any) -> tuple[float | None, bool]:
+    """A score as written → (number, whether it names its own scale): 0.8, "0.8", "8/10", "80%"."""
+    if isinstance(value, bool):
+        return None, False
+    if isinstance(value, int | float):
+        return float(value), False
+    if not isinstance(value, str):
+        return None, False
+    text = value.strip()
+    if fraction := _FRACTION.fullmatch(text):
+        whole = float(fraction[2])
+        return (float(fraction[1]) / whole if whole else None), True
+    if percent := _PERCENT.fullmatch(text):
+        return float(percent[1]) / 100, True
+    return (float(text) if _NUMBER.fullmatch(text) else None), False
+
+
+def _show(value: Any) -> str:
+    return repr(value)[:40]

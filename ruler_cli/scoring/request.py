@@ -1,0 +1,198 @@
+"""Group → the question put to the judge: shared context once, identical rollouts once, opaque labels.
+
+Order and labels come from keyed hashes of the group's content (BLAKE2b), never from the input
+order: the same group asks the identical question however its dump is sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import orjson
+
+from ruler_cli.records import Group, Request, Rollout
+from ruler_cli.scoring import suspicion, words
+from ruler_cli.scoring.render import WHOLE, Shortening, render, render_tools
+from ruler_cli.settings import AskSettings
+
+_LETTERS = "bcdfghjkmnpqrstvwxz"
+_LADDER = (
+    WHOLE,
+    *(Shortening(tool=n) for n in (4000, 1500, 500)),
+    *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
+    Shortening(tool=120, reasoning=0),
+)
+BYTES_PER_TOKEN = 3.8
+"""UTF-8 bytes of a rendered prompt per token, to estimate before the judge's own count is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A group as the judge sees it: distinct rollouts, and which input rollout is which.
+
+    `owner[i]` is the distinct body of input rollout i, None where it could not be read.
+    """
+
+    context: str
+    tools: str
+    bodies: tuple[str, ...]
+    owner: tuple[int | None, ...]
+    rubric: str
+    digest: bytes
+    suspects: frozenset[int]
+    shortening: int = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nothing to compare: one rollout, or all identical."""
+        return len(self.bodies) == 1
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the prompt."""
+        text = sum(len(b.encode()) for b in (self.context, self.tools, self.rubric, *self.bodies))
+        return int(text / BYTES_PER_TOKEN) + 400 + 20 * len(self.bodies)
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """One request with its key: the distinct body behind each label."""
+
+    request: Request
+    labels: dict[str, int]
+
+
+def lay_out(group: Group, ask: AskSettings) -> Sheet:
+    """Render a group, shortened as little as the judge's context allows."""
+    sheet = _sheet(group, ask, 0)
+    while (
+        ask.context_tokens is not None
+        and sheet.tokens > ask.context_tokens
+        and sheet.shortening + 1 < len(_LADDER)
+    ):
+        sheet = _sheet(group, ask, sheet.shortening + 1)
+    return sheet
+
+
+def compose(
+    sheet: Sheet,
+    ask: AskSettings,
+    attempt: int = 0,
+    note: str = "",
+    given: dict[str, tuple[float, str]] | None = None,
+    room: int | None = None,
+) -> Paper:
+    """Write the two messages of one attempt.
+
+    `note` corrects an earlier reply; `given` holds entries of it that stand, so that only the
+    other labels are asked for.
+    """
+    salt = sheet.digest + b"%d/%d" % (ask.seed, attempt)
+    order = list(range(len(sheet.bodies)))
+    if ask.order == "random":
+        order.sort(key=lambda i: _hash(salt, b"order", sheet.bodies[i]))
+    labels = _labels(sheet, salt, order)
+    parts = [f"<context>\n{sheet.context}\n</context>"] if sheet.context else []
+    if sheet.tools:
+        parts.append(f"<available_tools>\n{sheet.tools}\n</available_tools>")
+    parts += [f'<trajectory id="{label}">\n{sheet.bodies[i]}\n</trajectory>' for label, i in labels.items()]
+    wanted = [label for label in labels if label not in (given or {})]
+    if note:
+        parts.append(note)
+    parts.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
+    system = words.system(sheet.rubric, alone=sheet.alone)
+    return Paper(Request(system, "\n".join(parts), tuple(wanted), room), labels)
+
+
+def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
+    rollouts = group.rollouts
+    keep = _LADDER[level]
+    readable = [i for i, r in enumerate(rollouts) if r.fault is None]
+    drawn = {i: render(rollouts[i].messages, keep) for i in readable}
+    tools, own_tools = _tools(group, [rollouts[i] for i in readable])
+    shared = _shared_prefix(rollouts, drawn)
+    context = "\n".join(drawn[readable[0]][:shared]) if readable else ""
+    bodies: dict[str, int] = {}
+    owner: list[int | None] = [None] * len(rollouts)
+    for i in readable:
+        body = _body(rollouts[i], drawn[i], shared, keep, tools=own_tools)
+        owner[i] = bodies.setdefault(body, len(bodies))
+    rubric = group.rubric or ask.rubric or words.RUBRIC
+    digest = _hash(
+        b"group", *(x.encode() for x in (rubric, tools, context)), *sorted(_hash(b) for b in bodies)
+    )
+    suspects = frozenset(n for body, n in bodies.items() if suspicion.suspect(body))
+    return Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digest, suspects, level)
+
+
+def _shared_prefix(rollouts: list[Rollout], drawn: dict[int, list[str]]) -> int:
+    """How many first messages all rollouts share; each keeps at least one of its own.
+
+    Where nothing differs, what stands before the first assistant turn is the context.
+    """
+    distinct = {tuple(lines): i for i, lines in drawn.items()}
+    if not distinct:
+        return 0
+    if len(distinct) == 1:
+        messages = rollouts[next(iter(distinct.values()))].messages
+        turn = (i for i, m in enumerate(messages) if m.get("role") == "assistant")
+        return next(turn, len(messages) - 1)
+    # all share what the two extremes in sorted order share
+    low, high = min(distinct), max(distinct)
+    limit = min(map(len, distinct)) - 1
+    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), limit)
+    return min(same, limit)
+
+
+def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
+    """The tools that all share, and whether rollouts show tools of their own instead."""
+    own = {render_tools(r.tools) for r in rollouts if r.tools}
+    if group.tools and (not own or own == {render_tools(group.tools)}):
+        return render_tools(group.tools), False
+    if len(own) == 1 and all(r.tools for r in rollouts):
+        return own.pop(), False
+    return (render_tools(group.tools) if group.tools else ""), bool(own)
+
+
+def _body(rollout: Rollout, drawn: list[str], shared: int, keep: Shortening, *, tools: bool) -> str:
+    lines = []
+    if tools and rollout.tools:
+        lines.append("(tools of this rollout)\n" + render_tools(rollout.tools))
+    lines += drawn[shared:]
+    for number, history in enumerate(rollout.histories, 2):
+        part = render(history, keep)
+        if shared and part[:shared] == drawn[:shared]:
+            lines.append(f"(part {number} of the same rollout, again from the shared context)")
+            part = part[shared:]
+        else:
+            lines.append(f"(part {number} of the same rollout)")
+        lines += part
+    return "\n".join(lines)
+
+
+def _labels(sheet: Sheet, salt: bytes, order: Sequence[int]) -> dict[str, int]:
+    """Four consonants for each body, that no text of the group holds."""
+    labels: dict[str, int] = {}
+    texts = (sheet.context, sheet.tools, *sheet.bodies)
+    for i in order:
+        for draw in range(1000):
+            number = int.from_bytes(_hash(salt, b"label %d" % draw, sheet.bodies[i])[:8])
+            label = "".join(_LETTERS[number // len(_LETTERS) ** k % len(_LETTERS)] for k in range(4))
+            if label not in labels and not any(label in text for text in texts):
+                break
+        labels[label] = i
+    return labels
+
+
+def _hash(*parts: bytes | str) -> bytes:
+    whole = blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        whole.update(len(data).to_bytes(8))
+        whole.update(data)
+    return whole.digest()
+
+
+__all__ = ["BYTES_PER_TOKEN", "Paper", "Sheet", "compose", "lay_out"]
