@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import BinaryIO, Literal
 
@@ -34,7 +34,7 @@ class Survey:
     smallest: int = 0
     largest: int = 0
     singles: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: int = 0
     repeated: tuple[str, int, int] | None = None
 
     def warnings(self) -> list[str]:
@@ -158,18 +158,20 @@ def records(lines: Iterable[Line], reader: Reader, on_problem: OnProblem) -> Ite
         yield record
 
 
-def survey(lines: Iterable[Line], reader: Reader, grouping: str, index: Index) -> Survey:
+def survey(
+    lines: Iterable[Line], reader: Reader, grouping: str, index: Index, on_problem: OnProblem
+) -> Survey:
     """Read the whole input once; decide how its groups lie."""
     whole = reader.format.shape == "group"
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every line of this file already is a group")
     found = Survey(reader, "line")
 
-    def on_problem(problem: Problem) -> None:
-        # the bytes are not kept: a dump may be damaged from its first line to its last
-        found.problems.append(Problem(problem.line, problem.reason, b""))
+    def count(problem: Problem) -> None:
+        found.problems += 1
+        on_problem(problem)
 
-    for record in records(lines, reader, on_problem):
+    for record in records(lines, reader, count):
         found.records += 1
         found.rollouts += len(record.rollouts)
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)

@@ -44,12 +44,15 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
     return read_line(inner)
 
 
+_LAYOUT = Layout(absent=b"0.0")
+
 GROUP = Format(
     name="ART groups",
     shape="group",
     matches=_is_group,
     rollouts=read_group,
     keys=("group_id", "metadata.scenario_id"),
+    layout=_LAYOUT,
 )
 TRAJECTORY = Format(
     name="ART trajectories",
@@ -57,6 +60,7 @@ TRAJECTORY = Format(
     matches=lambda record: any(key in record for key in _MESSAGES),
     rollouts=read_line,
     keys=("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"),
+    layout=_LAYOUT,
 )
 ROW = Format(
     name="ART table rows",
@@ -66,5 +70,5 @@ ROW = Format(
     ),
     rollouts=_read_row,
     keys=("group_index",),
-    layout=Layout(payload="trajectory_json"),
+    layout=Layout(payload="trajectory_json", absent=b"0.0"),
 )

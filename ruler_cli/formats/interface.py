@@ -15,12 +15,13 @@ class Layout:
 
     `reward` is the dump's own reward field; `extras` says that the shape has `metrics` and `logs`;
     `payload` names a member that holds the trajectory once more, as JSON text, and wins when the
-    dump is read.
+    dump is read; `absent` is what a reward that is not there means.
     """
 
     reward: str = "reward"
     extras: bool = True
     payload: str | None = None
+    absent: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

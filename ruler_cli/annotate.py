@@ -1,0 +1,163 @@
+"""Verdict or failure + a record's bytes → the annotated record.
+
+Only what ruler owns is written: the reward field, `ruler`, and where the shape has them
+`metrics.ruler_score`, `metrics.independent_reward` and one line of `logs`. The first original
+reward is copied byte for byte, and a file that is scored again keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from ruler_cli.files.splice import Object, Patches, read_array, read_object
+from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.records import Mark, Record, Rollout
+from ruler_cli.settings import OnFailure
+
+_LOG = "RULER explanation: "
+_KEPT = "independent_reward"
+
+
+def annotate(
+    record: Record,
+    form: Format,
+    marks: list[Mark],
+    group_fields: Mapping[str, Any],
+    on_failure: OnFailure,
+) -> bytes:
+    """The record with a mark on each of its rollouts, and the group's part once if it is a group."""
+    raw = record.line.raw
+    if form.shape == "trajectory":
+        only = Mark(marks[0].score, {**marks[0].fields, "group": dict(group_fields)})
+        start = read_object(raw).start
+        return raw[:start] + _trajectory(raw[start:], only, form.layout, on_failure)
+    patches = Patches(raw)
+    whole = read_object(raw)
+    spans = read_array(raw, whole.members["trajectories"][1])
+    for (start, end), mark in zip(spans, marks, strict=True):
+        if raw[start] == ord("{"):  # anything else cannot carry a mark; the group's part counts it
+            new = _trajectory(raw[start:end], mark, form.layout, on_failure)
+            patches.replace(start, end, new)
+    patches.put(whole, {"ruler": orjson.dumps(group_fields)})
+    return patches.apply()
+
+
+def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
+    """A rollout's own bytes: those of its line, or of its place in the group's line."""
+    raw = record.line.raw
+    if not rollout.path:
+        return raw
+    spans = read_array(raw, read_object(raw).members["trajectories"][1])
+    start, end = spans[int(rollout.path[-1])]
+    return raw[start:end]
+
+
+def _trajectory(text: bytes, mark: Mark, layout: Layout, on_failure: OnFailure) -> bytes:
+    obj = read_object(text)
+    original = _original(text, obj, layout)
+    score = b"null" if mark.score is None else orjson.dumps(mark.score)
+    ours = orjson.dumps({**mark.fields, _KEPT: None})
+    if original is not None:  # `null` is the last value, in front of the closing brace
+        ours = ours[: -len(b"null}")] + original + b"}"
+    values: dict[str, bytes | None] = {}
+    if mark.score is not None or on_failure == "null":
+        values[layout.reward] = score
+    elif original is not None:
+        values[layout.reward] = original
+    if layout.extras:
+        values |= _extras(text, obj, mark, score, original)
+    payload = _payload(text, obj, layout, mark, on_failure)
+    if layout.payload and payload is not None:
+        values[layout.payload] = payload
+    patches = Patches(text)
+    patches.put(obj, {**values, "ruler": ours})
+    return patches.apply()
+
+
+def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:
+    """The first reward the dump had, as its bytes; None where it had none."""
+    for holder in ("ruler", "metrics"):
+        inner, _ = _inner(_value(text, obj, holder))
+        kept = _value(inner, read_object(inner), _KEPT) if inner else None
+        if kept is not None:
+            return None if kept == b"null" else kept
+    value = _value(text, obj, layout.reward)
+    return layout.absent if value is None else None if value == b"null" else value
+
+
+def _extras(
+    text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes | None
+) -> dict[str, bytes | None]:
+    """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
+    values: dict[str, bytes | None] = {}
+    metrics = {"ruler_score": None if mark.score is None else score}
+    if original is not None:
+        metrics[_KEPT] = original
+    old = _value(text, obj, "metrics")
+    if old in (None, b"null"):
+        put = _put(b"{}", metrics)
+        values["metrics"] = put if put != b"{}" else old
+    else:
+        inner, quoted = _inner(old)
+        if inner:
+            new = _put(inner, metrics)
+            values["metrics"] = orjson.dumps(new.decode()) if quoted else new
+    logs = _value(text, obj, "logs")
+    said = None if mark.score is None else orjson.dumps(_LOG + str(mark.fields.get("explanation", "")))
+    if logs is None or logs == b"null":
+        values["logs"] = b"[" + said + b"]" if said else logs
+    elif logs[:1] == b"[":
+        values["logs"] = _logs(logs, said)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _logs(old: bytes, said: bytes | None) -> bytes:
+    spans = read_array(old, 0)
+    items = [old[a:b] for a, b in spans]
+    kept = [item for item in items if not item.startswith(b'"' + _LOG.encode())]
+    if said and len(kept) == len(items):
+        at = old.rindex(b"]")
+        return old[:at].rstrip() + (b", " if items else b"") + said + b"]"
+    if len(kept) == len(items):
+        return old
+    return b"[" + b", ".join([*kept, *([said] if said else [])]) + b"]"
+
+
+def _payload(text: bytes, obj: Object, layout: Layout, mark: Mark, on_failure: OnFailure) -> bytes | None:
+    """The trajectory that stands once more as JSON text, annotated in the same way."""
+    if layout.payload is None:
+        return None
+    inner, quoted = _inner(_value(text, obj, layout.payload))
+    if not inner or not quoted:
+        return None
+    # ART's own model has no place for a `ruler` member, so the payload gets the rest only
+    done = _trajectory(inner, mark, Layout(layout.reward, absent=layout.absent), on_failure)
+    return orjson.dumps(_put(done, {"ruler": None}).decode())
+
+
+def _value(text: bytes, obj: Object, key: str) -> bytes | None:
+    member = obj.members.get(key)
+    return None if member is None else text[member[1] : member[2]]
+
+
+def _inner(value: bytes | None) -> tuple[bytes, bool]:
+    """An object's bytes, and whether they stand quoted as JSON text; empty where there is none."""
+    if value and value[:1] == b"{":
+        return value, False
+    if value and value[:1] == b'"':
+        try:
+            inner = orjson.loads(value)
+            if isinstance(orjson.loads(inner), dict):
+                return str(inner).strip().encode(), True
+        except orjson.JSONDecodeError:
+            return b"", False
+    return b"", False
+
+
+def _put(text: bytes, values: Mapping[str, bytes | None]) -> bytes:
+    patches = Patches(text)
+    patches.put(read_object(text), dict(values))
+    return patches.apply()

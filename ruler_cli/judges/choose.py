@@ -1,0 +1,94 @@
+"""A judge's name → the way it is reached."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.answer_form import missing_key
+from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.prices import Model, Price, known, stated
+from ruler_cli.settings import JudgeSettings
+
+_OPENAI = "https://api.openai.com/v1"
+_DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
+"""Providers on the direct path: the variable of the key, the variable of the endpoint."""
+_PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
+"""Provider words in front of a model's own name, which an endpoint does not know."""
+EMBEDDED = ("offline", "simulated")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A judge, not yet open, with its price and context where they are known."""
+
+    judge: Judge
+    price: Price | None
+    context: int | None
+
+
+def model_of(settings: JudgeSettings) -> Model:
+    """What is known of the judge's price and context; nothing is asked, no key is needed."""
+    given = stated(settings.price) if settings.price else None
+    if settings.model in EMBEDDED:
+        return Model(Price(0.0, 0.0, 0.0))
+    if settings.api_base:  # what stands behind an endpoint of one's own is not known by its name
+        return Model(given)
+    found = known(settings.model)
+    return Model(given or found.price, found.context)
+
+
+def choose(settings: JudgeSettings) -> Chosen:
+    """Pick the way to the judge; UsageError where its key or endpoint is missing."""
+    model = model_of(settings)
+    return Chosen(_judge(settings), model.price, model.context)
+
+
+def _judge(settings: JudgeSettings) -> Judge:
+    name = settings.model
+    if name == "offline":
+        from ruler_cli.judges.offline import Offline
+
+        return Offline()
+    if name == "simulated":
+        from ruler_cli.judges.simulated import Model as SimulatedModel
+        from ruler_cli.judges.simulated import Simulated
+
+        try:
+            return Simulated(SimulatedModel.of(settings.params))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+    provider, _, rest = name.partition("/")
+    direct = settings.api_base is not None or provider in _DIRECT
+    if settings.via == "litellm" or (settings.via == "auto" and not direct):
+        from ruler_cli.judges.through_litellm import LitellmJudge
+
+        key = _named_key(settings)
+        return LitellmJudge(name, name, key, settings.api_base, settings.timeout, settings.params)
+    from ruler_cli.judges.http import HttpJudge
+
+    key_variable, base_variable = _DIRECT.get(provider, ("", ""))
+    base = settings.api_base or os.environ.get(base_variable) or (_OPENAI if provider == "openai" else None)
+    if base is None:
+        hint = f" or set {base_variable}" if base_variable else ""
+        raise UsageError(f"judge {name}: where is it? Give --api-base URL (it usually ends in /v1){hint}")
+    if not base.startswith(("http://", "https://")):
+        raise UsageError(f"--api-base {base}: is no http:// or https:// address")
+    key = _named_key(settings)
+    # a key goes to another host than its provider's only when it is named for it
+    if key is None and key_variable and settings.api_base is None:
+        key = os.environ.get(key_variable)
+        if not key:
+            raise UsageError(missing_key(name, key_variable))
+    model = rest if rest and provider in _PREFIXES else name
+    return HttpJudge(name, model, base.rstrip("/"), key, settings.timeout, settings.params)
+
+
+def _named_key(settings: JudgeSettings) -> str | None:
+    if settings.api_key_env is None:
+        return None
+    key = os.environ.get(settings.api_key_env)
+    if not key:
+        raise UsageError(missing_key(settings.model, settings.api_key_env))
+    return key

@@ -1,0 +1,154 @@
+"""The direct path: one POST to an OpenAI-compatible chat completions endpoint.
+
+aiohttp, because a call through it costs a tenth of the CPU of the provider SDKs and so the judge,
+not the client, is what is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import orjson
+
+from ruler_cli.judges.answer_form import FORMATS, usage_of
+from ruler_cli.pool.faults import classify, clean, refuses_format
+from ruler_cli.records import Fault, Reply, Request
+
+_BIGGEST = 32 << 20
+"""Bytes of an answer that are read; a longer one is no verdict."""
+
+
+@dataclass(slots=True)
+class HttpJudge:
+    """A judge behind `{base}/chat/completions`."""
+
+    name: str
+    model: str
+    base: str
+    key: str | None = field(repr=False)
+    timeout: float
+    params: Mapping[str, Any]
+    _level: int = 0
+    _session: aiohttp.ClientSession | None = None
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """POST once; once more at each step down of the answer format that the endpoint refuses."""
+        while True:
+            level = self._level
+            answer = await self._post(self._body(request, level))
+            if isinstance(answer, Fault) or not answer:
+                return answer or Fault("transport", "the judge's answer was empty", "call")
+            status, headers, data = answer
+            if status < 300:
+                return _reply(data)
+            code, message = _error(data)
+            if (
+                refuses_format(status, message)
+                and level + 1 < len(FORMATS)
+                and "response_format" not in self.params
+            ):
+                self._level = max(self._level, level + 1)
+                continue
+            return classify(status, code, message, headers, self.key)
+
+    def _body(self, request: Request, level: int) -> bytes:
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [
+                {"role": "system", "content": request.system},
+                {"role": "user", "content": request.user},
+            ],
+        }
+        if FORMATS[level]:
+            body["response_format"] = FORMATS[level]
+        body |= self.params
+        if request.room:
+            name = "max_completion_tokens" if "api.openai.com" in self.base else "max_tokens"
+            told = [n for n in ("max_completion_tokens", "max_tokens") if n in self.params]
+            body[told[0] if told else name] = request.room
+        return orjson.dumps(body)
+
+    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes] | Fault:
+        if self._session is None:
+            raise RuntimeError("the judge is not open")
+        try:
+            async with self._session.post(self.base + "/chat/completions", data=body) as response:
+                data = await response.content.read(_BIGGEST)
+                while chunk := await response.content.read(_BIGGEST):
+                    data += chunk
+                    if len(data) > _BIGGEST:
+                        return Fault("transport", "the judge's answer is larger than 32 MiB", "call")
+                return response.status, response.headers, data
+        except TimeoutError:
+            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+        except aiohttp.ClientConnectorError as error:
+            why = clean(str(error.os_error), self.key)
+            return Fault(
+                "transport",
+                f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?",
+                "call",
+                sent=False,
+            )
+        except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
+            why = clean(str(error) or type(error).__name__, self.key)
+            return Fault("transport", f"the connection to the judge broke ({why})", "call")
+
+    async def __aenter__(self) -> Self:
+        """Open the session; its pool has no ceiling of its own."""
+        headers = {"Content-Type": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            timeout=aiohttp.ClientTimeout(total=self.timeout),
+            headers=headers,
+            trust_env=True,
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+
+
+def _reply(data: bytes) -> Reply | Fault:
+    try:
+        value = orjson.loads(data)
+        choice = value["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
+        return Fault("transport", "the endpoint's answer is no chat completion", "call")
+    if isinstance(content, list):
+        content = "".join(p.get("text") or "" for p in content if isinstance(p, Mapping))
+    reason, refusal = choice.get("finish_reason"), message.get("refusal")
+    if reason == "content_filter":
+        refusal = refusal or "its content filter stopped the answer"
+    return Reply(
+        content if isinstance(content, str) else "",
+        usage_of(value.get("usage")),
+        truncated=reason == "length",
+        refusal=clean(str(refusal)) if refusal else None,
+    )
+
+
+def _error(data: bytes) -> tuple[str, str]:
+    """(code, message) of an error body in the spellings that endpoints have."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return "", data[:2000].decode("utf-8", "replace")
+    error = value.get("error", value) if isinstance(value, Mapping) else value
+    if not isinstance(error, Mapping):
+        return "", str(error)
+    message = error.get("message") or error.get("detail") or error
+    return str(error.get("code") or error.get("type") or ""), str(message)

@@ -1,0 +1,68 @@
+"""What a judge costs and how much it reads, from litellm's price list, without importing litellm."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ruler_cli.records import Usage
+
+_LIST = "model_prices_and_context_window_backup.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per token of prompt, of prompt read from a cache, and of completion."""
+
+    prompt: float
+    completion: float
+    cached: float
+
+    def of(self, usage: Usage) -> float:
+        """USD of some tokens; cached ones are part of the prompt and are billed once."""
+        fresh = max(0, usage.prompt - usage.cached)
+        return fresh * self.prompt + usage.cached * self.cached + usage.completion * self.completion
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is known of a model by name; None is unknown."""
+
+    price: Price | None = None
+    context: int | None = None
+
+
+def known(name: str) -> Model:
+    """Look a model up, with and without its provider."""
+    table = _table()
+    entry = table.get(name) or table.get(name.partition("/")[2]) or {}
+    prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+    price = None
+    if isinstance(prompt, float | int) and isinstance(completion, float | int):
+        cached = entry.get("cache_read_input_token_cost")
+        price = Price(prompt, completion, cached if isinstance(cached, float | int) else prompt)
+    context = entry.get("max_input_tokens")
+    return Model(price, context if isinstance(context, int) else None)
+
+
+def stated(per_million: tuple[float, float]) -> Price:
+    """A price as `--price IN,OUT` states it: USD per million tokens."""
+    prompt, completion = (x / 1e6 for x in per_million)
+    return Price(prompt, completion, prompt)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    found = importlib.util.find_spec("litellm")
+    if found is None or found.origin is None:
+        return {}
+    try:
+        table = orjson.loads((Path(found.origin).parent / _LIST).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return table if isinstance(table, dict) else {}

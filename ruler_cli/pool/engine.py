@@ -1,0 +1,96 @@
+"""Items in, results out, in the items' order, many at once, with a bound on what is held."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many items, and how many bytes of them, may be held at once; one item always may."""
+
+    items: int = 128
+    size: int = 256 << 20
+
+
+@dataclass(slots=True)
+class _Slot(Generic[Item, Result]):
+    item: Item
+    size: int
+    done: anyio.Event = field(default_factory=anyio.Event)
+    result: list[Result] = field(default_factory=list)
+
+
+async def run(
+    pull: Callable[[], Awaitable[Item | None]],
+    work: Callable[[Item], Awaitable[Result]],
+    deliver: Callable[[Item, Result], Awaitable[None]],
+    size: Callable[[Item], int],
+    bounds: Bounds,
+) -> None:
+    """Pull items until None, work on them concurrently, deliver results in the order pulled.
+
+    An exception of `pull`, `work` or `deliver` ends everything and comes out as itself.
+    """
+    room = _Room(bounds.size)
+    send, receive = anyio.create_memory_object_stream[_Slot[Item, Result]](bounds.items)
+
+    async def one(slot: _Slot[Item, Result]) -> None:
+        slot.result.append(await work(slot.item))
+        slot.done.set()
+
+    async def produce(out: ObjectSendStream[_Slot[Item, Result]]) -> None:
+        async with out:
+            while (item := await pull()) is not None:
+                slot = _Slot[Item, Result](item, size(item))
+                await room.enter(slot.size)
+                await out.send(slot)
+                tasks.start_soon(one, slot)
+
+    async def consume(slots: ObjectReceiveStream[_Slot[Item, Result]]) -> None:
+        async with slots:
+            async for slot in slots:
+                await slot.done.wait()
+                await deliver(slot.item, slot.result.pop())
+                room.leave(slot.size)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(produce, send)
+            tasks.start_soon(consume, receive)
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+
+
+class _Room:
+    """Bytes held; whoever would overfill it waits, unless it is empty."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._left = anyio.Event()
+
+    async def enter(self, size: int) -> None:
+        while self._held and self._held + size > self._limit:
+            self._left = anyio.Event()
+            await self._left.wait()
+        self._held += size
+
+    def leave(self, size: int) -> None:
+        self._held -= size
+        self._left.set()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
