@@ -155,9 +155,9 @@ class Failure:
 class Verdict:
     """A score in [0, 1] and an explanation for each rollout of a group, in input order.
 
-    A rollout that could not be read has None and the reason. `rescaled` and `unknown` count what the reply reader had to mend or ignore; `tied` says that
-    there was no relative signal (one rollout, or all identical); `suspects` are rollouts whose
-    text addresses the judge.
+    A rollout that could not be read has None and the reason. `rescaled` and `unknown` count what the
+    reply reader had to mend or ignore; `tied` says that there was no relative signal (one rollout, or
+    all identical); `suspects` are rollouts whose text addresses the judge.
     """
 
     scores: tuple[float | None, ...]

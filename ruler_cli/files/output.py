@@ -110,7 +110,7 @@ class Output:
 
 
 class FailedFile:
-    """Lines that could not be read, verbatim, each once: kept across runs, since it may be their only copy."""
+    """Lines that could not be read, verbatim, each once; kept across runs: it may be their only copy."""
 
     def __init__(self, path: Path | None) -> None:
         """Collect into `path`, which appears with the first line; None only counts."""

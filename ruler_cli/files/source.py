@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,10 +31,10 @@ _FOREIGN = {
 def open_source(name: str) -> Iterator[BinaryIO]:
     """Open INPUT for reading bytes, decompressed; UsageError says what is wrong and the way out."""
     if name == "-":
-        yield cast(BinaryIO, _decompressed(name, io.BufferedReader(sys.stdin.buffer.raw, _BUFFER)))
+        yield _decompressed(name, io.BufferedReader(io.FileIO(0, closefd=False), _BUFFER))
         return
     try:
-        stream = Path(name).open("rb", buffering=_BUFFER)
+        stream = io.BufferedReader(io.FileIO(name), _BUFFER)
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
     except FileNotFoundError:
@@ -43,7 +42,7 @@ def open_source(name: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
     with stream:
-        yield cast(BinaryIO, _decompressed(name, stream))
+        yield _decompressed(name, stream)
 
 
 def is_compressed(name: str) -> bool:
@@ -73,13 +72,13 @@ def lines(name: str, stream: BinaryIO) -> Iterator[Line]:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-def _decompressed(name: str, stream: io.BufferedReader) -> io.BufferedIOBase:
+def _decompressed(name: str, stream: io.BufferedReader[io.FileIO]) -> BinaryIO:
     head = stream.peek(8)[:8]
     for magic, says in _FOREIGN.items():
         if head.startswith(magic):
             raise UsageError(f"{name}: is {says}")
     if head.startswith(GZIP_MAGIC):
-        return io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER)  # type: ignore[arg-type, type-var]  # GzipFile reads like a raw stream
+        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
     if head.startswith(ZSTD_MAGIC):
-        return io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER)  # type: ignore[type-var]  # as above
-    return stream
+        return cast(BinaryIO, io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER))
+    return cast(BinaryIO, stream)

@@ -78,9 +78,8 @@ class Patches:
         """The text with every replacement in place."""
         out, at = [], 0
         for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
-            if start < at:  # two removals share a comma: the later one begins where it ended
-                start = at
-            out += [self.raw[at:start], new]
+            # two removals may share a comma: the later one then begins where the first ended
+            out += [self.raw[at : max(start, at)], new]
             at = max(at, end)
         out.append(self.raw[at:])
         return b"".join(out)

@@ -39,12 +39,18 @@ PROMPT_HASH = "prompt"
 """The group key of a dump without one: the hash of what stands before the first assistant turn."""
 
 _HINTS = (
-    ({"trajectory_groups"}, "holds several groups in one object; write one a line: jq -c '.trajectory_groups[]'"),
+    (
+        {"trajectory_groups"},
+        "holds several groups in one object; write one a line: jq -c '.trajectory_groups[]'",
+    ),
     ({"prompt_tokens", "response_tokens"}, "holds token ids only; decode them to messages first"),
     ({"tokens", "scores"}, "holds token ids only; write the messages along with them"),
     ({"responses_create_params"}, "is a NeMo-Gym record, a format this version does not read"),
-    ({"prompt", "completions", "labels"}, "is stepwise supervision: its completions are steps of one answer, not rollouts"),
-)  # fmt: skip
+    (
+        {"prompt", "completions", "labels"},
+        "is stepwise supervision: its completions are steps of one answer, not rollouts",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

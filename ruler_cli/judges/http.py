@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 
 from ruler_cli.judges.answer_form import FORMATS, usage_of
-from ruler_cli.pool.faults import classify, clean, refuses_format
+from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
 _BIGGEST = 32 << 20

@@ -17,7 +17,7 @@ import anyio
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import FORMATS, missing_key, usage_of
-from ruler_cli.pool.faults import classify, clean, refuses_format
+from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
 

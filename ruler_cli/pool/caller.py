@@ -20,7 +20,7 @@ def delay(retry: int, floor: float | None, jitter: float) -> float:
     floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): the server's word is a floor,
     so that callers who were told the same second do not come back together.
     """
-    return (floor or 0.0) + jitter * min(_CEILING, _BASE * 2**retry)
+    return (floor or 0.0) + jitter * min(_CEILING, _BASE * float(2**retry))
 
 
 class Caller:

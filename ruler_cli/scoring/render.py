@@ -52,7 +52,8 @@ def render_tools(tools: Any) -> str:
 def blocks(user: str) -> dict[str, str]:
     """The rollouts of a rendered prompt: label → lines between its delimiters."""
     found: dict[str, str] = {}
-    label, body = None, []
+    label: str | None = None
+    body: list[str] = []
     for line in user.split("\n"):
         opened = _OPEN.fullmatch(line)
         if opened:

@@ -47,7 +47,7 @@ def read(text: str, labels: Sequence[str]) -> Reading | Defect:
         if not isinstance(entry, dict):
             return Defect("an entry of `scores` was no object")
         label = entry.get("trajectory_id")
-        label = label.strip() if isinstance(label, str) else None
+        label = label.strip() if isinstance(label, str) else ""
         if label not in labels:
             unknown += 1
             continue

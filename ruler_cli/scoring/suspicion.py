@@ -22,7 +22,8 @@ _PATTERNS = re.compile(
     r"|\b(?:ignore|disregard|forget)\s+(?:all |any |the |your )*(?:previous|prior|above|earlier)"
     r"[^.]{0,40}\binstructions?"
     r"|\b(?:score|rate|grade|give)\s+(?:this|me|it|us)\b[^.]{0,60}"
-    r"(?:\b1\.0\b|\b10/10\b|\b100\s?%|\bfull (?:marks|score)|\b(?:highest|maximum|perfect|top) (?:score|marks|reward))"
+    r"(?:\b1\.0\b|\b10/10\b|\b100\s?%|\bfull (?:marks|score)"
+    r"|\b(?:highest|maximum|perfect|top) (?:score|marks|reward))"
     r"|[\"\\]+scores[\"\\]+\s*:\s*\[",
 )
 

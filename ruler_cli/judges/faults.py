@@ -56,7 +56,7 @@ TABLE: tuple[Row, ...] = (
         "check the model's name (-m) and the endpoint (--api-base, which usually ends in /v1)",
     ),
     _row((400, 422), r"model.{0,40}(?:not found|does not exist)|unknown model", "refused", "run", "check -m"),
-    _row((400, 413, 422), r"context.?length|prompt is too long|too many tokens|too large", "too_long", "group"),
+    _row((400, 413, 422), r"context.?length|prompt is too long|too many tokens", "too_long", "group"),
     _row((413,), "", "too_long", "group"),
     _row((), r"content.?(?:policy|filter)|content_policy_violation", "refused", "group"),
     _row((429, 529), "", "transport", "call"),

@@ -1,0 +1,186 @@
+"""From Python, with the signatures of ART's `ruler` and `ruler_score_group`: change the import."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from ruler_cli.errors import RulerError
+from ruler_cli.formats.native import read_trajectory
+from ruler_cli.judges.choose import choose
+from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
+from ruler_cli.pool.caller import Caller
+from ruler_cli.records import Failure, Group, Line, Record, Rollout
+from ruler_cli.settings import AskSettings, JudgeSettings
+
+_LOG = "RULER explanation: "
+
+
+class TrajectoryScore(BaseModel):
+    """A judge's score in [0, 1] of one trajectory; the id is its position in the input, from 1."""
+
+    model_config = ConfigDict(frozen=True)
+
+    trajectory_id: str
+    explanation: str
+    score: float
+
+
+class NotScoredError(RulerError):
+    """A group that could not be scored; `kind` says what kind of failure it was."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        """`reason` is one sentence."""
+        super().__init__(f"not scored ({kind}): {reason}")
+        self.kind = kind
+
+
+async def ruler(
+    message_lists: Sequence[Sequence[Any]],
+    judge_model: str = "openai/o3",
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
+    tools: Sequence[Any] | None = None,
+    *,
+    debug: bool = False,
+) -> list[TrajectoryScore]:
+    """Score conversations that pursue one goal, side by side; scores in the order given.
+
+    `extra_litellm_params` are parameters of the judge call; `api_base` among them names an
+    endpoint. NotScoredError where the judge gave no usable answer, UsageError on bad usage.
+    """
+    if not message_lists:
+        return []
+    values = [{"messages": _plain(list(messages))} for messages in message_lists]
+    group = _group(values, rubric, _plain(list(tools)) if tools else None)
+    outcome = await _judge(group, judge_model, extra_litellm_params, debug=debug)
+    verdict = outcome.verdict
+    if isinstance(verdict, Failure):
+        raise NotScoredError(verdict.kind, verdict.reason)
+    out = []
+    for number, (score, said) in enumerate(zip(verdict.scores, verdict.explanations, strict=True), 1):
+        if score is None:
+            raise NotScoredError("input", f"conversation {number} {said}")
+        out.append(TrajectoryScore(trajectory_id=str(number), explanation=said, score=score))
+    return out
+
+
+async def score_group(
+    group: Any,
+    judge_model: str = "openai/o3",
+    extra_litellm_params: Mapping[str, Any] | None = None,
+    rubric: str | None = None,
+    *,
+    swallow_exceptions: bool = False,
+    debug: bool = False,
+) -> Any:
+    """Score a group; return it annotated, of the same kind, and leave the argument as it was.
+
+    `group` is a dict with `trajectories`, or any object with ART's attributes. Each trajectory gets
+    `reward`, `metrics["independent_reward"]`, `metrics["ruler_score"]` and a line in `logs`. With
+    `swallow_exceptions` a group that cannot be scored gives None instead of an exception.
+    """
+    try:
+        items = _get(group, "trajectories") or []
+        values = [_trajectory(item) for item in items]
+        own = _get(group, "rubric")
+        tools = _get(group, "tools")
+        asked = _group(values, own if isinstance(own, str) else rubric, _plain(tools) if tools else None)
+        if not values:
+            return copy.copy(group)
+        outcome = await _judge(asked, judge_model, extra_litellm_params, debug=debug)
+        if isinstance(outcome.verdict, Failure):
+            raise NotScoredError(outcome.verdict.kind, outcome.verdict.reason)
+    except RulerError:
+        if swallow_exceptions:
+            return None
+        raise
+    marks = marks_of(asked, outcome, judge_model)
+    scored = [_annotated(item, mark.score, mark.fields) for item, mark in zip(items, marks, strict=True)]
+    return _with(group, {"trajectories": scored, "ruler": group_fields(asked, outcome, judge_model, None)})
+
+
+async def _judge(group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool) -> Outcome:
+    rest = dict(params or {})
+    base = rest.pop("api_base", None)
+    chosen = choose(JudgeSettings(model, api_base=base, params=rest))
+
+    def show(_key: str, text: str) -> None:
+        sys.stderr.write(f"judge: {text}\n")
+
+    async with chosen.judge as open_judge:
+        call = Caller(open_judge, 1, JudgeSettings().retries).call
+        return await judge_group(
+            group, AskSettings(context_tokens=chosen.context), call, show if debug else None
+        )
+
+
+def _group(values: list[dict[str, Any]], rubric: str | None, tools: Any) -> Group:
+    rollouts: list[Rollout] = [read_trajectory(value, ("trajectories", i)) for i, value in enumerate(values)]
+    record = Record(Line(1, 0, b""), tuple(rollouts), "group", rubric, tools)
+    return Group("group", (record,))
+
+
+def _trajectory(item: Any) -> dict[str, Any]:
+    """The parts of a trajectory that are judged, as plain values."""
+    keys = ("messages_and_choices", "messages", "additional_histories", "exchanges", "tools", "reward")
+    found = {}
+    for key in keys:
+        value = _get(item, key)
+        if value is not None and not callable(value):  # ART's trajectory.messages is a method
+            found[key] = _plain(value)
+    if found.get("messages_and_choices"):
+        found.pop("messages", None)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Models and mappings → dicts, so that one reader serves files and objects."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "__dict__"):
+        return {key: _plain(inner) for key, inner in vars(value).items() if not key.startswith("_")}
+    return orjson.loads(orjson.dumps(value, default=str))
+
+
+def _annotated(item: Any, score: float | None, fields: Mapping[str, Any]) -> Any:
+    reward = _get(item, "reward")
+    metrics = dict(_get(item, "metrics") or {})
+    original = metrics.get("independent_reward", reward)
+    logs = [log for log in _get(item, "logs") or [] if not str(log).startswith(_LOG)]
+    metrics.pop("ruler_score", None)
+    if original is not None:
+        metrics["independent_reward"] = original
+    if score is not None:
+        metrics["ruler_score"] = score
+        logs.append(_LOG + str(fields["explanation"]))
+    new = {"reward": score, "metrics": metrics, "logs": logs}
+    return _with(item, {**new, "ruler": {**fields, "independent_reward": original}})
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _with(value: Any, changes: dict[str, Any]) -> Any:
+    """A shallow copy with other members; an object gets only those that its kind has."""
+    if isinstance(value, Mapping):
+        return {**value, **changes}
+    new = copy.copy(value)
+    for name, changed in changes.items():
+        if name != "ruler":
+            setattr(new, name, changed)
+    return new

@@ -1,0 +1,41 @@
+"""The command `ruler`: a module per command; flags → settings → one call → summary, exit code."""
+
+from __future__ import annotations
+
+import typer
+
+from ruler_cli import __version__
+from ruler_cli.cli import check, prompt, score
+
+# plain help: it needs no terminal library, starts in half the time, and reads the same in a README
+app = typer.Typer(
+    name="ruler",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("score")(score.command)
+app.command("check")(check.command)
+app.command("prompt")(prompt.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ruler {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    """Score groups of agent rollouts with an LLM judge, side by side, from 0 to 1."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,160 @@
+"""stderr: sentences, problems and progress; control characters never reach a terminal raw."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from ruler_cli.errors import RulerError
+from ruler_cli.observer import Observer, Summary
+from ruler_cli.records import Problem
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+Progress = Literal["auto", "bar", "log", "none"]
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_NAMED = 20
+"""How many problems and failures are named one by one; the rest is counted."""
+_EVERY = 30.0
+"""Seconds between two progress lines where there is no terminal."""
+
+
+def safe(text: str) -> str:
+    """Text with what could move a terminal's cursor or colour shown as escapes."""
+    return _UNSAFE.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    typer.echo(safe(text), err=True)
+
+
+@contextmanager
+def told(resume: str | None = None) -> Iterator[None]:
+    """Turn what stops a command into one sentence and its exit code."""
+    try:
+        yield
+    except RulerError as error:
+        say(f"ruler: {error}")
+        if resume and error.exit_code != 2:
+            say(f"ruler: to go on, run again: {resume}")
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        say("ruler: interrupted; what is whole so far is kept")
+        if resume:
+            say(f"ruler: to go on, run again: {resume}")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # nobody reads any more; a traceback at exit would be all that is left to see
+        sys.stdout = None
+        raise typer.Exit(0) from None
+
+
+class Console(Observer):
+    """Shows a run on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, progress: Progress, source: str) -> None:
+        """`source` is how INPUT is called in messages."""
+        self._mode = progress if progress != "auto" else ("bar" if sys.stderr.isatty() else "log")
+        self._source = source
+        self._problems = self._failures = 0
+        self._total: int | None = None
+        self._bar: tqdm[Any] | None = None
+        self._last = time.monotonic()
+
+    def note(self, sentence: str) -> None:
+        """Show a sentence unless progress is off."""
+        if self._mode != "none":
+            self._line(f"ruler: {sentence}")
+
+    def warn(self, sentence: str) -> None:
+        """Show a warning."""
+        self._line(f"ruler: warning: {sentence}")
+
+    def problem(self, problem: Problem) -> None:
+        """Name what could not be read."""
+        self._problems += 1
+        self._named(self._problems, f"{self._source}: line {problem.line} {problem.reason}")
+
+    def failed(self, group: str, kind: str, reason: str) -> None:
+        """Name a group that could not be scored."""
+        self._failures += 1
+        self._named(self._failures, f"group {group} not scored ({kind}): {reason}")
+
+    def started(self, groups: int | None) -> None:
+        """Open the bar where there is one."""
+        self._total = groups
+        if self._mode == "bar":
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=groups, unit="group", file=sys.stderr, dynamic_ncols=True)
+
+    def advanced(self, summary: Summary) -> None:
+        """Move the bar, or write a line when it is time."""
+        if self._bar is not None:
+            self._bar.update(1)
+            self._bar.set_postfix_str(_state(summary), refresh=False)
+        elif self._mode == "log" and time.monotonic() - self._last >= _EVERY:
+            self._last = time.monotonic()
+            of = f" of {self._total}" if self._total else ""
+            say(f"ruler: {summary.groups}{of} groups; {_state(summary)}")
+
+    def replied(self, group: str, text: str) -> None:
+        """Show a judge's reply."""
+        self._line(f"judge on group {group}: {text}")
+
+    def close(self) -> None:
+        """Close the bar and say what was not named."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        for count, what in ((self._problems, "lines that cannot be read"), (self._failures, "groups")):
+            if count > _NAMED:
+                say(f"ruler: … and {count - _NAMED} more {what}")
+
+    def _named(self, count: int, sentence: str) -> None:
+        if count <= _NAMED:
+            self._line(f"ruler: {sentence}")
+
+    def _line(self, text: str) -> None:
+        write: Callable[[str], None] = say
+        if self._bar is not None:
+            self._bar.clear()
+        write(text)
+
+
+def closing(summary: Summary) -> list[str]:
+    """The closing block: what the run did, for a person."""
+    out = [
+        f"{summary.scored} of {summary.groups} groups scored "
+        f"({summary.rollouts} rollouts, {summary.written} records) in {summary.seconds:.1f} s"
+    ]
+    failed = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.failed.items()))
+    if failed:
+        out.append(f"not scored: {failed}")
+    if summary.unreadable:
+        out.append(f"not readable: {summary.unreadable} lines or trajectories")
+    notes = (
+        (summary.tied, "groups without relative signal (tied)"),
+        (summary.suspect, "rollouts whose text addresses a judge (suspect)"),
+        (summary.rescaled, "replies on a scale to 10, rescaled"),
+        (summary.unknown_ids, "unknown ids in replies, ignored"),
+        (summary.shortened, "groups shortened to fit the judge"),
+    )
+    out += [f"{count} {what}" for count, what in notes if count]
+    usage = summary.usage
+    cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
+    out.append(f"{usage.calls} calls, {usage.prompt} prompt + {usage.completion} completion tokens, {cost}")
+    return out
+
+
+def _state(summary: Summary) -> str:
+    cost = "" if not summary.cost_usd else f", ${summary.cost_usd:.2f}"
+    return f"{sum(summary.failed.values())} failed, {summary.usage.calls} calls{cost}"

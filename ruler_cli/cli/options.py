@@ -1,0 +1,121 @@
+"""The options that commands share, each with its variable, and how texts become settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ruler_cli.errors import UsageError
+
+Source = Annotated[str, typer.Argument(metavar="INPUT", help="JSON lines, plain, .gz or .zst; `-` is stdin.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--judge-model",
+        "-m",
+        metavar="NAME",
+        envvar="RULER_JUDGE_MODEL",
+        help="The judge: openai/…, hosted_vllm/…, any litellm name, or `offline` (no model) or `simulated`.",
+    ),
+]
+ApiBase = Annotated[
+    str | None,
+    typer.Option(metavar="URL", envvar="RULER_API_BASE", help="Chat completions endpoint, up to /v1."),
+]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option(metavar="VAR", envvar="RULER_API_KEY_ENV", help="Name of the variable that holds the key."),
+]
+Via = Annotated[
+    Literal["auto", "http", "litellm"],
+    typer.Option(envvar="RULER_VIA", help="How the judge is reached."),
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        "-p",
+        metavar="KEY=VALUE",
+        envvar="RULER_PARAM",
+        help="Extra parameter of the judge call; VALUE is read as JSON where it is JSON. Repeatable.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        metavar="IN,OUT",
+        envvar="RULER_PRICE",
+        help="USD per million prompt and completion tokens, for a model without a known price.",
+    ),
+]
+Rubric = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT|@FILE",
+        envvar="RULER_RUBRIC",
+        help="Grading standards; a group's own `rubric` wins.",
+    ),
+]
+Order = Annotated[
+    Literal["random", "input"],
+    typer.Option(envvar="RULER_ORDER", help="Order in which the judge sees the rollouts."),
+]
+Seed = Annotated[int, typer.Option(envvar="RULER_SEED", help="Seed of order and labels.")]
+GroupBy = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", envvar="RULER_GROUP_BY", help="Dotted path of the group key."),
+]
+Grouping = Annotated[
+    Literal["auto", "line", "consecutive", "scattered"],
+    typer.Option(envvar="RULER_GROUPING", help="How the records of a group lie."),
+]
+Format = Annotated[
+    Literal["auto", "native", "art", "tau-bench"],
+    typer.Option(
+        "--format", envvar="RULER_FORMAT", help="The dump's shape, where it shall not be found by looking."
+    ),
+]
+
+
+def params(pairs: list[str] | None) -> dict[str, Any]:
+    """`-p KEY=VALUE` → parameters; VALUE is JSON where it is JSON, else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p temperature=0.2")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def price(text: str | None) -> tuple[float, float] | None:
+    """`--price IN,OUT` → USD per million prompt and completion tokens."""
+    if text is None:
+        return None
+    try:
+        given, taken = (float(part) for part in text.split(","))
+        if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--price {text}: write two numbers, USD per million tokens, e.g. 2,8") from None
+    return given, taken
+
+
+def rubric(text: str | None) -> str | None:
+    """`--rubric TEXT` or `@FILE` → the text."""
+    if text is None or not text.startswith("@"):
+        return text
+    try:
+        found = Path(text[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"--rubric {text}: cannot be read: {why}") from None
+    if not found:
+        raise UsageError(f"--rubric {text}: the file is empty")
+    return found

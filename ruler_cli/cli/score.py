@@ -1,0 +1,132 @@
+"""`ruler score INPUT OUTPUT`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import Console, closing, say, told
+from ruler_cli.observer import Summary
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+
+_DEFAULT = JudgeSettings()
+
+
+def command(
+    source: options.Source,
+    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="Scored JSON lines; `-` is stdout.")],
+    model: options.Model = _DEFAULT.model,
+    api_base: options.ApiBase = None,
+    api_key_env: options.ApiKeyEnv = None,
+    rubric: options.Rubric = None,
+    param: options.Param = None,
+    order: options.Order = "random",
+    seed: options.Seed = 0,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", min=1, envvar="RULER_CONCURRENCY", help="Calls in flight.")
+    ] = _DEFAULT.concurrency,
+    timeout: Annotated[
+        float,
+        typer.Option(metavar="S", min=0.001, envvar="RULER_TIMEOUT", help="Deadline per call, seconds."),
+    ] = _DEFAULT.timeout,
+    retries: Annotated[
+        int, typer.Option(min=0, envvar="RULER_RETRIES", help="Retries per call.")
+    ] = _DEFAULT.retries,
+    price: options.Price = None,
+    group_by: options.GroupBy = None,
+    grouping: options.Grouping = "auto",
+    format_: options.Format = "auto",
+    on_failure: Annotated[
+        Literal["null", "drop", "keep"],
+        typer.Option(
+            envvar="RULER_ON_FAILURE",
+            help="A group that cannot be scored: reward null, record left out, or reward kept.",
+        ),
+    ] = "null",
+    failed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="RULER_FAILED",
+            help="Where lines that cannot be read and dropped records go.  [default: OUTPUT.failed.jsonl]",
+        ),
+    ] = None,
+    via: options.Via = "auto",
+    summary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", envvar="RULER_SUMMARY", help="Write the run's summary as JSON."),
+    ] = None,
+    progress: Annotated[
+        Literal["auto", "bar", "log", "none"],
+        typer.Option(envvar="RULER_PROGRESS", help="What stderr shows while it runs."),
+    ] = "auto",
+    debug: Annotated[bool, typer.Option("--debug", envvar="RULER_DEBUG", help="Show each reply.")] = False,
+) -> None:
+    """Score each group of rollouts with a judge and write the records annotated.
+
+    Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
+
+    Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
+    refused the run; 130 interrupted.
+    """
+    with told(resume=shlex.join(["ruler", *sys.argv[1:]])):
+        settings = ScoreSettings(
+            InputSettings(source, format_, grouping, group_by),
+            output,
+            JudgeSettings(
+                model,
+                api_base,
+                api_key_env,
+                via,
+                options.params(param),
+                timeout,
+                retries,
+                concurrency,
+                options.price(price),
+            ),
+            AskSettings(options.rubric(rubric), order, seed),
+            on_failure,
+            failed,
+            debug,
+        )
+        done = _run(settings, progress)
+        if progress != "none":
+            for line in closing(done):
+                say(f"ruler: {line}")
+        if summary is not None:
+            _write_summary(summary, done)
+        raise typer.Exit(0 if done.complete else 1)
+
+
+def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"]) -> Summary:
+    from functools import partial
+
+    import anyio
+
+    from ruler_cli.score import score
+
+    console = Console(progress, "stdin" if settings.input.source == "-" else settings.input.source)
+    try:
+        return anyio.run(partial(score, settings, console))
+    finally:
+        console.close()
+
+
+def _write_summary(path: Path, done: Summary) -> None:
+    import dataclasses
+
+    import orjson
+
+    from ruler_cli.errors import OutputError
+
+    try:
+        path.write_bytes(
+            orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2) + b"\n"
+        )
+    except OSError as error:
+        raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None

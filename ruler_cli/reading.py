@@ -1,0 +1,128 @@
+"""INPUT → groups, ready to be pulled: found, surveyed where it can be read twice, or streamed."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files.source import is_compressed, lines, open_source
+from ruler_cli.formats.detect import PROMPT_HASH, SAMPLE, Reader, detect
+from ruler_cli.groups import Index, OnProblem, Survey, by_line, consecutive, records, scattered, survey
+from ruler_cli.pool.feed import inline, threaded
+from ruler_cli.records import Group, Problem, Record
+from ruler_cli.settings import InputSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input that is open: how it is read, what is known of it, its groups as an iterator.
+
+    `survey` is None for a stream. `index` holds what waits for its turn where groups are scattered.
+    """
+
+    reader: Reader | None
+    survey: Survey | None
+    groups: Iterator[Group]
+    index: Index
+    streamed: bool = False
+
+    @property
+    def scattered(self) -> bool:
+        """Whether the records of a group lie apart, so that output must wait for its turn."""
+        return self.survey is not None and self.survey.grouping == "scattered"
+
+    def pull(self) -> Callable[[], Awaitable[Group | None]]:
+        """The groups, one at a time."""
+        return (threaded if self.streamed else inline)(self.groups)
+
+    def found(self) -> str:
+        """What was found, in one line."""
+        if self.reader is None:
+            return "no records"
+        key = f"key `{self.reader.key}`" if self.reader.key != PROMPT_HASH else "key: hash of the prompt"
+        head = f"{self.reader.format.name}, {key}"
+        if self.survey is None:
+            return f"{head}, streamed"
+        s = self.survey
+        sizes = f"{s.smallest}" if s.smallest == s.largest else f"{s.smallest} to {s.largest}"
+        return f"{head}: {s.records} records, {s.groups} groups of {sizes} rollouts, {_WORDS[s.grouping]}"
+
+
+_WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
+
+
+def open_input(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
+    """Open INPUT; a file is surveyed to its end first, a pipe is read as it comes.
+
+    Each problem is told once: by the survey of a file, or as a stream is read.
+    """
+    name = settings.source
+    if name != "-" and (not Path(name).exists() or Path(name).is_file() or Path(name).is_dir()):
+        return _file(settings, stack, on_problem)
+    if settings.grouping == "scattered":
+        raise UsageError("--grouping scattered: a pipe is read once; give the input as a file")
+    stream = stack.enter_context(open_source(name))
+    found = lines(name, stream)
+    first = list(itertools.islice(found, SAMPLE))
+    index = Index()
+    if not first:
+        return Input(None, None, iter(()), index)
+    reader = detect(_shown(name), first, settings.format, settings.group_by)
+    read = records(itertools.chain(first, found), reader, on_problem)
+    whole = reader.format.shape == "group" or settings.grouping == "line"
+    return Input(reader, None, by_line(read) if whole else consecutive(read, index), index, streamed=True)
+
+
+def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
+    name, index = settings.source, Index()
+    with open_source(name) as stream:
+        first = list(itertools.islice(lines(name, stream), SAMPLE))
+    if not first:
+        return Input(None, None, iter(()), index)
+    reader = detect(name, first, settings.format, settings.group_by)
+    with open_source(name) as stream:
+        found = survey(lines(name, stream), reader, settings.grouping, index, on_problem)
+    if found.records == 0:
+        raise UsageError(f"{name}: none of its lines can be read; see the reasons above")
+    stream = stack.enter_context(open_source(name))
+    if found.grouping == "scattered":
+        if is_compressed(name):
+            stream = _spooled(stream, stack)
+        return Input(reader, found, _unchanged(name, scattered(stream, reader, index)), index)
+    read = records(lines(name, stream), reader, _nothing)
+    return Input(reader, found, by_line(read) if found.grouping == "line" else _adjacent(read), index)
+
+
+def _adjacent(read: Iterator[Record]) -> Iterator[Group]:
+    """Consecutive records of one key, in a file that was surveyed."""
+    for key, members in itertools.groupby(read, key=lambda record: record.key):
+        yield Group(str(key), tuple(members))
+
+
+def _unchanged(name: str, groups: Iterator[Group]) -> Iterator[Group]:
+    try:
+        yield from groups
+    except UnreadableError as error:
+        raise UsageError(f"{name}: changed while it was read ({error}); run again when it is whole") from None
+
+
+def _spooled(stream: BinaryIO, stack: ExitStack) -> BinaryIO:
+    """The decompressed text in a temporary file, where records can be fetched by offset."""
+    spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    shutil.copyfileobj(stream, spool, 1 << 20)
+    return cast(BinaryIO, spool)
+
+
+def _nothing(_problem: Problem) -> None:
+    """The survey has told it already."""
+
+
+def _shown(name: str) -> str:
+    return "stdin" if name == "-" else name
