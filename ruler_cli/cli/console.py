@@ -46,11 +46,6 @@ def told(resume: str | None = None) -> Iterator[None]:
         if resume and error.exit_code != 2:
             say(f"ruler: to go on, run again: {resume}")
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        say("ruler: interrupted; what is whole so far is kept")
-        if resume:
-            say(f"ruler: to go on, run again: {resume}")
-        raise typer.Exit(130) from None
     except BrokenPipeError:
         # nobody reads any more; a traceback at exit would be all that is left to see
         sys.stdout = None

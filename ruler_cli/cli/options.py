@@ -87,6 +87,8 @@ def params(pairs: list[str] | None) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p temperature=0.2")
+        if key == "api_key":
+            raise UsageError("-p api_key: a key never stands on a command line; use --api-key-env VAR")
         try:
             found[key] = json.loads(value)
         except ValueError:

@@ -108,11 +108,12 @@ def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"
 
     import anyio
 
+    from ruler_cli.cli.signals import interruptible
     from ruler_cli.score import score
 
     console = Console(progress, "stdin" if settings.input.source == "-" else settings.input.source)
     try:
-        return anyio.run(partial(score, settings, console))
+        return anyio.run(interruptible, partial(score, settings, console))
     finally:
         console.close()
 

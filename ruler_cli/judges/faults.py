@@ -11,7 +11,7 @@ from typing import Literal
 
 from ruler_cli.records import Fault, Kind
 
-_KEY = re.compile(r"\b(?:sk|pk|key|Bearer|gsk|xai)[-_ ][A-Za-z0-9_\-*.]{6,}")
+_KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 _LONGEST = 300
 _FORMAT = re.compile(r"response_format|json_schema|json_object|structured output|guided", re.IGNORECASE)
@@ -60,6 +60,10 @@ TABLE: tuple[Row, ...] = (
     _row((413,), "", "too_long", "group"),
     _row((), r"content.?(?:policy|filter)|content_policy_violation", "refused", "group"),
     _row((429, 529), "", "transport", "call"),
+    _row(
+        (301, 302, 303, 307, 308), "", "refused", "run",
+        "the endpoint sends elsewhere, where a key must not follow; give its real address as --api-base",
+    ),
     _row((408, 409, 425), "", "transport", "call"),
     _row(tuple(range(500, 600)), "", "transport", "call"),
     _row(tuple(range(400, 500)), "", "refused", "group"),

@@ -77,7 +77,9 @@ class HttpJudge:
         if self._session is None:
             raise RuntimeError("the judge is not open")
         try:
-            async with self._session.post(self.base + "/chat/completions", data=body) as response:
+            async with self._session.post(
+                self.base + "/chat/completions", data=body, allow_redirects=False
+            ) as response:
                 data = await response.content.read(_BIGGEST)
                 while chunk := await response.content.read(_BIGGEST):
                     data += chunk

@@ -11,8 +11,9 @@ of the state changes with those of the siblings: self-consistency (Wang et al. 2
 Improves Chain of Thought Reasoning") on what was done instead of what was said.  A rollout with no
 fault at all is no proof of success, hence .8; exp keeps order and never clips.
 
-The weights are round on purpose and none is fitted: a fault is worth .1, a whole share two faults.
-Words are everyday English and JSON, of no one domain.
+The weights are round and none is fitted: a fault is worth .1, a whole share two faults.  The choice of
+the two shares, however, was made with a look at the file that `tests/judges/agreement.py` is run on,
+so its figure there flatters.  Words are everyday English and JSON, of no one domain.
 """
 
 from __future__ import annotations
@@ -44,95 +45,25 @@ def _vocabulary(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_WRITES = frozenset(
-    [
-        "add",
-        "append",
-        "apply",
-        "assign",
-        "book",
-        "buy",
-        "cancel",
-        "change",
-        "charge",
-        "close",
-        "commit",
-        "create",
-        "delete",
-        "deploy",
-        "disable",
-        "drop",
-        "edit",
-        "enable",
-        "exchange",
-        "execute",
-        "insert",
-        "install",
-        "kill",
-        "merge",
-        "modify",
-        "move",
-        "pay",
-        "place",
-        "post",
-        "publish",
-        "purchase",
-        "push",
-        "put",
-        "refund",
-        "register",
-        "remove",
-        "rename",
-        "replace",
-        "reply",
-        "reserve",
-        "reset",
-        "return",
-        "revoke",
-        "save",
-        "schedule",
-        "send",
-        "set",
-        "start",
-        "stop",
-        "submit",
-        "transfer",
-        "undo",
-        "uninstall",
-        "update",
-        "upload",
-        "upsert",
-        "write",
-    ]
+_WRITES = _vocabulary(
+    """
+    add append apply assign book buy cancel change charge close commit create delete deploy disable drop
+    edit enable exchange execute insert install kill merge modify move pay place post publish purchase
+    push put refund register remove rename replace reply reserve reset return revoke save schedule send
+    set start stop submit transfer undo uninstall update upload upsert write
+    """
 )
-_READS = frozenset(
-    [
-        "browse",
-        "calculate",
-        "check",
-        "compute",
-        "count",
-        "describe",
-        "fetch",
-        "find",
-        "get",
-        "inspect",
-        "list",
-        "load",
-        "look",
-        "lookup",
-        "open",
-        "query",
-        "read",
-        "retrieve",
-        "scan",
-        "search",
-        "show",
-        "think",
-        "view",
-    ]
+_READS = _vocabulary(
+    """
+    browse calculate check compute count describe fetch find get inspect list load look lookup open
+    query read retrieve scan search show think view
+    """
 )
-_PEOPLE = frozenset(["agent", "agents", "human", "humans", "operator", "person", "staff", "support"])
+_PEOPLE = _vocabulary(
+    """
+    agent agents human humans operator person staff support
+    """
+)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _ERROR = re.compile(
     r"""^[\s"\[\\]*(?:error|exception|failed|failure|fatal|forbidden|invalid|timed?\ ?out|unauthori[sz]ed)\b

@@ -68,6 +68,8 @@ class LitellmJudge:
             arguments["response_format"] = FORMATS[level]
         if self.key:
             arguments["api_key"] = self.key
+        elif self.base and self.model.startswith("openai/"):
+            arguments["api_key"] = "none"  # litellm would send OPENAI_API_KEY to whatever host this is
         if self.base:
             arguments["api_base"] = self.base
         arguments |= self.params

@@ -67,7 +67,7 @@ async def run(
             tasks.start_soon(produce, send)
             tasks.start_soon(consume, receive)
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        raise first_of(group) from None
 
 
 class _Room:
@@ -89,7 +89,8 @@ class _Room:
         self._left.set()
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The exception itself: a task group wraps even a single one."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,0 +1,142 @@
+"""A judge with a known truth, for tests and for tables: its errors are drawn, its answers repeat.
+
+    s = level + (truth + persistent error) + slot(p) + noise      clipped to [0, 1], rounded to .05
+
+A persistent error belongs to the rollout and does not average out over passes; slot, noise and level
+belong to the pass and do.  The default deviations are working assumptions of this project, not a
+measurement of any one judge.  Every draw is a normal deviate from a keyed hash, so the same request
+has the same answer in any process.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from statistics import NormalDist, fmean, pstdev
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from ruler_cli.records import Reply, Request, Usage
+from ruler_cli.scoring.render import blocks
+
+NOISE_SPREAD = 0.5
+"""Log-sd of a group's noise about `Model.noise`, its median."""
+
+_TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
+_NORMAL = NormalDist()
+_SAID = "Simulated: a known truth with drawn errors; no LLM read this."
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Standard deviations on the scale from 0 to 1, and the seed of every draw."""
+
+    persistent: float = 0.08
+    slot: float = 0.05
+    noise: float = 0.075
+    level: float = 0.03
+    seed: int = 0
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Self:
+        """A model from `-p KEY=VALUE`; ValueError for another key or for a value that is none."""
+        known = [field.name for field in fields(cls)]
+        for key, value in params.items():
+            if key not in known:
+                raise ValueError(f"the simulated judge has no parameter {key!r}; it has {', '.join(known)}")
+            if key == "seed" and not _is_whole(value):
+                raise ValueError(f"the simulated judge's seed must be a whole number, not {value!r}")
+            if key != "seed" and not _is_deviation(value):
+                raise ValueError(f"the simulated judge's {key} must be a number from 0 to 1, not {value!r}")
+        return cls(**params)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """The model as a judge."""
+
+    model: Model = Model()
+    name: str = "simulated"
+
+    async def ask(self, request: Request) -> Reply:
+        """Score the labels by what the prompt shows; a label without a rollout has an empty one."""
+        scores = score(self.model, request)
+        entries = [{"trajectory_id": k, "explanation": _SAID, "score": v} for k, v in scores.items()]
+        return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
+
+    async def __aenter__(self) -> Self:
+        """Nothing to open."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Nothing to close."""
+
+
+def truth(body: str) -> float:
+    """A rollout's true score: its last `truth=0.35`, else .5 + .12 · N(0, 1) in [.02, .98] by its text."""
+    if stated := _TRUTH.findall(body):
+        return min(1.0, float(stated[-1]))
+    return min(0.98, max(0.02, 0.5 + 0.12 * _normal(0, "truth", body)))
+
+
+def slot_curve(size: int, deviation: float) -> list[float]:
+    """Bias by slot: −.7 · x over [−1, 1], +.6 on the first and −.6 on the last, centred, scaled."""
+    if size < 2:
+        return [0.0] * size
+    raw = [-0.7 * (2 * slot / (size - 1) - 1) for slot in range(size)]
+    raw[0] += 0.6
+    raw[-1] -= 0.6
+    centre, spread = fmean(raw), pstdev(raw)
+    return [(value - centre) * deviation / spread for value in raw]
+
+
+def score(model: Model, request: Request) -> dict[str, float]:
+    """Label → the judge's score, in the order asked; a slot is a rollout's place in the prompt."""
+    bodies = blocks(request.user)
+    bias = dict(zip(bodies, slot_curve(len(bodies), model.slot), strict=True))
+    whole = _hash(model.seed, "request", request.system, request.user).hex()
+    group = _hash(model.seed, "group", *sorted(bodies.values())).hex()
+    noise = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
+    level = model.level * _normal(model.seed, "level", whole)
+
+    def one(label: str) -> float:
+        body = bodies.get(label, "")
+        error = model.persistent * _normal(model.seed, "persistent", body)
+        passing = level + bias.get(label, 0.0) + noise * _normal(model.seed, "noise", body, whole)
+        return round(min(1.0, max(0.0, truth(body) + error + passing)) * 20) / 20
+
+    return {label: one(label) for label in request.labels}
+
+
+def _normal(seed: int, *parts: str) -> float:
+    """A standard normal deviate: the inverse distribution function at 52 hashed bits and a half."""
+    bits = int.from_bytes(_hash(seed, *parts)[:8]) >> 12
+    return _NORMAL.inv_cdf((bits + 0.5) / 2**52)
+
+
+def _hash(seed: int, *parts: str) -> bytes:
+    """BLAKE2b of the parts, each after its length, so that no two lists of parts run together."""
+    whole = blake2b(digest_size=16, key=b"simulated %d" % (seed % 2**64))
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        whole.update(len(data).to_bytes(8))
+        whole.update(data)
+    return whole.digest()
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_deviation(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+__all__ = ["NOISE_SPREAD", "Model", "Simulated", "score", "slot_curve", "truth"]
