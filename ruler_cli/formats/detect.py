@@ -103,7 +103,7 @@ def detect(name: str, first: Sequence[Line], wanted: str, group_by: str | None) 
         found = _match(record, formats)
         if found is not None:
             votes.setdefault(found.name, line.number)
-    if not records:
+    if not records or first[0].raw.strip() == b"[":  # a list over many lines, whatever they hold
         raise UsageError(_no_record(name, first))
     if len(votes) > 1:
         (one, at), (other, there) = list(votes.items())[:2]

@@ -62,9 +62,8 @@ def judge(group: Group, ask: AskSettings) -> Dialogue:
             return failure
         if state.truncated == 2:
             given = read_complete(answer.text, paper.request.labels)
-            if not given:
-                return Failure("reply", "the judge's answer was cut off twice at its start", state.usage)
-            paper = compose(sheet, ask, state.attempt, words.missing(given), given, state.room)
+            note = words.missing(given) if given else state.note
+            paper = compose(sheet, ask, state.attempt, note, given, state.room)
         else:
             state.attempt += 1
             paper = compose(sheet, ask, state.attempt, state.note, room=state.room)

@@ -1,0 +1,309 @@
+"""The command line as scripts see it: exit codes, streams, files and sentences."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SHARED, Ruler, group, read, rollout, write
+from tests.judge_server import JudgeServer
+
+TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
+OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
+
+
+def test_score_offline(ruler: Ruler, tmp_path: Path) -> None:
+    """The embedded judge scores without key or network, the same on every run."""
+    write(tmp_path / "in.jsonl", OK)
+    outs = []
+    for name in ("one.jsonl", "two.jsonl"):
+        assert ruler("score", "in.jsonl", name, "-m", "offline").returncode == 0
+        outs.append([[t["ruler"] for t in r["trajectories"]] for r in read(tmp_path / name)])
+    assert outs[0] == outs[1]
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_pipe(ruler: Ruler, server: JudgeServer) -> None:
+    """From stdin to stdout: records only on stdout, everything else on stderr."""
+    text = "".join(json.dumps(g) + "\n" for g in OK)
+    done = ruler("score", "-", "-", "-m", "openai/good", "--api-base", server.base, stdin=text)
+    assert done.returncode == 0
+    assert [len(json.loads(line)["trajectories"]) for line in done.stdout.splitlines()] == [2, 2]
+    assert "2 of 2 groups scored" in done.stderr
+
+
+def test_stdin_consecutive(ruler: Ruler) -> None:
+    """From stdin adjacent rollouts of one key are one group."""
+    text = "".join(json.dumps(rollout(0.1, str(i), group_id=f"g{i // 2}")) + "\n" for i in range(6))
+    done = ruler("score", "-", "-", "-m", "simulated", stdin=text)
+    assert done.returncode == 0
+    assert [json.loads(line)["ruler"]["group"]["size"] for line in done.stdout.splitlines()] == [2] * 6
+
+
+def test_stdin_key_comes_back(ruler: Ruler) -> None:
+    """A key that comes back on stdin is an error with both lines and the way out."""
+    keys = ["a", "a", "b", "a"]
+    text = "".join(json.dumps(rollout(0.1, str(i), group_id=k)) + "\n" for i, k in enumerate(keys))
+    done = ruler("score", "-", "-", "-m", "offline", stdin=text)
+    assert done.returncode == 2
+    assert "line 4" in done.stderr
+    assert "line 1" in done.stderr
+    assert "file" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed(suffix: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Compression is read by content and written by name, scattered groups too."""
+    members = [rollout(0.1, f"{g}{i}", group_id=g) for i in range(3) for g in "xy"]
+    (tmp_path / "in.bin").write_bytes(gzip.compress(write(tmp_path / "in", members).read_bytes()))
+    assert ruler("score", "in.bin", f"out.jsonl{suffix}", "-m", "offline").returncode == 0
+    assert ruler("score", f"out.jsonl{suffix}", "again.jsonl", "-m", "offline").returncode == 0
+    assert [r["messages"] for r in read(tmp_path / "again.jsonl")] == [m["messages"] for m in members]
+
+
+def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """A line that cannot be read is named, kept verbatim and costs the others nothing."""
+    bad = [b"{torn", b"[1]", b'{"trajectories": 3}', b'{"no": "messages"}', b"\xff\xfe{}"]
+    good = json.dumps(OK[0]).encode()
+    lines = [good, *bad, good.replace(b'"a"', b'"c"')]
+    (tmp_path / "in.jsonl").write_bytes(b"\r\n".join([*lines, b""]) + b'{"trajectories": [')
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    assert done.returncode == 1, done.stderr
+    assert [r["group_id"] for r in read(tmp_path / "out.jsonl")] == ["a", "c"]
+    kept = (tmp_path / "out.jsonl.failed.jsonl").read_bytes().splitlines()
+    assert kept == [*bad, b'{"trajectories": [']
+    for number in (2, 3, 4, 5, 6, 8):
+        assert f"in.jsonl: line {number} " in done.stderr
+
+
+USAGE = [
+    (["score", "no.jsonl", "out.jsonl"], "no such file"),
+    (["score", ".", "out.jsonl"], "directory"),
+    (["score", "in.jsonl", "no/out.jsonl"], "mkdir -p"),
+    (["score", "in.jsonl", "."], "directory"),
+    (["score", "in.jsonl", "out.jsonl", "--order", "best"], "random"),
+    (["score", "in.jsonl", "out.jsonl", "-c", "0"], "-c"),
+    (["score", "in.jsonl", "out.jsonl", "-p", "temperature"], "KEY=VALUE"),
+    (["score", "in.jsonl", "out.jsonl", "-p", "api_key=sk-123456789"], "--api-key-env"),
+    (["score", "in.jsonl", "out.jsonl", "--price", "x"], "2,8"),
+    (["score", "in.jsonl", "out.jsonl", "--rubric", "@no.txt"], "no.txt"),
+    (["score", "in.jsonl", "out.jsonl", "--rubric", "@empty.txt"], "empty"),
+    (["score", "in.jsonl", "out.jsonl", "--failed", "no/f.jsonl"], "--failed"),
+    (["score", "in.jsonl", "out.jsonl", "--grouping", "scattered"], "already is a group"),
+    (["score", "in.jsonl", "out.jsonl", "-p", "sloth=1", "-m", "simulated"], "slot"),
+    (["check", "unknown.jsonl"], "keys: a, b"),
+    (["check", "list.json"], "jq -c"),
+    (["check", "prompt_only.jsonl"], "lines can be read"),
+    (["prompt", "in.jsonl", "--group", "zzz"], "zzz"),
+]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"), USAGE, ids=lambda x: " ".join(x[1:]) if isinstance(x, list) else ""
+)
+def test_usage(args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Bad usage ends with 2, one sentence that names the way out, and no traceback."""
+    write(tmp_path / "in.jsonl", OK)
+    write(tmp_path / "unknown.jsonl", [{"a": 1, "b": 2}])
+    write(tmp_path / "prompt_only.jsonl", [{"messages": []}])
+    (tmp_path / "list.json").write_text("[\n{}\n]")
+    (tmp_path / "empty.txt").write_text(" ")
+    more = [] if "-m" in args or args[0] != "score" else ["-m", "offline"]
+    done = ruler(*args, *more)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "says"),
+    [
+        ("openai/o3", [], "OPENAI_API_KEY"),
+        ("openai/o3", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+        ("hosted_vllm/x", [], "HOSTED_VLLM_API_BASE"),
+        ("mine", ["--api-base", "localhost:8000"], "http://"),
+        ("mine", ["--via", "http"], "--api-base"),
+    ],
+)
+def test_judge_usage(model: str, args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A judge without key or endpoint is told before anything is read."""
+    done = ruler("score", "not-there.jsonl", tmp_path / "out.jsonl", "-m", model, *args)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_full_disk(ruler: Ruler, tmp_path: Path) -> None:
+    """A full disk is a sentence."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(50)])
+    done = ruler("score", "in.jsonl", "/dev/full", "-m", "offline")
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unreadable_file(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that cannot be decompressed to its end is unreadable input: nothing is sent."""
+    data = gzip.compress(write(tmp_path / "in", OK * 200).read_bytes())
+    (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
+    done = ruler("score", "in.gz", "out.jsonl", "-m", "offline")
+    assert done.returncode == 2
+    assert "damaged or cut off" in done.stderr
+
+
+def test_key_is_never_shown(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A key reaches the judge's header and no other place."""
+    write(tmp_path / "in.jsonl", OK)
+    key = "sk-verysecret-0123456789"
+    args = ["score", "in.jsonl", "out.jsonl", "--api-base", server.base, "--api-key-env", "MY_KEY", "--debug"]
+    for cue in ("good", "401", "500", "html"):
+        done = ruler(*args, "-m", f"openai/{cue}", "--retries", 0, MY_KEY=key)
+        written = b"".join(p.read_bytes() for p in tmp_path.iterdir())
+        assert key not in done.stdout + done.stderr
+        assert key.encode() not in written
+    assert server.stats()["keys"] == [f"Bearer {key}"]
+
+
+def test_key_stays_at_home(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """OPENAI_API_KEY is not sent to another host unless it is named for it."""
+    write(tmp_path / "in.jsonl", OK)
+    secret = {"OPENAI_API_KEY": "sk-verysecret-0123456789"}
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, **secret)
+    assert done.returncode == 0
+    assert not any("verysecret" in str(k) for k in server.stats()["keys"])
+
+
+def test_variables(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Options come from RULER_* variables too."""
+    write(tmp_path / "in.jsonl", OK)
+    env = {"RULER_JUDGE_MODEL": "openai/good", "RULER_API_BASE": server.base, "RULER_PARAM": "seed=7"}
+    assert ruler("score", "in.jsonl", "out.jsonl", **env).returncode == 0
+    assert server.requests()[0]["seed"] == 7
+
+
+def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`-p` values are JSON where they are JSON; the rubric reaches the judge, a group's own wins."""
+    write(tmp_path / "in.jsonl", [OK[0], {**OK[1], "rubric": "Only brevity counts."}])
+    (tmp_path / "rubric.txt").write_text("Only politeness counts.\n")
+    args = ["-p", "temperature=0.2", "-p", "reasoning_effort=low", "--rubric", "@rubric.txt", "-c", "1"]
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, *args)
+    one, two = server.requests()
+    assert (one["temperature"], one["reasoning_effort"]) == (0.2, "low")
+    assert "Only politeness counts." in one["messages"][0]["content"]
+    assert "Only brevity counts." in two["messages"][0]["content"]
+
+
+def test_prompt_is_what_is_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """`prompt` prints the request that `score` sends, and sends nothing itself."""
+    write(tmp_path / "in.jsonl", OK)
+    shown = ruler("prompt", "in.jsonl", "--group", "b", "-m", "openai/good").stdout
+    assert server.stats()["requests"] == 0
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, "-c", "1")
+    system, user = (m["content"] for m in server.requests()[1]["messages"])
+    assert shown == f"system:\n{system}\n\nuser:\n{user}\n"
+
+
+def test_check(ruler: Ruler, tmp_path: Path) -> None:
+    """`check` reports and estimates without a key; its code says whether all can be scored."""
+    write(tmp_path / "in.jsonl", OK)
+    done = ruler("check", "in.jsonl", "-m", "openai/o3")
+    assert done.returncode == 0
+    assert "2 groups of 2 rollouts" in done.stdout
+    assert "cost:               $0.0" in done.stdout
+    assert "unknown" in ruler("check", "in.jsonl", "-m", "mine", "--api-base", "http://x/v1").stdout
+    write(tmp_path / "in.jsonl", [*OK, {"trajectories": [{}]}, {"trajectories": []}])
+    assert ruler("check", "in.jsonl", "-m", "offline").returncode == 1
+
+
+def test_summary_file(ruler: Ruler, tmp_path: Path) -> None:
+    """`--summary` writes what the run did as versioned JSON."""
+    write(tmp_path / "in.jsonl", OK)
+    ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "s.json")
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert (found["version"], found["scored"], found["rollouts"]) == (1, 2, 4)
+
+
+def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
+    """`--progress none` is silent when all goes well."""
+    write(tmp_path / "in.jsonl", OK)
+    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "none").stderr == ""
+    shown = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--progress", "bar").stderr
+    assert "2/2" in shown
+
+
+def test_terminal_is_safe(ruler: Ruler, tmp_path: Path) -> None:
+    """Nothing of a rollout reaches a terminal raw."""
+    evil = rollout(0.5, "\x1b[31mred\x9b\u202e")
+    write(tmp_path / "in.jsonl", [{"group_id": "\x1b[2J", "trajectories": [evil, rollout(0.1)]}])
+    for args in (["prompt", "in.jsonl"], ["score", "in.jsonl", "out.jsonl", "-m", "offline", "--debug"]):
+        done = ruler(*args)
+        assert not set("\x1b\x9b\u202e") & set(done.stdout + done.stderr)
+    write(tmp_path / "in.jsonl", [{"group_id": "\x1b[2J", "trajectories": []}])
+    assert "\x1b" not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(signum: int, code: int, server: JudgeServer, tmp_path: Path) -> None:
+    """A signal ends the run with its code, whole records in the partial file and the way on."""
+    write(tmp_path / "in.jsonl", [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))])
+    args = ["score", "in.jsonl", "out.jsonl", "-m", "openai/slow", "--api-base", server.base, "-c", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *args],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    for _ in range(200):
+        if server.stats()["requests"] >= 2:
+            break
+        time.sleep(0.05)
+    process.send_signal(signum)
+    said = process.communicate(timeout=20)[1]
+    assert process.returncode == code
+    assert "run again: ruler score in.jsonl" in said
+    assert read(tmp_path / "out.jsonl.partial")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    """`| head` ends the run without a word."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(2000)])
+    command = f"{sys.executable} -m ruler_cli score in.jsonl - -m offline --progress none | head -1"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(not TAU.exists(), reason="the tau-bench file is not beside the checkout")
+def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
+    """The two hundred real rollouts come out in their order, scored, and otherwise unchanged."""
+    done = ruler("score", TAU, "out.jsonl", "-m", "offline")
+    assert done.returncode == 0
+    assert "200 records, 50 groups of 4 rollouts, scattered" in done.stderr
+    before, after = read(TAU), read(tmp_path / "out.jsonl")
+    assert len(after) == 200
+    for one, other in zip(before, after, strict=True):
+        mark = other.pop("ruler")
+        assert mark["status"] == "scored"
+        assert mark["score"] == other["reward"]
+        assert mark["independent_reward"] == one["reward"]
+        assert {**other, "reward": one["reward"]} == one
+        assert list(other) == list(one)

@@ -1,0 +1,98 @@
+"""One misbehaving judge server for the session, no key in the environment, no way to a paid call."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.judge_server import JudgeServer
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """aiohttp runs on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def judge_process() -> Iterator[JudgeServer]:
+    """The judge server, a process of its own on loopback."""
+    with JudgeServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(judge_process: JudgeServer) -> JudgeServer:
+    """The judge server with its counters at zero."""
+    judge_process.reset()
+    return judge_process
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test never finds a key, so it can pay for nothing; nor an option in a variable."""
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")) or name.startswith("RULER_"):
+            monkeypatch.delenv(name)
+
+
+Ruler = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def ruler(tmp_path: Path) -> Ruler:
+    """Run the command in a process of its own, in `tmp_path`."""
+
+    def run(*args: object, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ruler_cli", *map(str, args)],
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=120,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        )
+
+    return run
+
+
+def rollout(truth: float, text: str = "", **extra: Any) -> dict[str, Any]:
+    """A native trajectory that the judge server scores with `truth`."""
+    return {
+        "messages": [
+            {"role": "user", "content": "Find the answer."},
+            {"role": "assistant", "content": f"{text} truth={truth}"},
+        ],
+        **extra,
+    }
+
+
+def group(name: str, *truths: float) -> dict[str, Any]:
+    """A native group whose rollouts have these true scores."""
+    return {
+        "group_id": name,
+        "trajectories": [rollout(t, f"{name}-{i}", reward=float(i)) for i, t in enumerate(truths)],
+    }
+
+
+def write(path: Path, records: list[Any]) -> Path:
+    """Write records as JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def read(path: Path) -> list[Any]:
+    """Read JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]

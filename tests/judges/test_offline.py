@@ -1,0 +1,247 @@
+"""The offline judge: what it sees, what must not matter to it, and that it beats chance."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.offline import Offline, observe, rate
+from ruler_cli.records import Fault, Request, Usage
+from ruler_cli.scoring.render import render
+from ruler_cli.scoring.reply import Reading, read
+from tests.judges.agreement import agreement
+
+_TAU = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "tau_bench_gpt4o_airline.jsonl"
+_LINES = st.sampled_from(
+    [
+        'user: "please"',
+        'assistant: "done"',
+        'assistant: "I cannot do that"',
+        'assistant thinking: "hm"',
+        'call get_item: {"id":1}',
+        'call update_item: {"id":1,"to":2}',
+        'call update_item: {"to":2,"id":1}',
+        'call cancel_item: {"id":1}',
+        "call transfer_to_human: {}",
+        'tool get_item: {"id":1}',
+        'tool update_item: "Error: no such item"',
+        'tool: {"success":true}',
+        "(part 2 of the same rollout)",
+        "",
+    ]
+)
+_BODIES = st.lists(st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max_size=6)
+_GOOD = 'user: "u"\ncall get_x: {}\ntool get_x: {"x":1}\nassistant: "here"'
+
+
+def _request(bodies: dict[str, str]) -> Request:
+    parts = [f'<trajectory id="{label}">\n{body}\n</trajectory>' for label, body in bodies.items()]
+    return Request("system", "\n".join(parts), tuple(bodies))
+
+
+def _ask(request: Request) -> dict[str, tuple[float, str]]:
+    judge: Judge = Offline()
+
+    async def once() -> Any:
+        async with judge:
+            return await judge.ask(request)
+
+    reply = asyncio.run(once())
+    assert not isinstance(reply, Fault)
+    assert reply.usage == Usage(calls=1)
+    reading = read(reply.text, request.labels)
+    assert isinstance(reading, Reading)
+    return reading.entries
+
+
+def _lone(body: str) -> float:
+    return rate([body])[body][0]
+
+
+@settings(deadline=None)
+@given(_BODIES, st.randoms(use_true_random=False))
+def test_order_labels_and_copies_do_not_matter(bodies: list[str], draw: Any) -> None:
+    """A rollout's score and explanation depend on the set of rollouts, not on labels, order or copies."""
+    shuffled = [*bodies, *draw.choices(bodies, k=3)]
+    draw.shuffle(shuffled)
+    assert rate(shuffled) == rate(bodies)
+    labels = [a + b for a in "bcd" for b in "fgh"]
+    plain = _ask(_request(dict(zip(labels, bodies, strict=False))))
+    other = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
+    assert list(plain.values()) == [rate(bodies)[body] for body in bodies]
+    assert list(other.values()) == [rate(bodies)[body] for body in shuffled]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "role": st.sampled_from(["user", "assistant", "tool", "system", "model: x"]),
+                "content": st.text(),
+            },
+            optional={
+                "tool_calls": st.lists(st.fixed_dictionaries({"name": st.text(), "arguments": st.text()}))
+            },
+        ),
+        max_size=6,
+    )
+)
+def test_any_text_is_scored(messages: list[dict[str, Any]]) -> None:
+    """Whatever a rollout holds, it has a score in [0, 1] that a reply reader accepts as it is."""
+    body = "\n".join(render(messages))
+    entries = _ask(_request({"bcdf": body, "ghjk": ""}))
+    assert all(0 <= score <= 1 for score, _ in entries.values())
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_prompt_is_answered(user: str) -> None:
+    """A prompt without readable rollouts is answered for each label all the same."""
+    assert set(_ask(Request("", user, ("bcdf", "ghjk")))) == {"bcdf", "ghjk"}
+
+
+@pytest.mark.parametrize(
+    ("line", "sign"),
+    [
+        ('tool get_x: "Error: no such x"', "1 tool error,"),
+        ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),
+        ('call transfer_to_human_agents: {}\ntool: "ok"', "handing off"),
+        ('assistant: "I will transfer you to a colleague."', "handing off"),
+        ("call get_y: {}", "mid-work"),
+    ],
+)
+def test_a_fault_costs_and_is_named(line: str, sign: str) -> None:
+    """Each fault lowers the score of a rollout that has it, and the explanation names it."""
+    score, said = rate([_GOOD, f"{_GOOD}\n{line}"])[f"{_GOOD}\n{line}"]
+    assert score < rate([_GOOD, f"{_GOOD}\n{line}"])[_GOOD][0]
+    assert sign in said + ","
+    assert said.startswith("No LLM judged this: ")
+    assert said.endswith("; rule of thumb.")
+
+
+def test_a_refusal_without_a_try_costs() -> None:
+    """Refusing before any tool call scores below answering."""
+    assert _lone('assistant: "Sorry, I can\'t help."') < _lone('assistant: "It is 4."')
+
+
+def test_a_reported_goal_counts() -> None:
+    """A tool that reports success at the end raises the score."""
+    done = 'call run: {}\ntool run: {"success":true}\nassistant: "done"'
+    assert _lone(done) > _lone(done.replace("true", "1"))
+
+
+def test_nothing_said_is_worst() -> None:
+    """An empty rollout scores below one that answers."""
+    assert _lone("") < _lone('assistant: "4"')
+    assert "no messages" in rate([""])[""][1]
+
+
+def test_length_counts_only_against_siblings() -> None:
+    """A rollout far longer than its siblings loses; alone, its length says nothing."""
+    long = _GOOD + '\nuser: "go on"\nassistant: "more"' * 10
+    siblings = [_GOOD, _GOOD + '\nuser: "ok"']
+    assert "much longer" in rate([long, *siblings])[long][1]
+    assert "longer" not in rate([long])[long][1]
+
+
+def test_siblings_that_did_the_same_support_each_other() -> None:
+    """With all else equal, the state change that most siblings made scores above the odd one."""
+    made = 'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
+    common, again, odd = made.format(1, "a"), made.format(1, "b"), made.format(2, "c")
+    verdicts = rate([common, again, odd])
+    assert verdicts[common][0] == verdicts[again][0] > verdicts[odd][0]
+
+
+def test_a_small_difference_is_a_small_gap() -> None:
+    """One fault is a gap of at most .1; nothing is stretched to fill the scale."""
+    worse = f'{_GOOD}\ntool get_x: "Error: once"\nassistant: "here"'
+    verdicts = rate([_GOOD, worse])
+    assert 0 < verdicts[_GOOD][0] - verdicts[worse][0] <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("result", "errors"),
+    [
+        ('"Error: no seats"', 1),
+        ('{"error":"gone"}', 1),
+        ('"{\\"error\\":\\"gone\\"} "', 1),
+        ('{"error":null,"items":[]}', 0),
+        ('"Traceback (most recent call last): …"', 1),
+        ('"…\\nValueError: bad"', 1),
+        ('{"success":false}', 1),
+        ('{"exit_code":2}', 1),
+        ('{"exit_code":0}', 0),
+        ('{"status":"failed"}', 1),
+        ('"Request timed out"', 0),
+        ('"timed out after 30 s"', 1),
+        ('"a book on error handling"', 0),
+        ("[]", 0),
+    ],
+)
+def test_errors_are_those_that_a_result_states(result: str, errors: int) -> None:
+    """A tool error is an error that leads a result or stands in its own field, not a word in passing."""
+    assert observe(f"tool x: {result}").errors == errors
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("update_order", True),
+        ("createIssue", True),
+        ("mcp__shop__delete_item", True),
+        ("transfer_funds", True),
+        ("get_post", False),
+        ("search", False),
+        ("transfer_to_human_agents", False),
+        ('"…"', False),
+    ],
+)
+def test_a_tools_first_verb_says_whether_it_changes_something(name: str, changes: bool) -> None:
+    """A call counts as a state change by the first reading or writing verb of its tool's name."""
+    assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").outcome) == changes
+
+
+def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:
+    """Calls are equal by value, not by the order of their keys; deep JSON is compared as text."""
+    assert observe('call f: {"a":1,"b":2}\ncall f: {"b":2,"a":1}').repeats == 1
+    deep = "call f: " + "[" * 600 + "]" * 600
+    assert observe(f"{deep}\n{deep}").repeats == 1
+
+
+def test_an_explanation_quotes_nothing() -> None:
+    """No text of a rollout reaches an explanation, so no rollout can speak through it."""
+    body = "\n".join(
+        f'{head}: "Error canary, I cannot"'
+        for head in ("user", "assistant", "call canary", "tool canary", "canary")
+    )
+    assert all("canary" not in said for _, said in rate([body, _GOOD]).values())
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", " ", "{", '\\"', "\n", 'call f: {"a":1}\n', "assistant: hand you ", 'tool: "Error\n', "x: "]
+)
+def test_five_megabytes_take_seconds_at_most(unit: str) -> None:
+    """Time grows no faster than the text, whatever the text."""
+    body = 'assistant: "' + unit * (5_000_000 // len(unit))
+    start = time.process_time()
+    rate([body, f"call f: {body}\ntool f: {body}"])
+    assert time.process_time() - start < 30
+
+
+@pytest.mark.skipif(not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
+def test_better_than_chance_on_real_rollouts() -> None:
+    """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
+    found = agreement(_TAU)
+    assert (found.groups, len(found.mixed)) == (50, 26)
+    assert found.accuracy > 0.55
+    assert sum(p.top for p in found.mixed) > sum(p.base for p in found.mixed)
+    low, high = found.interval
+    assert low < found.accuracy < high

@@ -1,0 +1,154 @@
+"""The simulated judge: its truth is known, its errors have the stated sizes, its answers repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from statistics import fmean, pstdev
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.simulated import Model, Simulated, score, slot_curve, truth
+from ruler_cli.records import Fault, Request, Usage
+from ruler_cli.scoring.reply import Reading, read
+
+_EXACT = Model(persistent=0, slot=0, noise=0, level=0)
+_LABELS = tuple(a + b for a in "bcdfgh" for b in "jklm")
+
+
+def _request(bodies: list[str], system: str = "system") -> Request:
+    labels = _LABELS[: len(bodies)]
+    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, bodies, strict=True)]
+    return Request(system, "\n".join(parts), labels)
+
+
+def _spread(model: Model, passes: int = 400) -> list[list[float]]:
+    """Scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
+    bodies = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
+    return [list(score(model, _request(bodies, f"pass {n}")).values()) for n in range(passes)]
+
+
+@settings(deadline=None)
+@given(st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
+def test_any_request_is_answered_and_repeats(system: str, user: str, bodies: list[str]) -> None:
+    """Every label has a score in [0, 1] on the grid of .05, the same each time."""
+    for request in (_request(bodies, system), Request(system, user, ("bcdf", "ghjk"))):
+        scores = score(Model(), request)
+        assert tuple(scores) == request.labels
+        assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
+        assert score(Model(), request) == scores
+
+
+def test_it_is_a_judge() -> None:
+    """Its reply is one call without tokens that the reply reader takes as it is, and says it is simulated."""
+    judge: Judge = Simulated(_EXACT)
+    request = _request(["truth=0.35", "truth=0.9"])
+
+    async def once() -> Any:
+        async with judge:
+            return await judge.ask(request)
+
+    reply = asyncio.run(once())
+    assert not isinstance(reply, Fault)
+    assert reply.usage == Usage(calls=1)
+    reading = read(reply.text, request.labels)
+    assert isinstance(reading, Reading)
+    assert [s for s, _ in reading.entries.values()] == [0.35, 0.9]
+    assert all(said.startswith("Simulated") for _, said in reading.entries.values())
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("truth=0.35", 0.35),
+        ('assistant: "truth=.2 then truth=0.7"', 0.7),
+        ("truth=1", 1.0),
+        ("truth=12", 1.0),
+        ("truth=0", 0.0),
+    ],
+)
+def test_a_stated_truth_is_the_truth(body: str, value: float) -> None:
+    """The last `truth=` in a rollout is its truth, at most 1."""
+    assert truth(body) == value
+
+
+def test_other_truths_are_drawn() -> None:
+    """Without a stated truth it is .5 with a deviation of .12, within [.02, .98], by the text alone."""
+    drawn = [truth(f"body {n}") for n in range(4000)]
+    assert fmean(drawn) == pytest.approx(0.5, abs=0.01)
+    assert pstdev(drawn) == pytest.approx(0.12, abs=0.01)
+    assert 0.02 <= min(drawn) < max(drawn) <= 0.98
+    assert drawn[7] == truth("body 7")
+
+
+@settings(deadline=None)
+@given(st.permutations([0.1, 0.35, 0.5, 0.8]), st.integers(0, 5))
+def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -> None:
+    """With every deviation at 0 the score is the truth, whatever order, label or seed."""
+    model = Model.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, "seed": seed})
+    scores = score(model, _request([f"truth={t}" for t in truths]))
+    assert list(scores.values()) == truths
+
+
+def test_the_slot_curve_favours_what_comes_first() -> None:
+    """The curve falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
+    for size in (2, 3, 8, 33):
+        curve = slot_curve(size, 0.05)
+        assert curve == sorted(curve, reverse=True)
+        assert fmean(curve) == pytest.approx(0, abs=1e-12)
+        assert pstdev(curve) == pytest.approx(0.05)
+    assert slot_curve(8, 0.05)[0] / slot_curve(8, 0.05)[1] == pytest.approx(1.3 / 0.5)
+    assert slot_curve(1, 0.05) == [0.0]
+    assert slot_curve(0, 0.05) == []
+
+
+def test_the_slot_is_the_place_in_the_prompt() -> None:
+    """A bias belongs to the place in the prompt, also where only some labels are asked for."""
+    request = _request([f"truth=0.5 {n}" for n in range(4)])
+    model = Model(persistent=0, slot=0.2, noise=0, level=0)
+    last = score(model, Request(request.system, request.user, request.labels[3:]))
+    assert last[request.labels[3]] == score(model, request)[request.labels[3]] < 0.5
+
+
+def test_a_persistent_error_stays_and_the_others_pass() -> None:
+    """Over passes a persistent error is constant; noise and level change, level alike for all."""
+    quiet = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
+    stays = _spread(Model.of({**quiet, "persistent": 0.2}), 5)
+    assert all(row == stays[0] for row in stays)
+    assert len(set(stays[0])) > 1
+    level = _spread(Model.of({**quiet, "level": 0.2}))
+    assert all(len(set(row)) == 1 for row in level)
+    assert pstdev([row[0] for row in level]) == pytest.approx(0.2, abs=0.04)
+    noise = _spread(Model.of({**quiet, "noise": 0.1}))
+    assert abs(fmean(value for row in noise for value in row) - 0.5) < 0.02
+    assert pstdev([row[0] for row in noise]) == pytest.approx(pstdev([row[5] for row in noise]), rel=0.2)
+
+
+def test_the_seed_draws_other_errors() -> None:
+    """Another seed is another judge of the same kind."""
+    assert _spread(Model(seed=1), 3) != _spread(Model(seed=2), 3)
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"temperature": 1}, "persistent, slot, noise, level, seed"),
+        ({"noise": "much"}, "noise must be a number"),
+        ({"noise": -0.1}, "noise must be a number"),
+        ({"noise": float("nan")}, "noise must be a number"),
+        ({"level": True}, "level must be a number"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+    ],
+)
+def test_parameters_that_mean_nothing_are_told(params: dict[str, Any], said: str) -> None:
+    """An unknown parameter is answered with the known ones, a wrong value with what it should be."""
+    with pytest.raises(ValueError, match=said):
+        Model.of(params)
+
+
+def test_parameters_are_the_model() -> None:
+    """Parameters set what they name; the rest keeps its default."""
+    assert Model.of({"noise": 0.2, "seed": 3}) == Model(noise=0.2, seed=3)

@@ -1,0 +1,143 @@
+"""From Python: ART's functions, with ART's objects."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import ruler_cli
+from ruler_cli.errors import RulerError
+from tests.conftest import group, rollout
+from tests.judge_server import JudgeServer
+
+pytestmark = pytest.mark.anyio
+
+
+class Trajectory(BaseModel):
+    """The attributes of ART's Trajectory."""
+
+    messages_and_choices: list[Any]
+    tools: list[Any] | None = None
+    additional_histories: list[Any] = []
+    reward: float = 0.0
+    metrics: dict[str, float | int | bool] = {}
+    metadata: dict[str, Any] = {}
+    logs: list[str] = []
+
+    def messages(self) -> list[Any]:
+        """A method, as in ART."""
+        return self.messages_and_choices
+
+
+class TrajectoryGroup(BaseModel):
+    """The attributes of ART's TrajectoryGroup."""
+
+    trajectories: list[Trajectory]
+    exceptions: list[Any] = []
+    metadata: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+    logs: list[str] = []
+
+
+class Choice(BaseModel):
+    """An OpenAI Choice: no role of its own."""
+
+    finish_reason: str
+    index: int
+    message: dict[str, Any]
+
+
+def art_group() -> TrajectoryGroup:
+    """A group as an ART rollout makes it."""
+    return TrajectoryGroup(
+        trajectories=[
+            Trajectory(
+                messages_and_choices=[
+                    {"role": "user", "content": "q"},
+                    Choice(
+                        finish_reason="stop",
+                        index=0,
+                        message={"role": "assistant", "content": f"n{i} truth={truth}"},
+                    ),
+                ],
+                reward=float(i),
+                metrics={"correct": True},
+                metadata={"scenario_id": "s"},
+                logs=["log"],
+            )
+            for i, truth in enumerate((0.2, 0.9, 0.4))
+        ],
+        exceptions=["boom"],
+        metadata={"scenario_id": "s"},
+        metrics={"m": 1},
+        logs=["group log"],
+    )
+
+
+async def test_art_object(server: JudgeServer) -> None:
+    """An ART-shaped group goes through unchanged and comes back scored, with all that it carried."""
+    before = art_group()
+    kept = copy.deepcopy(before)
+    after = await ruler_cli.score_group(before, "openai/good", {"api_base": server.base})
+    assert before == kept
+    assert isinstance(after, TrajectoryGroup)
+    assert [t.reward for t in after.trajectories] == [0.2, 0.9, 0.4]
+    for i, trajectory in enumerate(after.trajectories):
+        assert trajectory.metrics == {
+            "correct": True,
+            "independent_reward": float(i),
+            "ruler_score": trajectory.reward,
+        }
+        assert trajectory.logs[0] == "log"
+        assert trajectory.logs[1].startswith("RULER explanation: ")
+        assert trajectory.metadata == {"scenario_id": "s"}
+        assert trajectory.messages_and_choices == kept.trajectories[i].messages_and_choices
+    assert (after.exceptions, after.metadata, after.metrics) == (kept.exceptions, kept.metadata, kept.metrics)
+    assert after.logs == kept.logs
+    again = await ruler_cli.score_group(after, "openai/good", {"api_base": server.base})
+    assert [t.metrics["independent_reward"] for t in again.trajectories] == [0.0, 1.0, 2.0]
+    assert all(len(t.logs) == 2 for t in again.trajectories)
+
+
+async def test_dict() -> None:
+    """A dict of the file format comes back as a dict, the argument untouched."""
+    before = group("g", 0.1, 0.9)
+    kept = copy.deepcopy(before)
+    after = await ruler_cli.score_group(before, "offline")
+    assert before == kept
+    assert after["ruler"]["status"] == "scored"
+    assert [t["ruler"]["independent_reward"] for t in after["trajectories"]] == [0.0, 1.0]
+    empty = {"trajectories": []}
+    assert await ruler_cli.score_group(empty, "offline") == empty
+
+
+async def test_message_lists(server: JudgeServer) -> None:
+    """Scores come back in the order of the conversations."""
+    lists = [rollout(t, str(t))["messages"] for t in (0.7, 0.1, 0.4)]
+    found = await ruler_cli.ruler(lists, "openai/good", {"api_base": server.base}, tools=[{"name": "f"}])
+    assert [s.score for s in found] == [0.7, 0.1, 0.4]
+    assert all(s.explanation for s in found)
+    assert await ruler_cli.ruler([]) == []
+
+
+async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group that cannot be scored raises, or gives None when exceptions are swallowed."""
+    bad = group("g", 0.1, 0.9)
+    where = {"api_base": server.base}
+    with pytest.raises(RulerError, match="reply"):
+        await ruler_cli.score_group(bad, "openai/empty", where)
+    assert await ruler_cli.score_group(bad, "openai/empty", where, swallow_exceptions=True) is None
+    with pytest.raises(RulerError, match="reply"):
+        await ruler_cli.ruler([rollout(0.1)["messages"]], "openai/not-json", where, debug=True)
+    assert "judge:" in capsys.readouterr().err
+    with pytest.raises(RulerError, match="input"):
+        await ruler_cli.ruler([[], rollout(0.1)["messages"]], "offline")
+
+
+def test_unknown_name() -> None:
+    """The package has the names that it lists, and no others."""
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = ruler_cli.nothing

@@ -1,0 +1,295 @@
+"""The whole run against a judge that misbehaves: a right score or a reason, never anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ruler_cli.errors import RefusedError, UsageError
+from ruler_cli.observer import Summary
+from ruler_cli.score import score
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+from tests.conftest import group, read, rollout, write
+from tests.judge_server import JudgeServer
+
+pytestmark = pytest.mark.anyio
+
+GROUPS = [group("a", 0.1, 0.9, 0.4), group("b", 0.8, 0.2), group("c", 0.5, 0.75, 0.25, 1.0)]
+HARMLESS = [
+    "good",
+    "reordered",
+    "duplicate-same",
+    "extra",
+    "fenced",
+    "think",
+    "prose",
+    "decoy",
+    "list",
+    "ten",
+    "percent",
+    "fraction",
+    "strings",
+    "schema-refused",
+    "format-refused",
+    "400-context",
+]
+MENDED = [
+    "duplicate",
+    "missing",
+    "integer",
+    "position",
+    "mixed",
+    "negative",
+    "nan",
+    "null-score",
+    "bool-score",
+    "cutoff",
+    "empty",
+    "null-content",
+    "refusal",
+    "filter",
+    "not-json",
+    "huge",
+    "no-choices",
+    "html",
+    "429",
+    "500",
+    "502",
+    "529",
+    "drop",
+    "half",
+]
+FATAL = ["401", "403", "404", "quota"]
+
+
+def settings(path: Path, server: JudgeServer, cue: str, **judge: object) -> ScoreSettings:
+    """A run over GROUPS with a cue for the judge."""
+    write(path / "in.jsonl", GROUPS)
+    values = {"retries": 1, "timeout": 20.0, **judge}
+    return ScoreSettings(
+        InputSettings(str(path / "in.jsonl")),
+        str(path / "out.jsonl"),
+        JudgeSettings(f"openai/{cue}", server.base, **values),  # type: ignore[arg-type]  # by keyword
+    )
+
+
+def rewards(path: Path) -> list[list[float | None]]:
+    """The rewards of the output, per record."""
+    return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
+
+
+TRUE = [[0.1, 0.9, 0.4], [0.8, 0.2], [0.5, 0.75, 0.25, 1.0]]
+
+
+@pytest.mark.parametrize("cue", HARMLESS)
+async def test_harmless(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+    """A reply that says everything, however it is written, gives each rollout its own score."""
+    done = await score(settings(tmp_path, server, cue))
+    assert done.complete
+    assert rewards(tmp_path) == TRUE
+
+
+@pytest.mark.parametrize("cue", MENDED)
+async def test_mended(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+    """A reply that cannot be used once is asked for again, and then scores stand where they belong."""
+    done = await score(settings(tmp_path, server, f"once-{cue}"))
+    assert done.complete
+    assert rewards(tmp_path) == TRUE
+    assert server.stats()["requests"] == 2 * len(GROUPS)
+
+
+@pytest.mark.parametrize("cue", [*MENDED, "400"])
+async def test_failed(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+    """A judge that never answers well makes failures with a reason: null, never a number."""
+    done = await score(settings(tmp_path, server, cue))
+    assert sum(done.failed.values()) == len(GROUPS)
+    assert all(reward is None for record in rewards(tmp_path) for reward in record)
+    for record in read(tmp_path / "out.jsonl"):
+        assert record["ruler"]["status"] == "failed"
+        assert record["ruler"]["reason"]
+        for i, trajectory in enumerate(record["trajectories"]):
+            assert trajectory["ruler"]["kind"] in ("reply", "transport", "refused")
+            assert trajectory["ruler"]["independent_reward"] == float(i)
+    assert server.stats()["requests"] <= 3 * len(GROUPS)
+
+
+@pytest.mark.parametrize("cue", ["drip", "hang", "slow"])
+async def test_deadline(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+    """The deadline holds by the wall clock, also while bytes drip in."""
+    began = anyio.current_time()
+    done = await score(settings(tmp_path, server, cue, timeout=0.3, retries=0))
+    assert done.failed == {"transport": 3}
+    assert anyio.current_time() - began < 10
+
+
+@pytest.mark.parametrize("cue", FATAL)
+async def test_fatal(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+    """A wrong key, an empty account or an unknown model ends the run with a way out."""
+    with pytest.raises(RefusedError, match=r"key|credit|model"):
+        await score(settings(tmp_path, server, cue, concurrency=1))
+    assert server.stats()["requests"] <= 2
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
+    """A judge that no call ever reaches ends the run and is named."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    where = JudgeSettings("openai/x", "http://127.0.0.1:9/v1", retries=0)
+    run = ScoreSettings(InputSettings(str(tmp_path / "in.jsonl")), str(tmp_path / "out.jsonl"), where)
+    with pytest.raises(RefusedError, match=r"127\.0\.0\.1:9"):
+        await score(run)
+
+
+async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
+    """An endpoint that refuses the schema is asked with it once per call in flight, not per group."""
+    await score(settings(tmp_path, server, "schema-refused", concurrency=1))
+    assert server.stats()["by_format"] == {"json_schema": 1, "json_object": 3, "none": 0}
+
+
+async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) -> None:
+    """A reply that is cut off twice keeps what is whole and asks for the missing ids only."""
+    done = await score(settings(tmp_path, server, "twice-cutoff"))
+    assert done.complete
+    assert rewards(tmp_path) == TRUE
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_order_for_any_delays(seed: int, tmp_path: Path) -> None:
+    """Output order is input order however long each judge call takes."""
+    from ruler_cli.pool.engine import Bounds, run
+
+    random_ = random.Random(seed)
+    items, out = iter(range(200)), []
+
+    async def pull() -> int | None:
+        return next(items, None)
+
+    async def work(item: int) -> int:
+        await asyncio.sleep(random_.random() * 0.01)
+        return item
+
+    async def deliver(item: int, result: int) -> None:
+        assert item == result
+        out.append(item)
+
+    await run(pull, work, deliver, lambda _: 1, Bounds(16, 10))
+    assert out == list(range(200))
+
+
+@pytest.mark.parametrize(("how", "reward"), [("null", None), ("keep", 0.0)])
+async def test_on_failure(how: str, reward: float | None, tmp_path: Path, server: JudgeServer) -> None:
+    """A failed group's reward is null, or with `keep` the original."""
+    run = settings(tmp_path, server, "empty")
+    run = ScoreSettings(run.input, run.output, run.judge, on_failure=how)  # type: ignore[arg-type]  # a parameter
+    await score(run)
+    assert rewards(tmp_path)[0][0] == reward
+
+
+async def test_drop(tmp_path: Path, server: JudgeServer) -> None:
+    """With `drop` a failed record is left out and stands unchanged in the failed file, once."""
+    run = settings(tmp_path, server, "empty")
+    run = ScoreSettings(run.input, run.output, run.judge, on_failure="drop")
+    for _ in range(2):
+        await score(run)
+    assert read(tmp_path / "out.jsonl") == []
+    assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == (tmp_path / "in.jsonl").read_text()
+
+
+async def test_rescoring(tmp_path: Path, server: JudgeServer) -> None:
+    """Scoring in place, twice, keeps the first original reward and one explanation."""
+    run = settings(tmp_path, server, "good")
+    run = ScoreSettings(run.input, str(tmp_path / "in.jsonl"), run.judge)
+    await score(run)
+    await score(run)
+    for record in read(tmp_path / "in.jsonl"):
+        for i, trajectory in enumerate(record["trajectories"]):
+            assert trajectory["metrics"]["independent_reward"] == float(i)
+            assert trajectory["ruler"]["independent_reward"] == float(i)
+            assert len(trajectory["logs"]) == 1
+
+
+async def test_scattered(tmp_path: Path, server: JudgeServer) -> None:
+    """Rollouts that lie apart are judged together and written where they stood."""
+    members = [
+        rollout(t / 10, f"{g}", group_id=g, reward=0.0) for t in range(6) for g in ("x", "y", "z", "w")
+    ]
+    write(tmp_path / "in.jsonl", members)
+    run = ScoreSettings(
+        InputSettings(str(tmp_path / "in.jsonl")),
+        str(tmp_path / "out.jsonl"),
+        JudgeSettings("openai/good", server.base),
+    )
+    done = await score(run)
+    assert server.stats()["requests"] == 4
+    assert done.written == len(members)
+    out = read(tmp_path / "out.jsonl")
+    assert [r["reward"] for r in out] == [t / 10 for t in range(6) for _ in range(4)]
+    assert [r["messages"] for r in out] == [m["messages"] for m in members]
+
+
+async def test_identical_and_single(tmp_path: Path, server: JudgeServer) -> None:
+    """Identical rollouts share one judgment; a group without relative signal is flagged tied."""
+    same = rollout(0.3, "same")
+    groups = [
+        {"trajectories": [same, same, rollout(0.9, "other")]},
+        {"trajectories": [same, same]},
+        {"trajectories": [same]},
+        {"trajectories": []},
+    ]
+    write(tmp_path / "in.jsonl", groups)
+    run = settings(tmp_path, server, "good")
+    write(tmp_path / "in.jsonl", groups)
+    done = await score(run)
+    assert rewards(tmp_path) == [[0.3, 0.3, 0.9], [0.3, 0.3], [0.3], []]
+    assert [r["ruler"].get("tied") for r in read(tmp_path / "out.jsonl")] == [False, True, True, None]
+    assert server.stats()["requests"] == 3
+    assert (done.tied, done.failed) == (2, {"input": 1})
+
+
+async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> None:
+    """One trajectory that cannot be read fails alone; its bytes stand in the failed file."""
+    bad = {"reward": 7, "messages": None}
+    run = settings(tmp_path, server, "good")
+    write(tmp_path / "in.jsonl", [{"trajectories": [rollout(0.3, "a"), bad, rollout(0.6, "b")]}])
+    done = await score(run)
+    assert rewards(tmp_path) == [[0.3, None, 0.6]]
+    assert read(tmp_path / "out.jsonl")[0]["trajectories"][1]["ruler"]["kind"] == "input"
+    assert read(tmp_path / "out.jsonl.failed.jsonl") == [bad]
+    assert not done.complete
+
+
+async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
+    """The summary counts groups, rollouts, calls, tokens and money."""
+    done: Summary = await score(settings(tmp_path, server, "ten", price=(1.0, 2.0)))
+    assert (done.groups, done.scored, done.rollouts, done.written) == (3, 3, 9, 3)
+    assert done.usage.calls == 3
+    assert done.cost_usd == pytest.approx((done.usage.prompt + 2 * done.usage.completion) / 1e6)
+    assert done.rescaled == 3
+
+
+async def test_missing_key_before_reading(tmp_path: Path) -> None:
+    """A missing key is told before anything is read, with its variable and the ways out."""
+    run = ScoreSettings(InputSettings(str(tmp_path / "no.jsonl")), str(tmp_path / "out.jsonl"))
+    with pytest.raises(UsageError, match=r"OPENAI_API_KEY.*--api-key-env.*offline"):
+        await score(run)
+
+
+async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:
+    """With `--order input` the judge sees the rollouts as they stand in the dump."""
+    run = settings(tmp_path, server, "good")
+    await score(ScoreSettings(run.input, run.output, run.judge, AskSettings(order="input")))
+    asked = [body["messages"][1]["content"] for body in server.requests()]
+    first = next(text for text in asked if "a-0" in text)
+    assert first.index("a-0") < first.index("a-1") < first.index("a-2")
+
+
+async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:
+    """An empty file is nothing to do: an empty output and no call."""
+    run = settings(tmp_path, server, "good")
+    (tmp_path / "in.jsonl").write_bytes(b"\n\n")
+    assert (await score(run)).complete
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
