@@ -129,6 +129,7 @@ def _reply(answer: Any) -> Reply | Fault:
     except (AttributeError, IndexError, TypeError):
         return Fault("transport", "the provider's answer is no chat completion", "call")
     reason, refusal = choice.finish_reason, getattr(message, "refusal", None)
+    refusal = refusal or (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
     if reason == "content_filter":
         refusal = refusal or "its content filter stopped the answer"
     usage = getattr(answer, "usage", None)

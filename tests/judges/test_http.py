@@ -1,0 +1,68 @@
+"""The direct path, one call at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ruler_cli.judges.http import HttpJudge
+from ruler_cli.records import Fault, Reply, Request, Usage
+from tests.judge_server import JudgeServer
+
+pytestmark = pytest.mark.anyio
+ASKED = Request(
+    "Grade.",
+    '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]',
+    ("abcd",), room=50,
+)  # fmt: skip
+
+
+async def ask(server: JudgeServer, cue: str, **params: Any) -> Reply | Fault:
+    """One call."""
+    async with HttpJudge("n", cue, server.base, "sk-secret-key-1", 5.0, params) as judge:
+        return await judge.ask(ASKED)
+
+
+async def test_reply(server: JudgeServer) -> None:
+    """An answer becomes its text and the tokens that the judge counted."""
+    reply = await ask(server, "good")
+    assert isinstance(reply, Reply)
+    assert reply.usage.calls == 1
+    assert reply.usage.prompt > 0
+    assert reply.usage.completion > 0
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+async def test_room(name: str, server: JudgeServer) -> None:
+    """Room for the answer goes by the name that the user's own parameter has."""
+    await ask(server, "good", **{name: 9})
+    assert server.requests()[0][name] == 50
+
+
+async def test_own_format(server: JudgeServer) -> None:
+    """A response_format that the user gives is sent as it is and never changed."""
+    fault = await ask(server, "format-refused", response_format={"type": "json_object"})
+    assert isinstance(fault, Fault)
+    assert server.stats()["requests"] == 1
+
+
+async def test_cached_tokens() -> None:
+    """Cached prompt tokens are read from the usage details; nonsense counts as nothing."""
+    from ruler_cli.judges.answer_form import usage_of
+
+    value = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    assert usage_of(value) == Usage(10, 2, 4, 1)
+    assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(0, 0, 0, 1)
+    assert usage_of(None) == Usage(0, 0, 0, 1)
+
+
+async def test_not_open() -> None:
+    """A judge that was not opened is a mistake of the caller."""
+    with pytest.raises(RuntimeError):
+        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}).ask(ASKED)
+
+
+def test_key_not_in_repr() -> None:
+    """The key is not in the judge's own text."""
+    assert "sk-secret" not in repr(HttpJudge("n", "m", "http://x/v1", "sk-secret", 1.0, {}))

@@ -1,0 +1,71 @@
+"""Order, bounds and ends of the engine."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from ruler_cli.pool.engine import Bounds, run
+from ruler_cli.pool.feed import inline, threaded
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_bounds() -> None:
+    """No more items and bytes are held than allowed, and an item larger than that is let through alone."""
+    held = most = 0
+    sizes = [3, 4, 50, 1, 1, 1, 5, 5, 2] * 5
+    items = iter(sizes)
+
+    async def pull() -> int | None:
+        return next(items, None)
+
+    async def work(item: int) -> int:
+        nonlocal held, most
+        held += item
+        most = max(most, held if held != item else 0)
+        await anyio.sleep(0.001)
+        return item
+
+    out: list[int] = []
+
+    async def deliver(item: int, _: int) -> None:
+        nonlocal held
+        held -= item
+        out.append(item)
+
+    await run(pull, work, deliver, lambda size: size, Bounds(4, 10))
+    assert out == sizes
+    assert most <= 10
+
+
+@pytest.mark.parametrize("where", ["pull", "work", "deliver"])
+async def test_exception(where: str) -> None:
+    """An exception anywhere ends the run and comes out as itself."""
+
+    async def step(name: str, value: int) -> int:
+        if name == where:
+            raise KeyError(name)
+        return value
+
+    async def deliver(_: int, result: int) -> None:
+        await step("deliver", result)
+
+    with pytest.raises(KeyError, match=where):
+        await run(lambda: step("pull", 1), lambda i: step("work", i), deliver, lambda _: 1, Bounds(2, 10))
+
+
+@pytest.mark.parametrize("feed", [inline, threaded])
+async def test_feed(feed: object) -> None:
+    """A feed gives every item, then None; a thread's exception comes out where it is awaited."""
+    pull = feed(iter([1, 2]))  # type: ignore[operator]  # either function
+    assert [await pull(), await pull(), await pull()] == [1, 2, None]
+
+    def broken() -> object:
+        yield 1
+        raise KeyError("line")
+
+    pull = feed(broken())  # type: ignore[operator]  # either function
+    assert await pull() == 1
+    with pytest.raises(KeyError):
+        await pull()
