@@ -117,9 +117,7 @@ class LitellmJudge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Close the clients that litellm keeps."""
-        if self._litellm is not None:
-            await self._litellm.close_litellm_async_clients()
+        """Leave litellm's clients open: it shares them by process, and others may be using them."""
 
 
 def _reply(answer: Any) -> Reply | Fault:
