@@ -106,18 +106,33 @@ async def score_group(
 
 
 async def _judge(group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool) -> Outcome:
-    rest = dict(params or {})
-    base = rest.pop("api_base", None)
-    chosen = choose(JudgeSettings(model, api_base=base, params=rest))
+    settings = _settings(model, dict(params or {}))
+    chosen = choose(settings)
 
     def show(_key: str, text: str) -> None:
         sys.stderr.write(f"judge: {text}\n")
 
     async with chosen.judge as open_judge:
-        call = Caller(open_judge, 1, JudgeSettings().retries).call
+        call = Caller(open_judge, 1, settings.retries).call
         return await judge_group(
             group, AskSettings(context_tokens=chosen.context), call, show if debug else None
         )
+
+
+def _settings(model: str, params: dict[str, Any]) -> JudgeSettings:
+    """litellm's own parameters are ours to act on; the rest goes into the call."""
+    usual = JudgeSettings()
+    base = params.pop("api_base", None) or params.pop("base_url", None)
+    params.pop("base_url", None)
+    tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
+    return JudgeSettings(
+        model,
+        api_base=base,
+        api_key=params.pop("api_key", None),
+        timeout=float(params.pop("timeout", None) or usual.timeout),
+        retries=next((int(n) for n in tries if n is not None), usual.retries),
+        params=params,
+    )
 
 
 def _group(values: list[dict[str, Any]], rubric: str | None, tools: Any) -> Group:

@@ -13,11 +13,15 @@ OnFailure = Literal["null", "drop", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """Which judge, how it is reached, and what every call carries."""
+    """Which judge, how it is reached, and what every call carries.
+
+    `api_key` is for Python callers, who hold the key already; the command takes a variable's name.
+    """
 
     model: str = "openai/o3"
     api_base: str | None = None
     api_key_env: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     via: Literal["auto", "http", "litellm"] = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0

@@ -137,6 +137,16 @@ async def test_failures(server: JudgeServer, capsys: pytest.CaptureFixture[str])
         await ruler_cli.ruler([[], rollout(0.1)["messages"]], "offline")
 
 
+async def test_litellm_parameters(server: JudgeServer) -> None:
+    """A key, an endpoint and retries among the parameters are acted on and never put into the body."""
+    params = {"base_url": server.base, "api_key": "sk-mine-123456", "num_retries": 1, "temperature": 0.1}
+    await ruler_cli.ruler([rollout(0.1)["messages"]], "openai/once-429", params)
+    body = server.requests()[0]
+    assert body["temperature"] == 0.1
+    assert not {"api_key", "base_url", "num_retries"} & set(body)
+    assert server.stats()["keys"] == ["Bearer sk-mine-123456"]
+
+
 def test_unknown_name() -> None:
     """The package has the names that it lists, and no others."""
     with pytest.raises(AttributeError, match="nothing"):

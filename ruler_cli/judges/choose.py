@@ -87,7 +87,7 @@ def _judge(settings: JudgeSettings) -> Judge:
 
 def _named_key(settings: JudgeSettings) -> str | None:
     if settings.api_key_env is None:
-        return None
+        return settings.api_key
     key = os.environ.get(settings.api_key_env)
     if not key:
         raise UsageError(missing_key(settings.model, settings.api_key_env))
