@@ -1,0 +1,416 @@
+"""Prove what README.md says by doing it.
+
+    python -m tests.readme_check            exit 1, with a diff, where the README or a sample is wrong
+    python -m tests.readme_check --write    write the shown outputs and the scored samples anew
+
+Fenced blocks are held to these rules:
+
+- `console`: each line behind `$ ` is run by bash in a fresh copy of `samples/`, the lines below it are
+  what must appear on stdout and stderr together.  A command with nothing below it must exit with 0.
+- `sh`: not run, because it costs money or installs something; each `ruler` command must be one that
+  the command line takes.
+- `python`: must run; a `text` block right behind it is what must be printed.
+
+Seconds vary from run to run, so `"latency_s":0.012`, `"seconds": 0.012` and `in 0.1 s` are compared
+as if each stood at 0.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import typer.main
+
+from ruler_cli.cli import app
+from ruler_cli.formats.detect import NAMES
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
+COMMANDS = ("", "score", "check", "prompt")
+_SECONDS = re.compile(r'("latency_s": ?|"seconds": ?|\bin )[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?( s\b|(?=[,}\n]))')
+_END = "--- exit "
+_TIMEOUT = 120
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the number of its first line, its lines."""
+
+    language: str
+    line: int
+    lines: list[str]
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "".join(f"{line}\n" for line in self.lines)
+
+
+@dataclass
+class Report:
+    """What was checked, and what was found wrong."""
+
+    done: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def same(self, what: str, shown: str, live: str) -> None:
+        """Hold a shown text to the live one."""
+        if normal(shown) == normal(live):
+            return
+        diff = difflib.unified_diff(
+            normal(shown).splitlines(), normal(live).splitlines(), "as documented", "as it is", lineterm=""
+        )
+        self.wrong.append(f"{what} differs:\n" + "\n".join(f"    {line}" for line in diff))
+
+
+def normal(text: str) -> str:
+    """The text with every number of seconds at 0."""
+    return _SECONDS.sub(r"\g<1>0\g<2>", text)
+
+
+def blocks(readme: str) -> list[Block]:
+    """Every fenced block, in order."""
+    found: list[Block] = []
+    inside: Block | None = None
+    for number, line in enumerate(readme.split("\n"), 1):
+        if inside is None and line.startswith("```"):
+            inside = Block(line[3:].strip(), number + 1, [])
+        elif inside is not None and line == "```":
+            found.append(inside)
+            inside = None
+        elif inside is not None:
+            inside.lines.append(line)
+    return found
+
+
+@contextmanager
+def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A directory with a copy of the samples, and an environment in which `ruler` is this checkout."""
+    with tempfile.TemporaryDirectory() as name:
+        place, tools = Path(name, "work"), Path(name, "bin")
+        place.mkdir()
+        tools.mkdir()
+        shutil.copytree(ROOT / "samples", place / "samples")
+        command = tools / "ruler"
+        command.write_text(f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
+        command.chmod(0o755)
+        (tools / "python").symlink_to(sys.executable)
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("RULER_", "OPENAI_", "HOSTED_VLLM_")) and not key.endswith("_API_KEY")
+        }
+        fixed = {
+            "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUTF8": "1",
+            "COLUMNS": "100",
+            "TERMINAL_WIDTH": "100",
+            "TERM": "dumb",
+            "NO_COLOR": "1",
+        }
+        yield place, kept | fixed
+
+
+def run(arguments: list[str], place: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, stdout and stderr as one text."""
+    return subprocess.run(
+        arguments,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+
+
+def steps(block: Block) -> list[tuple[str, str]]:
+    """The commands of a console block, each with the output shown below it."""
+    found: list[tuple[str, str]] = []
+    for line in block.lines:
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif line.startswith("> ") and found and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line[2:]}", "")
+        elif found:
+            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+    return found
+
+
+def replay(block: Block) -> list[tuple[str, str, int]]:
+    """Run a console block in one shell: each command, its live output, its exit code."""
+    commands = [command for command, _ in steps(block)]
+    # `$?` stays what the command left it, so that a block can show it with `echo $?`
+    script = "".join(
+        f'{command}\n_code=$?; printf "\\n%s%s\\n" "{_END}" "$_code"; (exit "$_code")\n'
+        for command in commands
+    )
+    with workplace() as (place, environment):
+        output = run(["bash", "-c", script], place, environment).stdout
+    parts = re.split(rf"\n{_END}([0-9]+)\n", output)
+    return list(zip(commands, parts[::2], map(int, parts[1::2]), strict=False))
+
+
+def check_sessions(found: list[Block], report: Report) -> list[Block]:
+    """Run the console blocks; return them with their outputs as they are now."""
+    fresh, count = [], 0
+    for block in found:
+        if block.language != "console":
+            fresh.append(block)
+            continue
+        lines: list[str] = []
+        lived = replay(block)
+        if len(lived) < len(steps(block)):
+            report.wrong.append(
+                f"README.md line {block.line}: the shell does not get to the end of the block"
+            )
+            fresh.append(block)
+            continue
+        for (command, shown), (_, live, code) in zip(steps(block), lived, strict=True):
+            count += 1
+            if shown:
+                report.same(f"README.md line {block.line}: the output of `{command}`", shown, live)
+            elif code:
+                said = live.strip() or "nothing"
+                report.wrong.append(
+                    f"README.md line {block.line}: `{command}` exits with {code} and says: {said}"
+                )
+            now = shown if normal(shown) == normal(live) else live
+            first, *more = command.split("\n")
+            lines += [f"$ {first}", *(f"> {line}" for line in more)]
+            lines += now.splitlines() if shown else []
+        fresh.append(replace(block, lines=lines))
+    report.done.append(f"{count} commands in console blocks")
+    return fresh
+
+
+def check_help(found: list[Block], report: Report) -> None:
+    """The help of every command must stand in some console block, where it is compared like any output."""
+    shown = {command for block in found if block.language == "console" for command, _ in steps(block)}
+    for name in COMMANDS:
+        command = " ".join(["ruler", *([name] if name else []), "--help"])
+        if command not in shown:
+            report.wrong.append(f"README.md does not show `{command}`")
+    live = set(typer_command().commands)
+    if live != set(filter(None, COMMANDS)):
+        report.wrong.append(f"the commands are {sorted(live)}: name them in COMMANDS and in the README")
+    report.done.append(f"{len(COMMANDS)} help texts")
+
+
+def typer_command() -> Any:
+    """The root command, as typer builds it."""
+    return typer.main.get_command(app)
+
+
+def table(readme: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading."""
+    _, _, rest = readme.partition(f"\n{heading}\n")
+    found: list[list[str]] = []
+    for line in rest.split("\n"):
+        if line.startswith("|"):
+            found.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+        elif found or line.startswith("#"):
+            break
+    return found[2:]
+
+
+def code(cell: str) -> list[str]:
+    """The code spans of a table cell."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def check_options(readme: str, report: Report) -> None:
+    """The table lists exactly the options of `score`, with their variables and defaults."""
+    rows = table(readme, "### Options of `ruler score`")
+    shown = {" ".join(sorted(part.split()[0] for part in code(row[0]))): row for row in rows}
+    live = {
+        " ".join(sorted(option.opts)): option
+        for option in typer_command().commands["score"].params
+        if option.param_type_name == "option" and option.name != "help"
+    }
+    for names in sorted(shown.keys() ^ live.keys()):
+        where = "has no row in the options table" if names in live else "is no option of `ruler score`"
+        report.wrong.append(f"README.md: {names} {where}")
+    for names in shown.keys() & live.keys():
+        option, row = live[names], shown[names]
+        if code(row[1]) != [option.envvar]:
+            report.wrong.append(f"README.md: {names} is set by {option.envvar}, not by {row[1]}")
+        stated = re.search(r"\[default: ([^\]]+)\]", option.help or "")
+        default = stated[1] if stated else option.default
+        wanted = (
+            []
+            if default is None or default is False
+            else [f"{default:g}" if isinstance(default, float) else str(default)]
+        )
+        if code(row[2]) != wanted:
+            report.wrong.append(f"README.md: the default of {names} is {default}, not {row[2]}")
+    report.done.append(f"{len(live)} options of score, with variables and defaults")
+
+
+def check_syntax(found: list[Block], report: Report) -> None:
+    """Each `ruler` command of an `sh` block names only options that exist."""
+    count = 0
+    with workplace() as (place, environment):
+        for block in found:
+            if block.language != "sh":
+                continue
+            for line in block.text.replace("\\\n", " ").split("\n"):
+                words = shlex.split(line, comments=True)
+                if "ruler" not in words:
+                    continue
+                count += 1
+                start = words.index("ruler")
+                stop = next((i for i in range(start, len(words)) if words[i] in ("|", "&&", "||", ";")), None)
+                words = [word for word in words[start:stop] if not re.match(r"[0-9]?>", word)]
+                done = run([*words, "--help"], place, environment)
+                if done.returncode:
+                    said = done.stdout.strip().split("\n")[-1]
+                    report.wrong.append(f"README.md line {block.line}: `{line}` cannot be run: {said}")
+    report.done.append(f"{count} further commands, read but not run")
+
+
+def check_python(found: list[Block], report: Report) -> list[Block]:
+    """Run the Python examples; return the blocks with what they print now in the `text` blocks behind."""
+    fresh, printed = [], None
+    for block in found:
+        if block.language == "text" and printed is not None:
+            report.same(f"README.md line {block.line}: what the Python example prints", block.text, printed)
+            fresh.append(replace(block, lines=printed.splitlines()))
+        else:
+            fresh.append(block)
+        printed = None
+        if block.language == "python":
+            with workplace() as (place, environment):
+                done = run([sys.executable, "-c", block.text], place, environment)
+            printed = done.stdout
+            if done.returncode:
+                report.wrong.append(f"README.md line {block.line}: the Python example fails:\n{printed}")
+    report.done.append(f"{sum(block.language == 'python' for block in found)} Python example")
+    return fresh
+
+
+def scored_samples(report: Report, *, write: bool) -> None:
+    """Each sample's scored file, and the file of what could not be read, equal a fresh run."""
+    with workplace() as (place, environment):
+        for name in SAMPLES:
+            made = [f"samples/{name}.scored.jsonl", f"samples/{name}.scored.jsonl.failed.jsonl"]
+            for path in made:
+                (place / path).unlink(missing_ok=True)
+            run(["ruler", "score", f"samples/{name}.jsonl", made[0], "-m", "offline"], place, environment)
+            for path in made:
+                kept, live = _read(ROOT / path), _read(place / path)
+                if normal(kept) == normal(live):
+                    continue
+                if not write:
+                    report.same(path, kept, live)
+                elif live:
+                    shutil.copyfile(place / path, ROOT / path)
+                else:
+                    (ROOT / path).unlink()
+    ends = (".jsonl", ".scored.jsonl", ".scored.jsonl.failed.jsonl")
+    known = {name + end for name in SAMPLES for end in ends}
+    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known):
+        report.wrong.append(f"samples/{strange} belongs to no sample that is checked")
+    report.done.append(f"{len(SAMPLES)} samples, scored anew")
+
+
+def check_fields(readme: str, report: Report) -> None:
+    """Every field that ruler wrote into the samples has a row in the tables of fields."""
+    headings = ("### On each trajectory", "### On each group", "### In `ruler`", "### In the group's part")
+    documented = {span.split(".")[-1] for h in headings for row in table(readme, h) for span in code(row[0])}
+    seen: set[str] = set()
+    for name in SAMPLES:
+        for line in (ROOT / f"samples/{name}.scored.jsonl").read_bytes().splitlines():
+            record = orjson.loads(line.replace(b"NaN", b"null"))
+            for holder in [record, *record.get("trajectories", [])]:
+                part = holder["ruler"]
+                seen |= part.keys() | part.get("group", {}).keys() | part.get("usage", {}).keys()
+    for lost in sorted(seen - documented):
+        report.wrong.append(f"README.md: the field `{lost}` of the output has no row in a table")
+    report.done.append(f"{len(seen)} output fields")
+
+
+def check_formats(readme: str, report: Report) -> None:
+    """The table of formats has each name that `--format` takes."""
+    shown = {span for row in table(readme, "### Formats") for span in code(row[0])}
+    for name in sorted(set(NAMES) ^ shown):
+        report.wrong.append(f"README.md: the table of formats and `--format` differ in `{name}`")
+    report.done.append(f"{len(NAMES)} formats")
+
+
+def check_links(readme: str, report: Report) -> None:
+    """Each relative link leads to a file of this checkout or to a heading of the README."""
+    headings = re.findall(r"^#+ (.*)$", readme, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+    targets = [t for t in re.findall(r"\]\(([^)\s]+)\)", readme) if not re.match(r"[a-z]+:", t)]
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        if path and not (ROOT / path).exists():
+            report.wrong.append(f"README.md links to {path}, which does not exist")
+        if not path and anchor not in anchors:
+            report.wrong.append(f"README.md links to #{anchor}, which is no heading of it")
+    report.done.append(f"{len(targets)} relative links")
+
+
+def rewritten(readme: str, old: list[Block], new: list[Block]) -> str:
+    """The README with each block's lines replaced."""
+    lines = readme.split("\n")
+    for before, after in reversed(list(zip(old, new, strict=True))):
+        start = before.line - 1
+        lines[start : start + len(before.lines)] = after.lines
+    return "\n".join(lines)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Check, or write and then check; the exit code."""
+    if arguments not in ([], ["--write"]):
+        print("usage: python -m tests.readme_check [--write]", file=sys.stderr)
+        return 2
+    readme = README.read_text(encoding="utf-8")
+    if arguments:
+        scored_samples(Report(), write=True)
+        old = blocks(readme)
+        new = check_python(check_sessions(old, Report()), Report())
+        readme = rewritten(readme, old, new)
+        README.write_text(readme, encoding="utf-8")
+    report, found = Report(), blocks(readme)
+    check_sessions(found, report)
+    check_help(found, report)
+    check_options(readme, report)
+    check_syntax(found, report)
+    check_python(found, report)
+    scored_samples(report, write=False)
+    check_fields(readme, report)
+    check_formats(readme, report)
+    check_links(readme, report)
+    for sentence in report.wrong:
+        print(f"wrong: {sentence}")
+    print("README.md: checked " + "; ".join(report.done))
+    if report.wrong:
+        print(f"{len(report.wrong)} differences. `python -m tests.readme_check --write` writes outputs anew.")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
