@@ -1,29 +1,25 @@
 """Line bytes → value, also where JSON libraries disagree.
 
-orjson reads what is strict; Python's own reader takes the rest (NaN, Infinity, numbers beyond a
-double, lone surrogates), because dumps written by Python hold them. The value is only looked at:
-what is written back is the line's own bytes (see `splice`), so nothing is rounded on the way.
+orjson reads what is strict; Python's own reader takes the rest (NaN, Infinity, integers beyond 64
+bits, which orjson would round, lone surrogates), because dumps written by Python hold them. The
+value is only looked at: what is written back is the line's own bytes (see `splice`), so nothing is
+rounded on the way.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import orjson
 
 from ruler_cli.errors import UnreadableError
 
-MAX_DEPTH = 500
-"""Nesting beyond which a record is refused: deeper JSON overflows common readers."""
-
 
 def parse(raw: bytes) -> dict[str, Any]:
     """Read one line as a JSON object; UnreadableError says why it is none."""
-    try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError as strict:
-        value = _tolerant(raw, strict)
+    value = _read(raw)
     if not isinstance(value, dict):
         raise UnreadableError(
             f"is JSON but no object (it is {_NAMES.get(type(value), 'another value')}); "
@@ -32,7 +28,29 @@ def parse(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def _tolerant(raw: bytes, strict: Exception) -> Any:
+def parse_text(text: str) -> Any:
+    """Read JSON that stands as text inside a record; UnreadableError says why it is none."""
+    return _read(text.encode("utf-8", "surrogatepass"))
+
+
+def dump(value: Any) -> bytes:
+    """A value of ours as JSON; it may hold lone surrogates or huge integers of the dump or a reply."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()
+
+
+def _read(raw: bytes) -> Any:
+    if _beyond_64_bits(raw):
+        return _tolerant(raw)
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as strict:
+        return _tolerant(raw, str(strict).split(":")[0])
+
+
+def _tolerant(raw: bytes, complaint: str = "") -> Any:
     try:
         text = raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -41,8 +59,18 @@ def _tolerant(raw: bytes, strict: Exception) -> Any:
         return _DECODER.decode(text)
     except RecursionError:
         raise UnreadableError("is nested too deeply to be read; flatten the record") from None
-    except ValueError:
-        raise UnreadableError(f"is not JSON ({str(strict).split(':')[0]})") from None
+    except ValueError as error:
+        raise UnreadableError(f"is not JSON ({complaint or error})") from None
+
+
+def _beyond_64_bits(raw: bytes) -> bool:
+    """Whether an integer may be one that orjson would round: 19 digits or more outside a fraction."""
+    zeros, at = raw.translate(_DIGITS), -1
+    while (at := zeros.find(_LONG, at + 1)) >= 0:
+        if at == 0 or raw[at - 1] in b" \t\r\n:,[-":
+            return True
+        at = _RUN.match(zeros, at).end()  # type: ignore[union-attr]  # a run of zeros begins here
+    return False
 
 
 def _integer(digits: str) -> int | float:
@@ -51,6 +79,9 @@ def _integer(digits: str) -> int | float:
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer)
+_LONG = b"0" * 19
+_RUN = re.compile(rb"0+")
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _NAMES = {
     list: "a list", str: "a string", int: "a number", float: "a number",
     bool: "a boolean", type(None): "null",

@@ -17,16 +17,36 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\]}]+")
 _NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
+
+
+def _container(depth: int) -> re.Pattern[bytes]:
+    """A list or object with at most `depth` more inside one another, in one match: an inner loop in C."""
+    text = rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+'
+    pattern = rb"[\[{]" + text + rb"[\]}]"
+    for _ in range(depth):
+        pattern = rb"[\[{]" + text + rb"(?:" + pattern + text + rb")*+[\]}]"
+    return re.compile(pattern, re.DOTALL)
+
+
+_SHALLOW = _container(9)
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """Where an object's members stand: key → (start of member, start of value, end of value)."""
+    """Where an object's members stand: key → (start of member, start of value, end of value).
+
+    `every` holds the key and span of each member in the order of the text, equal keys too.
+    """
 
     start: int
     end: int
     members: dict[str, tuple[int, int, int]]
+    every: list[tuple[str, Span]]
+
+
+Items = list[Object | Span]
+"""What stands in a list: its objects with their members, the span of anything else."""
 
 
 @dataclass(slots=True)
@@ -42,45 +62,38 @@ class Patches:
 
     def put(self, obj: Object, values: dict[str, bytes | None]) -> None:
         """Set members of an object; None removes. New members come last, in the order given."""
-        fresh, gone = [], []
+        fresh, gone = [], set()
         for key, value in values.items():
             member = obj.members.get(key)
-            if member is None:
-                if value is not None:
-                    fresh.append(json.dumps(key).encode() + b": " + value)
-            elif value is None:
-                gone.append(key)
+            if value is None:
+                gone.add(key)
+            elif member is None:
+                fresh.append(json.dumps(key).encode() + b": " + value)
             else:
                 self.replace(member[1], member[2], value)
-        left = len(obj.members) - len(gone)
-        for key in gone:
-            self._remove(obj, key)
+        lost = [key in gone for key, _ in obj.every]
+        self.drop([span for _, span in obj.every], lost)
         if fresh:
-            last = obj.end - 1
-            while self.raw[last - 1] in b" \t\r\n":
-                last -= 1
-            self.replace(last, last, (b", " if left else b"") + b", ".join(fresh))
+            last = obj.every[-1][1][1] if obj.every else obj.start + 1
+            self.replace(last, last, (b"" if all(lost) else b", ") + b", ".join(fresh))
 
-    def _remove(self, obj: Object, key: str) -> None:
-        start, _, end = obj.members[key]
-        after = _SPACE.match(self.raw, end).end()  # type: ignore[union-attr]  # matches ""
-        if self.raw[after] == ord(","):
-            end = _SPACE.match(self.raw, after + 1).end()  # type: ignore[union-attr]  # matches ""
-        else:
-            before = start
-            while self.raw[before - 1] in b" \t\r\n":
-                before -= 1
-            if self.raw[before - 1] == ord(","):
-                start = before - 1
-        self.replace(start, end, b"")
+    def drop(self, spans: list[Span], lost: list[bool]) -> None:
+        """Remove some of the items that commas part, each with one comma while another is left."""
+        kept = False
+        for i, (start, end) in enumerate(spans):
+            if not lost[i]:
+                kept = True
+            elif kept:
+                self.replace(spans[i - 1][1], end, b"")
+            else:
+                self.replace(start, spans[i + 1][0] if i + 1 < len(spans) else end, b"")
 
     def apply(self) -> bytes:
         """The text with every replacement in place."""
         out, at = [], 0
         for start, end, new in sorted(self.edits, key=lambda e: e[:2]):
-            # two removals may share a comma: the later one then begins where the first ended
-            out += [self.raw[at : max(start, at)], new]
-            at = max(at, end)
+            out += [self.raw[at:start], new]
+            at = end
         out.append(self.raw[at:])
         return b"".join(out)
 
@@ -92,6 +105,8 @@ def value_end(raw: bytes, at: int) -> int:
         return _STRING.match(raw, at).end()  # type: ignore[union-attr]  # text is valid JSON
     if first not in b"[{":
         return _SCALAR.match(raw, at).end()  # type: ignore[union-attr]  # text is valid JSON
+    if shallow := _SHALLOW.match(raw, at):
+        return shallow.end()
     depth = 0
     while True:
         bracket = _NEXT_BRACKET.match(raw, at)
@@ -102,21 +117,47 @@ def value_end(raw: bytes, at: int) -> int:
             return at
 
 
-def read_object(raw: bytes, at: int = 0) -> Object:
-    """Find the members of the object that starts at `at`; of equal keys the last wins."""
+def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) -> Object:
+    """Find the members of the object that starts at `at`; of equal keys the last wins.
+
+    `lists` names members whose items are wanted too: they are filled in, in the same pass.
+    """
     start = at = _skip(raw, at)
     members: dict[str, tuple[int, int, int]] = {}
+    every: list[tuple[str, Span]] = []
     at = _skip(raw, at + 1)
     while raw[at] != ord("}"):
         key_end = value_end(raw, at)
         value = _skip(raw, _skip(raw, key_end) + 1)
-        end = value_end(raw, value)
-        name = raw[at + 1 : key_end - 1]
-        members[_key(name)] = (at, value, end)
+        key = _key(raw[at + 1 : key_end - 1])
+        if lists is not None and key in lists and raw[value] == ord("["):
+            lists[key], end = _read_items(raw, value)
+        else:
+            end = value_end(raw, value)
+        members[key] = (at, value, end)
+        every.append((key, (at, end)))
         at = _skip(raw, end)
         if raw[at] == ord(","):
             at = _skip(raw, at + 1)
-    return Object(start, at + 1, members)
+    return Object(start, at + 1, members, every)
+
+
+def _read_items(raw: bytes, at: int) -> tuple[Items, int]:
+    """The items of the array that starts at `at`, objects with their members, and the array's end."""
+    items: Items = []
+    at = _skip(raw, at + 1)
+    while raw[at] != ord("]"):
+        if raw[at] == ord("{"):
+            item = read_object(raw, at)
+            items.append(item)
+            end = item.end
+        else:
+            end = value_end(raw, at)
+            items.append((at, end))
+        at = _skip(raw, end)
+        if raw[at] == ord(","):
+            at = _skip(raw, at + 1)
+    return items, at + 1
 
 
 def read_array(raw: bytes, at: int) -> list[Span]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.native import read_group, read_line
 from ruler_cli.records import Rollout
@@ -36,9 +35,9 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
             raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
         return read_line(record)
     try:
-        inner = orjson.loads(payload)
-    except (orjson.JSONDecodeError, TypeError):
-        raise UnreadableError("holds no JSON object in `trajectory_json`") from None
+        inner = parse_text(payload) if isinstance(payload, str) else None
+    except UnreadableError:
+        inner = None
     if not isinstance(inner, dict):
         raise UnreadableError("holds no JSON object in `trajectory_json`")
     return read_line(inner)

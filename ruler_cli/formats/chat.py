@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse_text
 
 Messages = list[Any]
 
@@ -43,8 +42,8 @@ def tools_of(trajectory: Mapping[str, Any]) -> Any:
     tools = trajectory.get("tools")
     if isinstance(tools, str):
         try:
-            tools = orjson.loads(tools)
-        except orjson.JSONDecodeError:
+            return parse_text(tools)
+        except UnreadableError:
             return tools
     if tools is None:
         for request, _ in _exchanges(trajectory.get("exchanges")):
@@ -71,20 +70,35 @@ def check_messages(value: Any, where: str) -> Messages:
     return out
 
 
+def first_turn(messages: Messages) -> int:
+    """Index of the first message that the agent wrote; a Responses item without a role is its own."""
+    written = (i for i, m in enumerate(messages) if m.get("role") in ("assistant", "model", None))
+    return next(written, len(messages))
+
+
 def _conversations(exchanges: Any) -> list[Messages]:
     """The recorded conversations, without those that a later one continues."""
     found: list[Messages] = []
     for request, response in _exchanges(exchanges):
         conversation = _asked(request) + _answered(response)
-        found = [f for f in found if f != conversation[: len(f)]]
+        said = _said(conversation)
+        found = [f for f in found if _said(f) != said[: len(f)]]
         found.append(conversation)
     return found
+
+
+def _said(value: Any) -> Any:
+    """A value without its nulls: a client that sends a message again leaves them out."""
+    if isinstance(value, Mapping):
+        return {key: _said(v) for key, v in value.items() if v is not None and v != []}
+    return [_said(v) for v in value] if isinstance(value, list) else value
 
 
 def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     if isinstance(value, Mapping):
         for kind in ("chat_completions", "responses", "messages", "completions"):
-            for exchange in value.get(kind) or ():
+            listed = value.get(kind)
+            for exchange in listed if isinstance(listed, list) else ():
                 if isinstance(exchange, Mapping):
                     request, response = exchange.get("request"), exchange.get("response")
                     if isinstance(request, Mapping) and isinstance(response, Mapping):

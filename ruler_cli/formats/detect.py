@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import orjson
-
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats import art, native, tau_bench
+from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.interface import Format, lookup
 from ruler_cli.records import Line, Record, Rollout
 
@@ -62,12 +62,19 @@ class Reader:
 
     def read(self, line: Line) -> Record:
         """Read one line; UnreadableError says why it cannot be scored."""
-        value = parse(line.raw)
-        if self.format.shape == "trajectory" and isinstance(value.get("trajectories"), list):
+        try:
+            return self._record(parse(line.raw), line)
+        except RecursionError:
+            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
+
+    def _record(self, value: dict[str, Any], line: Line) -> Record:
+        inner = value.get("trajectories")
+        if self.format.shape == "trajectory" and isinstance(inner, list):
             raise UnreadableError("is a whole group, though the file is one trajectory per line")
-        mine = value.get("ruler")
-        if mine is not None and not (isinstance(mine, dict) and "status" in mine):
-            raise UnreadableError("has a field `ruler` that ruler did not write; rename it")
+        for owner in (value, *(inner if isinstance(inner, list) else ())):
+            mine = owner.get("ruler") if isinstance(owner, dict) else None
+            if mine is not None and not (isinstance(mine, dict) and "status" in mine):
+                raise UnreadableError("has a field `ruler` that ruler did not write; rename it")
         rollouts = tuple(self.format.rollouts(value))
         rubric = value.get("rubric")
         return Record(
@@ -121,8 +128,8 @@ def detect(name: str, first: Sequence[Line], wanted: str, group_by: str | None) 
 
 
 def as_json(value: Any) -> str:
-    """Any JSON value as one text, equal for equal values."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    """Any JSON value as one text, equal for equal values; integers of any size."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _match(record: dict[str, Any], formats: Sequence[Format]) -> Format | None:
@@ -144,9 +151,7 @@ def _key_path(chosen: Format, records: list[dict[str, Any]]) -> str:
 
 def _prompt_key(rollout: Rollout, step: Any) -> str:
     prompt = []
-    for message in rollout.messages:
-        if message.get("role") == "assistant":
-            break
+    for message in rollout.messages[: first_turn(rollout.messages)]:
         prompt.append([message.get("role"), message.get("content")])
     text = repr((prompt, step)).encode("utf-8", "surrogatepass")
     return "prompt-" + blake2b(text, digest_size=8).hexdigest()

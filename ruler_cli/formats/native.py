@@ -58,5 +58,14 @@ TRAJECTORY = Format(
     shape="trajectory",
     matches=lambda record: "messages" in record,
     rollouts=read_line,
-    keys=("group_id", "group", "prompt_id", "example_id", "problem_id", "task_id", "instance_id"),
+    keys=(
+        "group_id",
+        "group",
+        "group_index",
+        "prompt_id",
+        "example_id",
+        "problem_id",
+        "task_id",
+        "instance_id",
+    ),
 )

@@ -8,6 +8,7 @@ a line break or that turn a terminal (U+0085, U+2028, C1 controls, bidi override
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -49,6 +50,15 @@ def render_tools(tools: Any) -> str:
     return "\n".join(_json(t) for t in bare)
 
 
+def readable_text(text: str) -> str:
+    """Text that can be sent as UTF-8: a surrogate without its other half becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def blocks(user: str) -> dict[str, str]:
     """The rollouts of a rendered prompt: label → lines between its delimiters."""
     found: dict[str, str] = {}
@@ -69,7 +79,7 @@ def blocks(user: str) -> dict[str, str]:
 def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> list[str]:
     role, out = message.get("role"), []
     kind = message.get("type")
-    if role is None and kind in _ITEMS:
+    if role is None and isinstance(kind, str) and kind in _ITEMS:
         role, message = _ITEMS[kind](message)
     role = str(role or "assistant")
     thought = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
@@ -146,8 +156,9 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
     listed = message.get("tool_calls")
     if isinstance(listed, str):
         listed = _loads(listed)
+    listed = listed if isinstance(listed, list) else [listed] if listed else []
     single = message.get("function_call")
-    for call in [*(listed if isinstance(listed, list) else []), *([single] if single else [])]:
+    for call in [*listed, *([single] if single else [])]:
         call = _loads(call) if isinstance(call, str) else call  # noqa: PLW2901 - same call, parsed
         if not isinstance(call, Mapping):
             out.append(("", "unknown", call))
@@ -177,29 +188,32 @@ def _unwrapped(value: Any) -> str:
         return _string(value)
     try:
         return _visible(orjson.dumps(orjson.loads(value)).decode())
-    except orjson.JSONDecodeError:
+    except (ValueError, TypeError):  # no JSON; nested too deeply
         return _string(value)
 
 
 def _name(name: str) -> str:
     """A role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    return name if _SAFE_NAME.fullmatch(name) else _string(name)
+    return name if _SAFE_NAME.fullmatch(name) and name != "call" else _string(name)
 
 
 def _string(text: str) -> str:
     try:
         return _visible(orjson.dumps(text).decode())
-    except (orjson.JSONEncodeError, TypeError):  # lone surrogates
-        return _visible(
-            orjson.dumps(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")).decode()
-        )
+    except TypeError:  # lone surrogates
+        return _visible(orjson.dumps(readable_text(text)).decode())
 
 
 def _json(value: Any) -> str:
     try:
         return _visible(orjson.dumps(value).decode())
-    except (orjson.JSONEncodeError, TypeError):  # huge integers, lone surrogates
-        return _string(str(value))
+    except TypeError:  # huge integers, lone surrogates, deep nesting
+        pass
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return '"(nested too deeply to be shown)"'
+    return _visible(readable_text(text))
 
 
 def _visible(text: str) -> str:
@@ -248,4 +262,4 @@ _ITEMS = {
     "function_call_output": _responses_output,
     "reasoning": _responses_reasoning,
 }
-__all__ = ["WHOLE", "Shortening", "blocks", "render", "render_tools"]
+__all__ = ["WHOLE", "Shortening", "blocks", "readable_text", "render", "render_tools"]

@@ -6,15 +6,17 @@ order: the same group asks the identical question however its dump is sorted.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import orjson
 
+from ruler_cli.formats.chat import first_turn
 from ruler_cli.records import Group, Request, Rollout
 from ruler_cli.scoring import suspicion, words
-from ruler_cli.scoring.render import WHOLE, Shortening, render, render_tools
+from ruler_cli.scoring.render import WHOLE, Shortening, readable_text, render, render_tools
 from ruler_cli.settings import AskSettings
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"
@@ -119,7 +121,7 @@ def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
     for i in readable:
         body = _body(rollouts[i], drawn[i], shared, keep, tools=own_tools)
         owner[i] = bodies.setdefault(body, len(bodies))
-    rubric = group.rubric or ask.rubric or words.RUBRIC
+    rubric = readable_text(group.rubric or ask.rubric or words.RUBRIC)
     digest = _hash(
         b"group", *(x.encode() for x in (rubric, tools, context)), *sorted(_hash(b) for b in bodies)
     )
@@ -137,8 +139,7 @@ def _shared_prefix(rollouts: list[Rollout], drawn: dict[int, list[str]]) -> int:
         return 0
     if len(distinct) == 1:
         messages = rollouts[next(iter(distinct.values()))].messages
-        turn = (i for i, m in enumerate(messages) if m.get("role") == "assistant")
-        return next(turn, len(messages) - 1)
+        return min(first_turn(messages), len(messages) - 1)
     # all share what the two extremes in sorted order share
     low, high = min(distinct), max(distinct)
     limit = min(map(len, distinct)) - 1
@@ -173,16 +174,17 @@ def _body(rollout: Rollout, drawn: list[str], shared: int, keep: Shortening, *, 
 
 
 def _labels(sheet: Sheet, salt: bytes, order: Sequence[int]) -> dict[str, int]:
-    """Four consonants for each body, that no text of the group holds."""
+    """Four consonants or more for each body, that no text of the group holds."""
     labels: dict[str, int] = {}
-    texts = (sheet.context, sheet.tools, *sheet.bodies)
+    texts = (sheet.rubric, sheet.context, sheet.tools, *sheet.bodies)
     for i in order:
-        for draw in range(1000):
-            number = int.from_bytes(_hash(salt, b"label %d" % draw, sheet.bodies[i])[:8])
-            label = "".join(_LETTERS[number // len(_LETTERS) ** k % len(_LETTERS)] for k in range(4))
+        for draw in itertools.count():
+            number = int.from_bytes(_hash(salt, b"label %d" % draw, sheet.bodies[i]))
+            size = 4 + draw // 50  # a text that holds every short label is answered with longer ones
+            label = "".join(_LETTERS[number // len(_LETTERS) ** k % len(_LETTERS)] for k in range(size))
             if label not in labels and not any(label in text for text in texts):
+                labels[label] = i
                 break
-        labels[label] = i
     return labels
 
 
