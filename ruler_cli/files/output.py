@@ -9,6 +9,7 @@ import fcntl
 import os
 import stat
 import sys
+from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +43,8 @@ class Output:
                 self._target = target
                 self._partial = target.with_name(target.name + ".partial")
                 self._file = _locked(self._partial)
+                if target.exists():  # who may read OUTPUT stays as it was
+                    os.fchmod(self._file.fileno(), stat.S_IMODE(target.stat().st_mode))
         except FileNotFoundError:
             way = f"create it with: mkdir -p {target.parent}"
             raise UsageError(f"{name}: its directory does not exist; {way}") from None
@@ -55,7 +58,7 @@ class Output:
         return self.name == "-"
 
     def write(self, record: bytes) -> None:
-        """Append one record, in one write that ends in LF."""
+        """Append one record and its LF."""
         try:
             self._stream.write(record + b"\n")
             if self._target is None:
@@ -94,59 +97,72 @@ class Output:
         if self._file is sys.stdout.buffer:
             return
         try:
-            if self._stream is not self._file and not self._stream.closed:
-                self._stream.close()
-            self._file.close()
+            try:
+                if self._stream is not self._file and not self._stream.closed:
+                    self._stream.close()
+            finally:
+                self._file.close()
         except OSError as late:
+            if self._stream is self._file and self._partial is not None:
+                _cut_torn(self._partial)
             if error is None:
                 raise self._stuck(late) from None
 
     def _stuck(self, error: OSError) -> OutputError:
         where = self._partial or self.name
+        kept = "what is whole so far is kept; " if self._partial else ""
         return OutputError(
-            f"{where}: cannot be written: {error.strerror}; what is whole so far is kept; "
-            "make room, then run the same command again"
+            f"{where}: cannot be written: {error.strerror}; {kept}make room, then run the same command again"
         )
 
 
 class FailedFile:
-    """Lines that could not be read, verbatim, each once; kept across runs: it may be their only copy."""
+    """Lines that could not be read, verbatim; kept across runs: it may be their only copy.
+
+    A run that meets a line which an earlier run left here does not add it again; equal lines of one
+    input are all kept.
+    """
 
     def __init__(self, path: Path | None) -> None:
         """Collect into `path`, which appears with the first line; None only counts."""
         self.path = path
         self.written = 0
         self._file: BinaryIO | None = None
-        self._seen: set[bytes] = set()
+        self._held: Counter[bytes] = Counter()
 
     def add(self, problem: Problem) -> None:
-        """Append one line unless the file holds it already."""
+        """Append one line unless an earlier run did."""
         if self.path is None:
             return
         try:
             if self._file is None:
                 self._file = self._open(self.path)
             mark = _digest(problem.raw)
-            if mark not in self._seen:
-                self._seen.add(mark)
-                self._file.write(problem.raw + b"\n")
-                self.written += 1
+            if self._held[mark]:
+                self._held[mark] -= 1
+                return
+            self._file.write(problem.raw + b"\n")
+            self.written += 1
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def close(self) -> None:
         """Bring the lines to disk; done before OUTPUT appears, so that no line is in neither."""
-        if self._file is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            with file:
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def _open(self, path: Path) -> BinaryIO:
         torn = False
         if path.exists() and path.stat().st_size:
             with open_source(str(path)) as stream:
-                self._seen = {_digest(line.raw) for line in lines(str(path), stream)}
+                self._held = Counter(_digest(line.raw) for line in lines(str(path), stream))
             with path.open("rb") as stream:
                 stream.seek(-1, os.SEEK_END)
                 torn = stream.read(1) != b"\n"
@@ -162,13 +178,32 @@ def _digest(raw: bytes) -> bytes:
 
 def _locked(partial: Path) -> BinaryIO:
     """Open OUTPUT.partial for this process alone, empty."""
-    file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise UsageError(
-            f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
-        ) from None
+    while True:
+        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):
+                break
+        except BlockingIOError:
+            file.close()
+            raise UsageError(
+                f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
+            ) from None
+        file.close()  # another run ended just now: what was opened is its OUTPUT already
     file.truncate(0)
     return file
+
+
+def _cut_torn(partial: Path) -> None:
+    """Leave whole records only, after the disk filled up within one."""
+    with partial.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - (1 << 16))
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                end = start + found + 1
+                break
+            end = start
+        file.truncate(end)

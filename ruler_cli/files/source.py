@@ -19,6 +19,8 @@ _BOM = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
+    b"{\x00": "UTF-16 text; convert it with: iconv -f UTF-16LE -t UTF-8",
+    b"\x00{": "UTF-16 text; convert it with: iconv -f UTF-16BE -t UTF-8",
     b"PAR1": "Parquet; write it as JSON lines first, e.g. "
     "pandas.read_parquet(p).to_json(out, orient='records', lines=True)",
     b"PK\x03\x04": "a zip archive; unpack it and give the JSON lines inside",
@@ -42,7 +44,11 @@ def open_source(name: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
     with stream:
-        yield _decompressed(name, stream)
+        try:
+            whole = _decompressed(name, stream)
+        except OSError as error:
+            raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
+        yield whole
 
 
 def is_compressed(name: str) -> bool:
@@ -65,18 +71,23 @@ def lines(name: str, stream: BinaryIO) -> Iterator[Line]:
                 yield Line(number, start, raw)
     except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
         raise UsageError(
-            f"{name}: the compressed data is damaged or cut off ({error}); compress it again, or "
+            f"{shown(name)}: the compressed data is damaged or cut off ({error}); compress it again, or "
             "pipe what can be unpacked into `ruler score -`"
         ) from None
     except OSError as error:
-        raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{shown(name)}: cannot be read: {error.strerror}") from None
+
+
+def shown(name: str) -> str:
+    """A source as a sentence names it."""
+    return "stdin" if name == "-" else name
 
 
 def _decompressed(name: str, stream: io.BufferedReader[io.FileIO]) -> BinaryIO:
     head = stream.peek(8)[:8]
     for magic, says in _FOREIGN.items():
         if head.startswith(magic):
-            raise UsageError(f"{name}: is {says}")
+            raise UsageError(f"{shown(name)}: is {says}")
     if head.startswith(GZIP_MAGIC):
         return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
     if head.startswith(ZSTD_MAGIC):
