@@ -24,7 +24,10 @@ _BATCH = 2_000
 
 @dataclass(slots=True)
 class Survey:
-    """What a first look at a file found; sizes are rollouts per group."""
+    """What a first look at a file found; sizes are rollouts per group.
+
+    `end` is the number of the last line and the offset behind it: what is appended later is not read.
+    """
 
     reader: Reader
     grouping: Literal["line", "consecutive", "scattered"]
@@ -35,23 +38,26 @@ class Survey:
     largest: int = 0
     singles: int = 0
     problems: int = 0
-    repeated: tuple[str, int, int] | None = None
+    repeated: tuple[int, int] | None = None
+    end: tuple[int, int] = (0, 0)
 
     def warnings(self) -> list[str]:
         """What makes the group key look wrong, a sentence each."""
         key, out = self.reader.key, []
         way = "if that is not meant, name the key with --group-by PATH"
         if self.groups > 1 and self.singles == self.groups:
-            out.append(f"every group has one rollout (key `{key}`): nothing can be compared; {way}")
+            lies = "" if self.reader.format.shape == "group" else f" (key `{key}`)"
+            out.append(
+                f"every group has one rollout{lies}: nothing can be compared" + (f"; {way}" if lies else "")
+            )
         elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
             out.append(f"all {self.records} records are one group (key `{key}`); {way}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
             out.append(f"group sizes are very uneven, {self.smallest} to {self.largest} (key `{key}`); {way}")
         if self.repeated:
-            name, first, second = self.repeated
+            first, second = self.repeated
             out.append(
-                f"lines {first} and {second} are both group {name!r}; each line is judged as a "
-                "group of its own"
+                f"lines {first} and {second} have the same `{key}`; each line is judged as a group of its own"
             )
         return out
 
@@ -91,10 +97,11 @@ class Index:
         found = self._db.execute("SELECT number FROM seen WHERE key = ?", row[:1]).fetchone()
         return int(found[0])
 
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Groups, smallest, largest, and how many have one rollout."""
+    def sizes(self, *, each_line: bool = False) -> tuple[int, int, int, int]:
+        """Groups, smallest, largest, and how many have one rollout; a line may be a group of its own."""
+        by = "number" if each_line else "key"
         row = self._db.execute(
-            "SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY key)"
+            f"SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY {by})"  # noqa: S608, E501 - one of two column names
         ).fetchone()
         return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
 
@@ -106,12 +113,19 @@ class Index:
         ).fetchone()
         return int(row[0])
 
-    def repeated_key(self) -> tuple[int, int] | None:
-        """The first two lines that share a key."""
+    def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
+        """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
         row = self._db.execute(
-            "SELECT min(number), max(number) FROM line GROUP BY key HAVING count(*) > 1 LIMIT 1"
+            "SELECT prior, number FROM (SELECT number, key, lag(key) OVER (ORDER BY number) before,"
+            " lag(number) OVER (PARTITION BY key ORDER BY number) prior FROM line) "
+            "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY number LIMIT 1",
+            (apart,),
         ).fetchone()
         return (int(row[0]), int(row[1])) if row else None
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._db.close()
 
     def places(self) -> Iterator[list[tuple[int, int, int]]]:
         """(number, start, size) of each group's lines, groups in the order of their first line."""
@@ -171,24 +185,27 @@ def survey(
         found.problems += 1
         on_problem(problem)
 
-    for record in records(lines, reader, count):
+    def noted() -> Iterator[Line]:
+        for line in lines:
+            found.end = (line.number, line.offset + len(line.raw))
+            yield line
+
+    for record in records(noted(), reader, count):
         found.records += 1
         found.rollouts += len(record.rollouts)
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
         index.add(record.line, key, len(record.rollouts))
     index.flush()
-    found.groups, found.smallest, found.largest, found.singles = index.sizes()
+    found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
     if whole:
-        twice = index.repeated_key()
-        found.repeated = (f"of line {twice[0]}", *twice) if twice else None
-        found.groups = found.records
+        found.repeated = index.repeated_key()
     elif grouping == "line":
         found.grouping = "line"
     else:
         adjacent = index.runs() == found.groups
         found.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
         if grouping == "consecutive" and not adjacent:
-            one, other = index.repeated_key() or (0, 0)
+            one, other = index.repeated_key(apart=True) or (0, 0)
             raise UsageError(
                 f"--grouping consecutive: lines {one} and {other} are one group with others "
                 "between; leave --grouping at auto"

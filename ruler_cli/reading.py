@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.source import is_compressed, lines, open_source
+from ruler_cli.files.source import is_compressed, lines, open_source, shown
 from ruler_cli.formats.detect import PROMPT_HASH, SAMPLE, Reader, detect
 from ruler_cli.groups import Index, OnProblem, Survey, by_line, consecutive, records, scattered, survey
 from ruler_cli.pool.feed import inline, threaded
-from ruler_cli.records import Group, Problem, Record
+from ruler_cli.records import Group, Line, Problem, Record
 from ruler_cli.settings import InputSettings
 
 
@@ -71,17 +71,17 @@ def open_input(settings: InputSettings, stack: ExitStack, on_problem: OnProblem)
     stream = stack.enter_context(open_source(name))
     found = lines(name, stream)
     first = list(itertools.islice(found, SAMPLE))
-    index = Index()
+    index = _index(stack)
     if not first:
         return Input(None, None, iter(()), index)
-    reader = detect(_shown(name), first, settings.format, settings.group_by)
+    reader = detect(shown(name), first, settings.format, settings.group_by)
     read = records(itertools.chain(first, found), reader, on_problem)
     whole = reader.format.shape == "group" or settings.grouping == "line"
     return Input(reader, None, by_line(read) if whole else consecutive(read, index), index, streamed=True)
 
 
 def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
-    name, index = settings.source, Index()
+    name, index = settings.source, _index(stack)
     with open_source(name) as stream:
         first = list(itertools.islice(lines(name, stream), SAMPLE))
     if not first:
@@ -96,8 +96,19 @@ def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> I
         if is_compressed(name):
             stream = _spooled(stream, stack)
         return Input(reader, found, _unchanged(name, scattered(stream, reader, index)), index)
-    read = records(lines(name, stream), reader, _nothing)
+    read = records(_surveyed(name, lines(name, stream), found), reader, _nothing)
     return Input(reader, found, by_line(read) if found.grouping == "line" else _adjacent(read), index)
+
+
+def _surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
+    """The lines that the survey read: none that were appended since, and the last one unchanged."""
+    number, end = found.end
+    for line in again:
+        if line.number > number:
+            return
+        if line.number == number and line.offset + len(line.raw) != end:
+            raise UsageError(f"{name}: changed while it was read (line {number}); run again when it is whole")
+        yield line
 
 
 def _adjacent(read: Iterator[Record]) -> Iterator[Group]:
@@ -120,9 +131,11 @@ def _spooled(stream: BinaryIO, stack: ExitStack) -> BinaryIO:
     return cast(BinaryIO, spool)
 
 
+def _index(stack: ExitStack) -> Index:
+    index = Index()
+    stack.callback(index.close)
+    return index
+
+
 def _nothing(_problem: Problem) -> None:
     """The survey has told it already."""
-
-
-def _shown(name: str) -> str:
-    return "stdin" if name == "-" else name
