@@ -50,29 +50,35 @@ def judge(group: Group, ask: AskSettings) -> Dialogue:
             smaller = _shrink(group, ask, sheet, answer, state)
             if isinstance(smaller, Failure):
                 return smaller
-            sheet, paper, given = smaller, compose(smaller, ask, state.attempt, state.note), {}
+            sheet, given = smaller, {}
+            paper = compose(sheet, ask, state.attempt, state.note, room=state.room)
             continue
         state.usage += answer.usage
-        reading = _understand(answer, paper)
+        reading = _understand(answer, paper, again=bool(given))
         if isinstance(reading, Reading):
             entries = {**given, **reading.entries}
             return _verdict(group, sheet, paper, replace(reading, entries=entries), state)
         failure = _second_chance(answer, reading, state)
         if failure:
             return failure
-        if state.truncated == 2:
-            given = read_complete(answer.text, paper.request.labels)
-            note = words.missing(given) if given else state.note
-            paper = compose(sheet, ask, state.attempt, note, given, state.room)
+        given = read_complete(answer.text, paper.request.labels) if state.truncated == 2 else {}
+        if answer.truncated and given:
+            paper = compose(sheet, ask, state.attempt, words.missing(given), given, state.room)
         else:
+            given = {}
             state.attempt += 1
             paper = compose(sheet, ask, state.attempt, state.note, room=state.room)
 
 
-def _understand(answer: Reply, paper: Paper) -> Reading | Defect:
+def _understand(answer: Reply, paper: Paper, *, again: bool) -> Reading | Defect:
     if answer.refusal is not None:
         return Defect(answer.refusal)
-    return read(answer.text, paper.request.labels)
+    if answer.truncated and not answer.text.rstrip().endswith(("}", "]", "```")):
+        return Defect("the answer was cut off")  # a verdict before its end may be a draft
+    reading = read(answer.text, paper.request.labels)
+    if again and isinstance(reading, Reading) and reading.rescaled:
+        return Defect("the scores stood on another scale than those given before")
+    return reading
 
 
 def _second_chance(answer: Reply, defect: Reading | Defect, state: _State) -> Failure | None:

@@ -10,14 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 _KEY = "scores"
-_FENCE = re.compile(r"^```[\w-]*\s*\n(.*)\n```$", re.DOTALL)
+_FENCE = re.compile(r"```[\w-]*[ \t\r]*")
 _FRACTION = re.compile(r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)")
 _PERCENT = re.compile(r"([0-9]*\.?[0-9]+)\s*%")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_DECODER = json.JSONDecoder()
 _TRIES = 60
-_LONGEST = 2_000_000
+_HUGE = 10**9
+_LONGEST = 1_000_000
 """Characters of a reply that are looked at, from its end; no verdict is longer."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object's members; a key that stands twice with two values has none."""
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        out[key] = value if key not in out or out[key] == value else None
+    return out
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +50,27 @@ class Defect:
 def read(text: str, labels: Sequence[str]) -> Reading | Defect:
     """Read a whole reply; it must score exactly the expected labels."""
     found = _find(_bare(text))
-    if isinstance(found, Defect):
-        return found
+    return found if isinstance(found, Defect) else _weigh(found, labels)
+
+
+def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
+    """The entries of a reply that was cut off that are whole; none where any is doubtful."""
+    body = _bare(text)
+    at = -1 if "<think>" in body else body.find("[", max(0, body.rfind(f'"{_KEY}"')))
+    whole: list[Any] = []
+    while at >= 0 and (at := body.find("{", at)) >= 0:
+        try:
+            entry, at = _DECODER.raw_decode(body, at)
+        except (ValueError, RecursionError):
+            break
+        if isinstance(entry, dict) and entry.get("trajectory_id") in labels:
+            whole.append(entry)
+    reading = _weigh(whole, list(dict.fromkeys(entry["trajectory_id"] for entry in whole)))
+    return {} if isinstance(reading, Defect) or reading.rescaled else reading.entries
+
+
+def _weigh(found: list[Any], labels: Sequence[str]) -> Reading | Defect:
+    """The entries of a verdict, one for each label."""
     chosen: dict[str, tuple[Any, str]] = {}
     unknown = 0
     for entry in found:
@@ -52,7 +82,7 @@ def read(text: str, labels: Sequence[str]) -> Reading | Defect:
             unknown += 1
             continue
         value, explanation = entry.get("score"), entry.get("explanation")
-        if label in chosen and chosen[label][0] != value:
+        if label in chosen and _number(chosen[label][0]) != _number(value):
             return Defect("one id had two different scores")
         chosen[label] = (value, explanation if isinstance(explanation, str) else "")
     lost = len(labels) - len(chosen)
@@ -69,29 +99,14 @@ def read(text: str, labels: Sequence[str]) -> Reading | Defect:
     )
 
 
-def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
-    """The entries of a reply that was cut off that are whole; none where any is doubtful."""
-    body = _bare(text)
-    at = body.find("[", max(0, body.rfind(f'"{_KEY}"')))
-    entries: list[Any] = []
-    while at >= 0 and (at := body.find("{", at)) >= 0:
-        try:
-            entry, at = _DECODER.raw_decode(body, at)
-        except (ValueError, RecursionError):
-            break
-        entries.append(entry)
-    whole = [e for e in entries if isinstance(e, dict) and e.get("trajectory_id") in labels]
-    reading = read(json.dumps({_KEY: whole}), [e["trajectory_id"] for e in whole])
-    if isinstance(reading, Defect) or reading.rescaled:
-        return {}
-    return reading.entries
-
-
 def _bare(text: str) -> str:
     """The text after the last `</think>`, without a fence around it."""
     text = text[-_LONGEST:].rpartition("</think>")[2].strip()
-    fenced = _FENCE.match(text)
-    return fenced[1].strip() if fenced else text
+    if text.startswith("```") and text.endswith("```"):
+        head, _, rest = text.partition("\n")
+        if rest and _FENCE.fullmatch(head):
+            return rest[:-3].strip()
+    return text
 
 
 def _find(text: str) -> list[Any] | Defect:
@@ -113,13 +128,18 @@ def _find(text: str) -> list[Any] | Defect:
 
 def _last_object(text: str) -> dict[str, Any] | None:
     """Try the braces left of each `"scores"`, from the last one on; bounded, for hostile text."""
-    end, tries = len(text), 0
+    end, tries, read_so_far = len(text), 0, 0
     while tries < _TRIES and (key := text.rfind(f'"{_KEY}"', 0, end)) >= 0:
         brace = key
         while tries < _TRIES and (brace := text.rfind("{", 0, brace)) >= 0:
             tries += 1
             try:
                 value, stop = _DECODER.raw_decode(text, brace)
+            except json.JSONDecodeError as error:
+                read_so_far += error.pos - brace
+                if read_so_far > 4 * _LONGEST:
+                    return None
+                continue
             except (ValueError, RecursionError):
                 continue
             if stop > key and isinstance(value, dict) and _KEY in value:
@@ -143,10 +163,10 @@ def _numbers(values: Iterable[Any]) -> tuple[list[float], bool] | Defect:
         if not scaled:
             bare.append(number)
     if not any(number > 1 for number in bare):
-        return [float(number or 0.0) for number, _ in read_off], False
+        return [abs(number or 0.0) for number, _ in read_off], False  # abs: -0 is 0
     if any(0 < number < 1 for number in bare):
         return Defect("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
-    return [float(n or 0.0) / (1 if scaled else 10) for n, scaled in read_off], True
+    return [abs(n or 0.0) / (1 if scaled else 10) for n, scaled in read_off], True
 
 
 def _number(value: Any) -> tuple[float | None, bool]:
@@ -154,10 +174,12 @@ def _number(value: Any) -> tuple[float | None, bool]:
     if isinstance(value, bool):
         return None, False
     if isinstance(value, int | float):
-        return float(value), False
+        return (float(value) if abs(value) < _HUGE else math.inf), False
     if not isinstance(value, str):
         return None, False
     text = value.strip()
+    if len(text) > 40:
+        return None, False
     if fraction := _FRACTION.fullmatch(text):
         whole = float(fraction[2])
         return (float(fraction[1]) / whole if whole else None), True
@@ -167,4 +189,4 @@ def _number(value: Any) -> tuple[float | None, bool]:
 
 
 def _show(value: Any) -> str:
-    return repr(value)[:40]
+    return type(value).__name__ if isinstance(value, dict | list) else repr(value)[:40]
