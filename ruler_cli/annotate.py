@@ -8,10 +8,11 @@ reward is copied byte for byte, and a file that is scored again keeps it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-import orjson
-
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse_text
 from ruler_cli.files.splice import Object, Patches, read_array, read_object
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.records import Mark, Record, Rollout
@@ -41,7 +42,7 @@ def annotate(
         if raw[start] == ord("{"):  # anything else cannot carry a mark; the group's part counts it
             new = _trajectory(raw[start:end], mark, form.layout, on_failure)
             patches.replace(start, end, new)
-    patches.put(whole, {"ruler": orjson.dumps(group_fields)})
+    patches.put(whole, {"ruler": dump(dict(group_fields))})
     return patches.apply()
 
 
@@ -58,23 +59,34 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
 def _trajectory(text: bytes, mark: Mark, layout: Layout, on_failure: OnFailure) -> bytes:
     obj = read_object(text)
     original = _original(text, obj, layout)
-    score = b"null" if mark.score is None else orjson.dumps(mark.score)
-    ours = orjson.dumps({**mark.fields, _KEPT: None})
+    ours = dump({**mark.fields, _KEPT: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
         ours = ours[: -len(b"null}")] + original + b"}"
-    values: dict[str, bytes | None] = {}
-    if mark.score is not None or on_failure == "null":
-        values[layout.reward] = score
-    elif original is not None:
-        values[layout.reward] = original
-    if layout.extras:
-        values |= _extras(text, obj, mark, score, original)
-    payload = _payload(text, obj, layout, mark, on_failure)
-    if layout.payload and payload is not None:
-        values[layout.payload] = payload
+    values = _rewarded(text, obj, mark, layout, on_failure, original)
+    payload = _payload(text, obj, layout)
+    if payload:  # the trajectory once more, as JSON text; ART has no place for `ruler` there
+        inner = read_object(payload)
+        patches = Patches(payload)
+        patches.put(inner, _rewarded(payload, inner, mark, layout, on_failure, original))
+        values[str(layout.payload)] = _quote(patches.apply())
     patches = Patches(text)
     patches.put(obj, {**values, "ruler": ours})
     return patches.apply()
+
+
+def _rewarded(
+    text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes | None
+) -> dict[str, bytes | None]:
+    """The reward field, and `metrics` and `logs` where the shape has them."""
+    values: dict[str, bytes | None] = {}
+    score = b"null" if mark.score is None else dump(mark.score)
+    if mark.score is not None or on_failure == "null":
+        values[layout.reward] = score
+    else:
+        now = _value(text, obj, layout.reward)
+        if now is not None and now != original:  # an earlier run's score: back to the original
+            values[layout.reward] = original or b"null"
+    return values | (_extras(text, obj, mark, score, original) if layout.extras else {})
 
 
 def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:
@@ -84,6 +96,9 @@ def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:
         kept = _value(inner, read_object(inner), _KEPT) if inner else None
         if kept is not None:
             return None if kept == b"null" else kept
+    payload = _payload(text, obj, layout)
+    if payload:
+        return _original(payload, read_object(payload), replace(layout, payload=None))
     value = _value(text, obj, layout.reward)
     return layout.absent if value is None else None if value == b"null" else value
 
@@ -104,9 +119,9 @@ def _extras(
         inner, quoted = _inner(old)
         if inner:
             new = _put(inner, metrics)
-            values["metrics"] = orjson.dumps(new.decode()) if quoted else new
+            values["metrics"] = _quote(new) if quoted else new
     logs = _value(text, obj, "logs")
-    said = None if mark.score is None else orjson.dumps(_LOG + str(mark.fields.get("explanation", "")))
+    said = None if mark.score is None else dump(_LOG + str(mark.fields.get("explanation", "")))
     if logs is None or logs == b"null":
         values["logs"] = b"[" + said + b"]" if said else logs
     elif logs[:1] == b"[":
@@ -115,27 +130,19 @@ def _extras(
 
 
 def _logs(old: bytes, said: bytes | None) -> bytes:
+    """`logs` with this explanation in the place of an earlier one, or behind the last item."""
     spans = read_array(old, 0)
-    items = [old[a:b] for a, b in spans]
-    kept = [item for item in items if not item.startswith(b'"' + _LOG.encode())]
-    if said and len(kept) == len(items):
-        at = old.rindex(b"]")
-        return old[:at].rstrip() + (b", " if items else b"") + said + b"]"
-    if len(kept) == len(items):
-        return old
-    return b"[" + b", ".join([*kept, *([said] if said else [])]) + b"]"
-
-
-def _payload(text: bytes, obj: Object, layout: Layout, mark: Mark, on_failure: OnFailure) -> bytes | None:
-    """The trajectory that stands once more as JSON text, annotated in the same way."""
-    if layout.payload is None:
-        return None
-    inner, quoted = _inner(_value(text, obj, layout.payload))
-    if not inner or not quoted:
-        return None
-    # ART's own model has no place for a `ruler` member, so the payload gets the rest only
-    done = _trajectory(inner, mark, Layout(layout.reward, absent=layout.absent), on_failure)
-    return orjson.dumps(_put(done, {"ruler": None}).decode())
+    ours = [old.startswith(b'"' + _LOG.encode(), start) for start, _ in spans]
+    patches = Patches(old)
+    if said and any(ours):
+        first = ours.index(True)
+        patches.replace(*spans[first], said)
+        ours[first] = False
+    elif said:
+        at = spans[-1][1] if spans else 1
+        patches.replace(at, at, (b", " if spans else b"") + said)
+    patches.drop(spans, ours)
+    return patches.apply()
 
 
 def _value(text: bytes, obj: Object, key: str) -> bytes | None:
@@ -149,12 +156,23 @@ def _inner(value: bytes | None) -> tuple[bytes, bool]:
         return value, False
     if value and value[:1] == b'"':
         try:
-            inner = orjson.loads(value)
-            if isinstance(orjson.loads(inner), dict):
-                return str(inner).strip().encode(), True
-        except orjson.JSONDecodeError:
+            inner = parse_text(value.decode("utf-8", "surrogatepass"))
+            if isinstance(parse_text(inner), dict):
+                return str(inner).strip().encode("utf-8", "surrogatepass"), True
+        except UnreadableError:
             return b"", False
     return b"", False
+
+
+def _payload(text: bytes, obj: Object, layout: Layout) -> bytes:
+    """The trajectory that stands once more as JSON text; empty where there is none."""
+    inner, quoted = _inner(_value(text, obj, layout.payload)) if layout.payload else (b"", False)
+    return inner if quoted else b""
+
+
+def _quote(text: bytes) -> bytes:
+    """JSON text as a JSON string."""
+    return dump(text.decode("utf-8", "surrogatepass"))
 
 
 def _put(text: bytes, values: Mapping[str, bytes | None]) -> bytes:
