@@ -13,7 +13,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse_text
-from ruler_cli.files.splice import Object, Patches, read_array, read_object
+from ruler_cli.files.splice import Items, Object, Patches, read_array, read_object
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.records import Mark, Record, Rollout
 from ruler_cli.settings import OnFailure
@@ -31,17 +31,16 @@ def annotate(
 ) -> bytes:
     """The record with a mark on each of its rollouts, and the group's part once if it is a group."""
     raw = record.line.raw
+    patches = Patches(raw)
     if form.shape == "trajectory":
         only = Mark(marks[0].score, {**marks[0].fields, "group": dict(group_fields)})
-        start = read_object(raw).start
-        return raw[:start] + _trajectory(raw[start:], only, form.layout, on_failure)
-    patches = Patches(raw)
-    whole = read_object(raw)
-    spans = read_array(raw, whole.members["trajectories"][1])
-    for (start, end), mark in zip(spans, marks, strict=True):
-        if raw[start] == ord("{"):  # anything else cannot carry a mark; the group's part counts it
-            new = _trajectory(raw[start:end], mark, form.layout, on_failure)
-            patches.replace(start, end, new)
+        obj = read_object(raw)
+        patches.put(obj, _changes(raw, obj, only, form.layout, on_failure))
+        return patches.apply()
+    whole, items = _group(raw)
+    for item, mark in zip(items, marks, strict=True):
+        if isinstance(item, Object):  # anything else cannot carry a mark; the group's part counts it
+            patches.put(item, _changes(raw, item, mark, form.layout, on_failure))
     patches.put(whole, {"ruler": dump(dict(group_fields))})
     return patches.apply()
 
@@ -51,13 +50,20 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
     raw = record.line.raw
     if not rollout.path:
         return raw
-    spans = read_array(raw, read_object(raw).members["trajectories"][1])
-    start, end = spans[int(rollout.path[-1])]
-    return raw[start:end]
+    item = _group(raw)[1][int(rollout.path[-1])]
+    return raw[item.start : item.end] if isinstance(item, Object) else raw[slice(*item)]
 
 
-def _trajectory(text: bytes, mark: Mark, layout: Layout, on_failure: OnFailure) -> bytes:
-    obj = read_object(text)
+def _group(raw: bytes) -> tuple[Object, Items]:
+    """A group's own members, and its trajectories with theirs."""
+    lists: dict[str, Items] = {"trajectories": []}
+    return read_object(raw, 0, lists), lists["trajectories"]
+
+
+def _changes(
+    text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure
+) -> dict[str, bytes | None]:
+    """What is written on one trajectory."""
     original = _original(text, obj, layout)
     ours = dump({**mark.fields, _KEPT: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
@@ -69,9 +75,7 @@ def _trajectory(text: bytes, mark: Mark, layout: Layout, on_failure: OnFailure) 
         patches = Patches(payload)
         patches.put(inner, _rewarded(payload, inner, mark, layout, on_failure, original))
         values[str(layout.payload)] = _quote(patches.apply())
-    patches = Patches(text)
-    patches.put(obj, {**values, "ruler": ours})
-    return patches.apply()
+    return {**values, "ruler": ours}
 
 
 def _rewarded(

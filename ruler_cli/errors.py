@@ -1,7 +1,8 @@
 """What can go wrong, as sentences with an address and a way out.
 
 RulerError            a run that cannot go on; carries the exit code
-├── UsageError        2  bad usage or unreadable input; nothing was sent
+├── UsageError        2  bad usage or unreadable input; nothing was sent, unless a stream shows late
+│                        that its groups are not adjacent
 ├── RefusedError      3  the judge refused the run (key, quota, unknown model, unreachable)
 ├── OutputError       1  OUTPUT could not be written to its end
 └── InterruptedRun    130 or 143  Ctrl-C or SIGTERM

@@ -36,12 +36,12 @@ async def score(settings: ScoreSettings, observer: Observer | None = None) -> Su
         failed = FailedFile(_failed_path(settings))
         stack.callback(failed.close)
         run_ = _Run(settings, chosen, observer, output, failed)
-        found = open_input(settings.input, stack, run_.unreadable)
-        observer.note(found.found())
-        for sentence in found.survey.warnings() if found.survey else ():
-            observer.warn(sentence)
-        observer.started(found.survey.groups if found.survey else None)
-        async with chosen.judge:
+        async with chosen.judge:  # before the input is read: a judge that is not there costs no wait
+            found = open_input(settings.input, stack, run_.unreadable)
+            observer.note(found.found())
+            for sentence in found.survey.warnings() if found.survey else ():
+                observer.warn(sentence)
+            observer.started(found.survey.groups if found.survey else None)
             await run_.all(found)
         failed.close()
         output.commit()

@@ -110,7 +110,7 @@ async def test_dict() -> None:
     assert before == kept
     assert after["ruler"]["status"] == "scored"
     assert [t["ruler"]["independent_reward"] for t in after["trajectories"]] == [0.0, 1.0]
-    empty = {"trajectories": []}
+    empty: dict[str, list[object]] = {"trajectories": []}
     assert await ruler_cli.score_group(empty, "offline") == empty
 
 

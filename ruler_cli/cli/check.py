@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import Console, told
+from ruler_cli.cli.console import Console, count, told
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 
 _DEFAULT = JudgeSettings()
@@ -87,7 +87,7 @@ def _check(where: InputSettings, judge: JudgeSettings, ask: AskSettings) -> bool
         ("tied groups", f"{result.tied_groups} (one rollout, or all identical)"),
         ("suspect rollouts", f"{result.suspect} (text that addresses a judge)"),
         ("too long", str(result.too_long)),
-        ("not readable", str(lost)),
+        ("cannot be scored", count(lost, "line or trajectory")),
     ]
     for name, value in rows:
         typer.echo(f"{name + ':':<20}{value}")

@@ -44,7 +44,7 @@ def told(resume: str | None = None) -> Iterator[None]:
     except RulerError as error:
         say(f"ruler: {error}")
         if resume and error.exit_code != 2:
-            say(f"ruler: to go on, run again: {resume}")
+            say(f"ruler: to run it again: {resume}")
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
         # nobody reads any more; a traceback at exit would be all that is left to see
@@ -110,12 +110,13 @@ class Console(Observer):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-        for count, what in ((self._problems, "lines that cannot be read"), (self._failures, "groups")):
-            if count > _NAMED:
-                say(f"ruler: … and {count - _NAMED} more {what}")
+        more = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
+        for number, what in more:
+            if number > _NAMED:
+                say(f"ruler: … and {number - _NAMED} more {what}")
 
-    def _named(self, count: int, sentence: str) -> None:
-        if count <= _NAMED:
+    def _named(self, number: int, sentence: str) -> None:
+        if number <= _NAMED:
             self._line(f"ruler: {sentence}")
 
     def _line(self, text: str) -> None:
@@ -128,28 +129,36 @@ class Console(Observer):
 def closing(summary: Summary) -> list[str]:
     """The closing block: what the run did, for a person."""
     out = [
-        f"{summary.scored} of {summary.groups} groups scored "
-        f"({summary.rollouts} rollouts, {summary.written} records) in {summary.seconds:.1f} s"
+        f"{summary.scored} of {count(summary.groups, 'group')} scored ({count(summary.rollouts, 'rollout')}, "
+        f"{count(summary.written, 'record')}) in {summary.seconds:.1f} s"
     ]
-    failed = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.failed.items()))
+    failed = ", ".join(f"{number} {kind}" for kind, number in sorted(summary.failed.items()))
     if failed:
         out.append(f"not scored: {failed}")
-    if summary.unreadable:
-        out.append(f"not readable: {summary.unreadable} lines or trajectories")
     notes = (
-        (summary.tied, "groups without relative signal (tied)"),
-        (summary.suspect, "rollouts whose text addresses a judge (suspect)"),
-        (summary.rescaled, "replies on a scale to 10, rescaled"),
-        (summary.unknown_ids, "unknown ids in replies, ignored"),
-        (summary.shortened, "groups shortened to fit the judge"),
+        (summary.unreadable, "line or trajectory", "not readable"),
+        (summary.tied, "group", "without relative signal (tied)"),
+        (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
+        (summary.rescaled, "reply", "on a scale to 10, rescaled"),
+        (summary.unknown_ids, "unknown id", "in replies, ignored"),
+        (summary.shortened, "group", "shortened to fit the judge"),
     )
-    out += [f"{count} {what}" for count, what in notes if count]
+    out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
     usage = summary.usage
     cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
-    out.append(f"{usage.calls} calls, {usage.prompt} prompt + {usage.completion} completion tokens, {cost}")
+    tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
+    out.append(f"{count(usage.calls, 'call')}, {tokens}, {cost}")
     return out
+
+
+def count(number: int, what: str) -> str:
+    """A number with its noun."""
+    if number == 1:
+        return f"1 {what}"
+    plural = {"reply": "replies", "line or trajectory": "lines or trajectories"}.get(what, f"{what}s")
+    return f"{number} {plural}"
 
 
 def _state(summary: Summary) -> str:
     cost = "" if not summary.cost_usd else f", ${summary.cost_usd:.2f}"
-    return f"{sum(summary.failed.values())} failed, {summary.usage.calls} calls{cost}"
+    return f"{sum(summary.failed.values())} failed, {count(summary.usage.calls, 'call')}{cost}"

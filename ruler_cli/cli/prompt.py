@@ -31,6 +31,8 @@ def command(
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
     Example: ruler prompt rollouts.jsonl --group task-17
+
+    Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with told():
         from contextlib import ExitStack

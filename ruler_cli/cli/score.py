@@ -72,7 +72,7 @@ def command(
     Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
 
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
-    refused the run; 130 interrupted.
+    refused the run; 130 and 143 interrupted.
     """
     with told(resume=shlex.join(["ruler", *sys.argv[1:]])):
         settings = ScoreSettings(
@@ -125,9 +125,11 @@ def _write_summary(path: Path, done: Summary) -> None:
 
     from ruler_cli.errors import OutputError
 
+    text = orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2)
+    if str(path) == "-":
+        typer.echo(text)
+        return
     try:
-        path.write_bytes(
-            orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2) + b"\n"
-        )
+        path.write_bytes(text + b"\n")
     except OSError as error:
         raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None

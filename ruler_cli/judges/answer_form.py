@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from ruler_cli.records import Usage
 from ruler_cli.scoring.words import SCHEMA
+
+EMBEDDED = ("offline", "simulated")
+"""Judges without a model."""
 
 FORMATS: tuple[dict[str, Any] | None, ...] = (
     {"type": "json_schema", "json_schema": {"name": "scores", "strict": True, "schema": SCHEMA}},
@@ -21,6 +25,16 @@ def missing_key(name: str, variable: str) -> str:
     return (
         f"judge {name} needs a key and {variable} is not set; set it (export {variable}=…), name "
         "another variable with --api-key-env VAR, or try the pipeline without a model: -m offline"
+    )
+
+
+def unknown_judge(name: str) -> str:
+    """The sentence for a name that no provider has: how to write it, or what was meant."""
+    meant = difflib.get_close_matches(name, EMBEDDED, 1)
+    hint = f"did you mean `{meant[0]}`? Else write" if meant else "write"
+    return (
+        f"judge {name}: no provider is known by that name; {hint} it as provider/name, e.g. "
+        "anthropic/…, or give --api-base for an endpoint of your own"
     )
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import missing_key
+from ruler_cli.judges.answer_form import EMBEDDED, missing_key
 from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.prices import Model, Price, known, stated
 from ruler_cli.settings import JudgeSettings
@@ -16,7 +16,6 @@ _DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", 
 """Providers on the direct path: the variable of the key, the variable of the endpoint."""
 _PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
 """Provider words in front of a model's own name, which an endpoint does not know."""
-EMBEDDED = ("offline", "simulated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,8 @@ def _judge(settings: JudgeSettings) -> Judge:
     if name == "offline":
         from ruler_cli.judges.offline import Offline
 
+        if settings.params:
+            raise UsageError(f"-p {next(iter(settings.params))}: judge offline takes no parameters")
         return Offline()
     if name == "simulated":
         from ruler_cli.judges.simulated import Model as SimulatedModel

@@ -12,6 +12,7 @@ from typing import Literal
 from ruler_cli.records import Fault, Kind
 
 _KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
+_OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 _LONGEST = 300
 _FORMAT = re.compile(r"response_format|json_schema|json_object|structured output|guided", re.IGNORECASE)
@@ -119,5 +120,5 @@ def clean(text: str, key: str | None = None) -> str:
     """Foreign text, fit for one line of a terminal, a log or a report: no key, no control, not long."""
     if key:
         text = text.replace(key, "[key]")
-    text = _KEY.sub("[key]", _CONTROL.sub(" ", text)).strip()
+    text = _KEY.sub("[key]", _OBJECT.sub("", _CONTROL.sub(" ", text))).strip()
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -16,7 +16,7 @@ from typing import Any, Self
 import anyio
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import FORMATS, missing_key, usage_of
+from ruler_cli.judges.answer_form import FORMATS, missing_key, unknown_judge, usage_of
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
@@ -68,8 +68,8 @@ class LitellmJudge:
             arguments["response_format"] = FORMATS[level]
         if self.key:
             arguments["api_key"] = self.key
-        elif self.base and self.model.startswith("openai/"):
-            arguments["api_key"] = "none"  # litellm would send OPENAI_API_KEY to whatever host this is
+        elif self.base:
+            arguments["api_key"] = "none"  # litellm would send the provider's key to whatever host this is
         if self.base:
             arguments["api_base"] = self.base
         arguments |= self.params
@@ -87,11 +87,6 @@ class LitellmJudge:
         if unreached and status in (0, 500, 503):
             why = clean(said, self.key)
             return Fault("transport", f"the judge cannot be reached ({why})", "call", sent=False)
-        if "LLM Provider NOT provided" in said:
-            way = (
-                "write it as provider/name, e.g. anthropic/…, or give --api-base for an endpoint of your own"
-            )
-            return Fault("refused", f"litellm does not know the provider of {self.model!r}; {way}", "run")
         body = getattr(error, "body", None)
         code = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
         if status == 500 and "overloaded" in said.lower():
@@ -107,6 +102,10 @@ class LitellmJudge:
 
         litellm.suppress_debug_info = True
         litellm.telemetry = False
+        try:
+            litellm.get_llm_provider(self.model)
+        except Exception:  # noqa: BLE001 - litellm's errors share no base class
+            raise UsageError(unknown_judge(self.name)) from None
         if not self.key and not self.base:
             lost = litellm.validate_environment(self.model).get("missing_keys") or []
             if len(lost) == 1 and lost[0].endswith("_API_KEY") and "mock_response" not in self.params:

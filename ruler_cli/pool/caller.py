@@ -59,6 +59,6 @@ class Caller:
             tried += 1
 
     def _given_up(self, fault: Fault, tried: int) -> Fault:
-        reason = f"{fault.reason} (tried {tried + 1} times)"
+        reason = f"{fault.reason} (tried {tried + 1} times)" if tried else fault.reason
         # a judge that no call of this run has ever reached is not there
         return replace(fault, reason=reason, scope="group" if self._answered else "run")

@@ -10,6 +10,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.choose import choose
+from ruler_cli.judges.through_litellm import LitellmJudge
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.settings import JudgeSettings
 from tests.judge_server import JudgeServer
@@ -53,6 +54,12 @@ async def test_same_server(server: JudgeServer) -> None:
     assert json.loads(reply.text)["scores"][0]["score"] == 0.4
     assert server.stats()["keys"] == ["Bearer none"]
     assert server.stats()["by_format"]["json_schema"] == 1
+
+
+def test_key_for_a_stated_host() -> None:
+    """With an endpoint and no key named for it, litellm is kept from taking one out of a variable."""
+    judge = LitellmJudge("n", "anthropic/x", None, "http://h", 1.0, {})
+    assert judge._arguments(ASKED, 0)["api_key"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -110,11 +117,9 @@ async def test_unreachable() -> None:
 
 
 async def test_unknown_provider() -> None:
-    """A name without a provider is told with the way to write it."""
-    fault = await ask(model="nonsense-model")
-    assert isinstance(fault, Fault)
-    assert fault.scope == "run"
-    assert "provider/name" in fault.reason
+    """A name without a provider is told before a call, with what may be meant."""
+    with pytest.raises(UsageError, match=r"did you mean `offline`.*provider/name"):
+        await ask(model="offlin")
 
 
 async def test_missing_key() -> None:
