@@ -121,9 +121,14 @@ def detect(name: str, first: Sequence[Line], wanted: str, group_by: str | None) 
     if votes:
         chosen = next(f for f in formats if f.name in votes)
     elif any("trajectories" in record for record in records):
-        chosen = next((f for f in formats if f.shape == "group"), formats[0])
+        chosen = next((f for f in reversed(formats) if f.shape == "group"), formats[0])
     else:
         raise UsageError(_unknown(name, first[0].number, records[0]))
+    if group_by and not any(lookup(record, group_by) is not None for record in records):
+        raise UsageError(
+            f"{name}: --group-by {group_by}: none of the first records has it; their keys: "
+            + ", ".join(list(records[0])[:12])
+        )
     return Reader(chosen, group_by or _key_path(chosen, records))
 
 

@@ -1,0 +1,221 @@
+"""OUTPUT, its partial, and the failed file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.output import FailedFile, Output
+from ruler_cli.files.source import lines, open_source
+from ruler_cli.records import Problem
+
+
+def stored(path: Path) -> list[bytes]:
+    """The lines of a file, decompressed."""
+    with open_source(str(path)) as stream:
+        return [line.raw for line in lines(str(path), stream)]
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file can grow beyond `size`, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst"])
+def test_atomic(tmp_path: Path, name: str) -> None:
+    """OUTPUT appears with `commit` and not before, whole, compressed as its name says."""
+    path = tmp_path / name
+    path.write_bytes(b"old\n")
+    with Output(str(path)) as output:
+        for n in range(1000):
+            output.write(b"%d" % n)
+        assert path.read_bytes() == b"old\n"
+        output.commit()
+        assert stored(path) == [b"%d" % n for n in range(1000)]
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert (path.read_bytes()[:2] == b"0\n") is (name == "out.jsonl")
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst"])
+def test_exception(tmp_path: Path, name: str) -> None:
+    """After an exception OUTPUT is as it was, and OUTPUT.partial holds whole records."""
+    with pytest.raises(ZeroDivisionError), Output(str(tmp_path / name)) as output:
+        for n in range(1000):
+            output.write(b"%d" % n)
+        raise ZeroDivisionError
+    assert not (tmp_path / name).exists()
+    assert stored(tmp_path / (name + ".partial")) == [b"%d" % n for n in range(1000)]
+
+
+@pytest.mark.parametrize("size", [5000, 150_000])
+def test_full_disk(tmp_path: Path, size: int) -> None:
+    """When the disk is full the run ends with a sentence, and the partial with a whole record."""
+    path = tmp_path / "out"
+    kept = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
+    with room(size), kept, Output(str(path)) as output:
+        for n in range(1000):
+            output.write(b"%0400d" % n)
+        output.commit()
+    assert not path.exists()
+    partial = (tmp_path / "out.partial").read_bytes()
+    assert partial == b"".join(b"%0400d\n" % n for n in range(len(partial) // 401))
+    assert len(partial) > size - 10_000
+
+
+@pytest.mark.parametrize("name", ["out.gz", "out.zst"])
+def test_full_disk_compressed(tmp_path: Path, name: str) -> None:
+    """A compressed OUTPUT for which there is no room is a sentence, and never appears."""
+    told = pytest.raises(OutputError, match="File too large")
+    with room(5000), told, Output(str(tmp_path / name)) as output:
+        for _ in range(200):
+            output.write(os.urandom(400).hex().encode())
+        output.commit()
+    assert not (tmp_path / name).exists()
+
+
+def test_full_device() -> None:
+    """A device without room is a sentence."""
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    told = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
+    with told, Output("/dev/full") as output:
+        output.write(b"{}")
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A named pipe gets each record as it is written."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with Output(str(path)) as output:
+        output.write(b"{}")
+        assert os.read(reading, 100) == b"{}\n"
+        output.commit()
+    os.close(reading)
+
+
+def test_locked(tmp_path: Path) -> None:
+    """Two runs never write one OUTPUT."""
+    name = str(tmp_path / "out")
+    with Output(name) as output:
+        with pytest.raises(UsageError, match="another run is writing it"):
+            Output(name)
+        output.write(b"{}")
+        output.commit()
+    with Output(name):
+        pass
+    assert stored(tmp_path / "out") == [b"{}"]
+
+
+def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partial that became another run's OUTPUT while it was being locked is left alone."""
+    path, partial = tmp_path / "out", tmp_path / "out.partial"
+    times: list[int] = []
+    partial.write_bytes(b"theirs\n")
+    flock = fcntl.flock
+
+    def late(file: int, how: int) -> None:
+        if not times:
+            partial.rename(path)
+        times.append(1)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Output(str(path)) as output:
+        output.write(b"ours")
+        assert path.read_bytes() == b"theirs\n"
+    assert partial.read_bytes() == b"ours\n"
+
+
+def test_symlink(tmp_path: Path) -> None:
+    """Behind a symbolic link its target is replaced, and the link stays."""
+    (tmp_path / "far").mkdir()
+    link, target = tmp_path / "link", tmp_path / "far" / "out"
+    link.symlink_to(target)
+    with Output(str(link)) as output:
+        output.write(b"{}")
+        output.commit()
+    assert link.is_symlink()
+    assert target.read_bytes() == b"{}\n"
+
+
+def test_permissions(tmp_path: Path) -> None:
+    """An OUTPUT that others may not read stays so."""
+    path = tmp_path / "out"
+    path.touch(0o600)
+    with Output(str(path)) as output:
+        output.commit()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_place(tmp_path: Path) -> None:
+    """A missing directory and a directory are told before anything is read, with the way out."""
+    with pytest.raises(UsageError, match="mkdir -p"):
+        Output(str(tmp_path / "none" / "out"))
+    with pytest.raises(UsageError, match="is a directory"):
+        Output(str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        Output(str(tmp_path / "file" / "out"))
+
+
+def keep(path: Path | None, *raws: bytes) -> int:
+    """One run's failed lines; how many it added."""
+    failed = FailedFile(path)
+    for raw in raws:
+        failed.add(Problem(1, "broken", raw))
+    failed.close()
+    failed.close()
+    return failed.written
+
+
+def test_failed_file(tmp_path: Path) -> None:
+    """The failed file appears with its first line, and a later run adds only what is new."""
+    path = tmp_path / "failed"
+    assert keep(path) == 0
+    assert not path.exists()
+    assert keep(path, b"{", b"\xff") == 2
+    assert keep(path, b"\xff", b"[", b"{") == 1
+    assert path.read_bytes() == b"{\n\xff\n[\n"
+    assert keep(None, b"{") == 0
+
+
+@given(st.lists(st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=5), max_size=4))
+def test_failed_counts(tmp_path_factory: pytest.TempPathFactory, runs: list[list[bytes]]) -> None:
+    """Every line stands there as often as the run with most of it had it: none lost, none twice."""
+    path = tmp_path_factory.mktemp("failed") / "f"
+    for raws in runs:
+        keep(path, *raws)
+    found = stored(path) if path.exists() else []
+    assert all(found.count(raw) == max((r.count(raw) for r in runs), default=0) for raw in b"a b c".split())
+
+
+def test_failed_torn(tmp_path: Path) -> None:
+    """A last line without LF is not glued to the next."""
+    path = tmp_path / "failed"
+    path.write_bytes(b"x\ny")
+    keep(path, b"z")
+    assert path.read_bytes() == b"x\ny\nz\n"
+
+
+def test_failed_full(tmp_path: Path) -> None:
+    """A failed file that cannot be written is a sentence, also where only the end tells it."""
+    with room(100), pytest.raises(OutputError, match="cannot be written"):
+        keep(tmp_path / "failed", b"x" * 200)
+    with pytest.raises(OutputError, match="cannot be written"):
+        keep(tmp_path / "none" / "failed", b"x")

@@ -1,0 +1,191 @@
+"""OpenPipe ART in every shape that it was ever written in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.records import Record
+from tests.conftest import SHARED
+from tests.values import line, read, reader
+
+SYSTEM = {"role": "system", "content": "You are helpful."}
+USER = {"role": "user", "content": "What is 2+2?"}
+CALL = {"id": "call_1", "function": {"arguments": '{"a": 2, "b": 2}', "name": "add"}, "type": "function"}
+CALLED = {"content": None, "role": "assistant", "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "4"}
+FOUR = {"content": "4", "role": "assistant"}
+TOOL = {"function": {"name": "add", "parameters": {"type": "object", "properties": {}}}, "type": "function"}
+MESSAGES = [SYSTEM, USER, CALLED, RESULT, FOUR]
+
+
+def choice(message: dict[str, Any]) -> dict[str, Any]:
+    """A Choice as pydantic writes it."""
+    return {"finish_reason": "stop", "index": 0, "logprobs": {"content": []}, "message": message}
+
+
+CHOICES = [SYSTEM, USER, choice(CALLED), RESULT, choice(FOUR)]
+
+
+def one(record: dict[str, Any]) -> Record:
+    """The record of one line."""
+    return read(record)[0]
+
+
+def test_group_lines() -> None:
+    """(a) A group per line, Choices inside, which have no role of their own."""
+    record = one(
+        {
+            "trajectories": [
+                {"reward": 1.0, "messages_and_choices": CHOICES, "tools": [TOOL], "logs": ["x"]},
+                {"reward": 0.0, "messages_and_choices": [SYSTEM, USER, choice(FOUR)], "tools": None},
+            ]
+        }
+    )
+    assert [r.messages for r in record.rollouts] == [MESSAGES, [SYSTEM, USER, FOUR]]
+    assert [r.reward for r in record.rollouts] == [1.0, 0.0]
+    assert [r.tools for r in record.rollouts] == [[TOOL], None]
+
+
+def test_model_dump() -> None:
+    """(b) `model_dump_json` of a group: exceptions beside the trajectories trouble nobody."""
+    record = one(
+        {
+            "trajectories": [
+                {"messages_and_choices": CHOICES, "additional_histories": [], "reward": 1.0, "tools": None}
+            ],
+            "exceptions": [{"type": "<class 'ValueError'>", "message": "boom", "traceback": "…"}],
+            "metadata": {"scenario_id": "s1"},
+            "logs": ["glog"],
+        }
+    )
+    assert record.key == "s1"
+    assert record.rollouts[0].messages == MESSAGES
+
+
+def test_rows_v1() -> None:
+    """(c) A Parquet row of version 1: tools and tool calls are JSON text."""
+    called = {"role": "assistant", "content": None, "tool_calls": json.dumps([CALL]), "trainable": True}
+    row = {"group_index": 3, "group_metadata": "{}", "reward": 1.0, "metrics": '{"correct": true}'}
+    record = one({**row, "tools": json.dumps([TOOL]), "messages": [USER, called]})
+    assert record.key == "3"
+    assert record.rollouts[0].messages == [USER, called]
+    assert record.rollouts[0].tools == [TOOL]
+
+
+def test_rows_v2() -> None:
+    """(d) A Parquet row of version 2: its JSON payload is what counts, NaN inside or not."""
+    inner = {"messages_and_choices": CHOICES, "reward": 0.5, "metrics": {"x": float("nan")}}
+    row = {"format_version": 2, "group_index": 1, "trajectory_index": 0, "messages": None, "reward": 0.5}
+    record = one({**row, "trajectory_json": json.dumps(inner)})
+    assert (record.key, record.rollouts[0].messages, record.rollouts[0].reward) == ("1", MESSAGES, 0.5)
+
+
+@pytest.mark.parametrize("payload", ["", "[]", "{", 7, {}, "null"])
+def test_bad_payload(payload: Any) -> None:
+    """A payload that is no JSON object makes its row unreadable."""
+    with pytest.raises(UnreadableError, match="no JSON object in `trajectory_json`"):
+        one({"group_index": 1, "trajectory_json": payload})
+
+
+def test_sentinel_row() -> None:
+    """The row that stands for an empty group is told as that."""
+    with pytest.raises(UnreadableError, match="sentinel row of an empty group"):
+        one({"group_index": 1, "trajectory_index": None, "trajectory_json": None})
+
+
+def test_defaults_left_out() -> None:
+    """(e) The newest `model_dump` leaves out a reward of 0.0."""
+    record = one(
+        {"trajectories": [{"messages_and_choices": [USER, FOUR]}], "metadata": {"scenario_id": "s1"}}
+    )
+    assert record.rollouts[0].messages == [USER, FOUR]
+    assert reader({"messages_and_choices": []}).format.layout.absent == b"0.0"
+
+
+def test_sft_and_logging() -> None:
+    """(f, g) Fine-tuning lines and `for_logging()` are native trajectories."""
+    assert one({"messages": [USER, FOUR], "tools": [TOOL]}).rollouts[0].tools == [TOOL]
+    logged = {"reward": 0.2, "metrics": {}, "messages": [USER, {**FOUR, "trainable": True}], "logs": []}
+    assert one(logged).rollouts[0].reward == 0.2
+
+
+def exchange(asked: Any, answered: Any, kind: str = "messages") -> dict[str, Any]:
+    """A recorded call."""
+    return {"request": {kind: asked, "tools": [TOOL]}, "response": answered, "model": "m"}
+
+
+def test_chat_exchanges() -> None:
+    """Recorded chat completions are one conversation where each continues the one before."""
+    sent = {"role": "assistant", "content": None, "tool_calls": [CALL], "refusal": None, "audio": None}
+    first = exchange([SYSTEM, USER], {"choices": [choice(sent)]})
+    again = {"role": "assistant", "tool_calls": [CALL]}
+    second = exchange([SYSTEM, USER, again, RESULT], {"choices": [choice(FOUR)]})
+    rollout = one({"exchanges": {"chat_completions": [first, second]}}).rollouts[0]
+    assert rollout.messages == [SYSTEM, USER, again, RESULT, FOUR]
+    assert rollout.histories == ()
+    assert rollout.tools == [TOOL]
+
+
+def test_forked_exchanges() -> None:
+    """A call that does not continue the one before is a further history of the same rollout."""
+    one_call = exchange([USER], {"choices": [choice(FOUR)]})
+    other = exchange([SYSTEM], {"choices": [choice(FOUR)]})
+    rollout = one({"exchanges": {"chat_completions": [one_call, other]}}).rollouts[0]
+    assert (rollout.messages, rollout.histories) == ([SYSTEM, FOUR], ([USER, FOUR],))
+
+
+def test_other_exchanges() -> None:
+    """Responses, Messages and plain completions are read too."""
+    item = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "1"}
+    recorded = {
+        "responses": [exchange("hi", {"output": [item]}, "input")],
+        "messages": [exchange([USER], {"role": "assistant", "content": [{"type": "text", "text": "4"}]})],
+        "completions": [exchange("2+2=", {"choices": [{"text": "4"}]}, "prompt")],
+    }
+    rollout = one({"exchanges": recorded}).rollouts[0]
+    assert rollout.messages == [{"role": "user", "content": "2+2="}, {"role": "assistant", "content": "4"}]
+    assert rollout.histories == (
+        [{"role": "user", "content": "hi"}, item],
+        [USER, {"role": "assistant", "content": [{"type": "text", "text": "4"}]}],
+    )
+
+
+@pytest.mark.parametrize("recorded", [None, {}, {"chat_completions": 5}, {"chat_completions": [7, {}]}, []])
+def test_no_exchanges(recorded: Any) -> None:
+    """Exchanges without a conversation are a trajectory without messages."""
+    found = reader({"exchanges": {}})
+    with pytest.raises(UnreadableError, match="has no messages"):
+        found.read(line({"exchanges": recorded}))
+
+
+def test_additional_histories() -> None:
+    """Additional histories are further parts of the rollout."""
+    more = [{"messages_and_choices": [USER, choice(FOUR)]}, [USER, FOUR]]
+    rollout = one({"messages_and_choices": CHOICES, "additional_histories": more}).rollouts[0]
+    assert rollout.histories == ([USER, FOUR], [USER, FOUR])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "rollouts"),
+    [
+        ("art_trajectory_groups", "ART groups", None),
+        ("art_model_dump", "ART groups", None),
+        ("art_exclude_defaults", "ART groups", None),
+        ("art_trajectory_per_line", "ART trajectories", 1),
+    ],
+)
+def test_real_files(name: str, shape: str, rollouts: int | None) -> None:
+    """What ART's own code wrote is read, every message with a role."""
+    path = SHARED / "formats" / f"{name}.jsonl"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not beside this checkout")
+    raws = [raw for raw in path.read_bytes().split(b"\n") if raw]
+    assert reader(*raws).format.name == shape
+    for record in read(*raws):
+        assert all(r.fault is None for r in record.rollouts)
+        assert rollouts in (None, len(record.rollouts))
+        assert all(m["role"] for r in record.rollouts for m in r.messages)

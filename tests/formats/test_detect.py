@@ -1,0 +1,199 @@
+"""Records are told apart by their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats.detect import PROMPT_HASH, detect
+from tests.values import line, read, reader, talk, values
+
+CHOICE = {"finish_reason": "stop", "index": 0, "message": {"role": "assistant", "content": "4"}}
+ART = {"messages_and_choices": [{"role": "user", "content": "q"}, CHOICE]}
+NATIVE = {"messages": talk("4")}
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "key"),
+    [
+        ({"trajectories": [NATIVE]}, "native groups", PROMPT_HASH),
+        ({"group_id": 1, "trajectories": [NATIVE]}, "native groups", "group_id"),
+        ({"trajectories": []}, "native groups", PROMPT_HASH),
+        ({"trajectories": [ART]}, "ART groups", PROMPT_HASH),
+        ({"trajectories": [ART], "metadata": {"scenario_id": "s"}}, "ART groups", "metadata.scenario_id"),
+        ({"trajectories": [{"exchanges": {}}]}, "ART groups", PROMPT_HASH),
+        (ART, "ART trajectories", PROMPT_HASH),
+        ({**ART, "metadata": {"scenario_id": "s"}}, "ART trajectories", "metadata.scenario_id"),
+        ({"group_index": 0, "group_metadata": "{}", "messages": []}, "ART table rows", "group_index"),
+        ({"group_index": 0, "trajectory_json": "{}"}, "ART table rows", "group_index"),
+        ({"group_index": 0, **NATIVE}, "native trajectories", "group_index"),
+        ({"task_id": 0, "trial": 1, "traj": []}, "tau-bench", "task_id"),
+        (NATIVE, "native trajectories", PROMPT_HASH),
+        ({**NATIVE, "task_id": 3, "group_id": "a"}, "native trajectories", "group_id"),
+        ({**NATIVE, "tools": []}, "native trajectories", PROMPT_HASH),
+    ],
+)
+def test_found(record: dict[str, Any], name: str, key: str) -> None:
+    """Each shape is recognised, with its group key."""
+    found = reader(record)
+    assert (found.format.name, found.key) == (name, key)
+
+
+def refused(*records: Any, **how: Any) -> str:
+    """The sentence with which a file is refused."""
+    with pytest.raises(UsageError) as error:
+        reader(*records, **how)
+    return str(error.value)
+
+
+def test_disagreement() -> None:
+    """Lines of two shapes are refused, with a line of each."""
+    says = refused(NATIVE, b"broken", {"x": 1}, {"trajectories": [NATIVE]})
+    assert "line 1 looks like native trajectories, line 4 like native groups" in says
+    assert "--format native|art|tau-bench" in says
+
+
+def test_unsure() -> None:
+    """An empty group says nothing of its shape, so the others decide."""
+    assert reader({"trajectories": []}, {"trajectories": [ART]}).format.name == "ART groups"
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"a": 1, "b": 2}, "(its keys: a, b)"),
+        ({}, "(its keys: none)"),
+        ({"trajectory_groups": []}, "jq -c '.trajectory_groups[]'"),
+        ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
+        ({"tokens": [], "scores": []}, "token ids only"),
+        ({"responses_create_params": {}, "response": {}}, "NeMo-Gym"),
+        ({"prompt": "", "completions": [], "labels": []}, "stepwise supervision"),
+        (b"[", "jq -c '.[]'"),
+        (b'[{"messages": []}]', "jq -c '.[]'"),
+        (b"nothing", "none of the first 1 lines is a JSON object; line 1 is not JSON"),
+        (b"\xff", "is not UTF-8"),
+    ],
+)
+def test_unknown(record: Any, says: str) -> None:
+    """What is no dump of rollouts is refused with its keys or a hint."""
+    assert says in refused(record)
+
+
+def test_forced() -> None:
+    """`--format` decides where two shapes could be meant, and refuses what it is not."""
+    both = {"task_id": 1, "traj": talk("a"), "messages": talk("b")}
+    assert reader(both).format.name == "tau-bench"
+    assert reader(both, wanted="native").format.name == "native trajectories"
+    assert "its keys" in refused(NATIVE, wanted="tau-bench")
+
+
+def test_group_by() -> None:
+    """`--group-by` takes a dotted path, and a key that holds the dots itself comes first."""
+    nested = {**NATIVE, "metadata": {"scenario_id": "s1"}}
+    assert read(nested, group_by="metadata.scenario_id")[0].key == "s1"
+    assert read({**nested, "metadata.scenario_id": 7}, group_by="metadata.scenario_id")[0].key == "7"
+
+
+def test_missing_key() -> None:
+    """A trajectory without the group key is refused by itself."""
+    with pytest.raises(UnreadableError, match="has no group key at `group_id`"):
+        read({**NATIVE, "group_id": "a"}, NATIVE)
+
+
+@given(values.filter(lambda v: v is not None), values.filter(lambda v: v is not None))
+def test_keys_of_any_kind(one: Any, other: Any) -> None:
+    """Any JSON value is a group key; equal ones are one group, and integers are told apart exactly."""
+    first, again, second = (r.key for r in read(*({**NATIVE, "group_id": x} for x in (one, one, other))))
+    assert first == again
+    if isinstance(one, int) and isinstance(other, int):
+        assert (first == second) is (repr(one) == repr(other))
+
+
+def test_huge_keys() -> None:
+    """Group keys beyond 64 bits that a double cannot tell apart are two groups."""
+    first, second = read({**NATIVE, "group_id": 2**127}, {**NATIVE, "group_id": 2**127 + 1})
+    assert first.key != second.key
+
+
+def test_prompt_hash() -> None:
+    """Without a key, rollouts of one prompt and one step are a group, whatever the agent wrote."""
+    asked = {"role": "user", "content": "q"}
+    item = {"type": "function_call", "name": "f", "arguments": "{}"}
+    keys = [
+        read({"messages": [asked, said], **more})[0].key
+        for said, more in [
+            ({"role": "assistant", "content": "a"}, {}),
+            ({"role": "assistant", "content": "b"}, {"reward": 1}),
+            (item, {}),
+            ({**item, "arguments": "x"}, {}),
+        ]
+    ]
+    assert len(set(keys)) == 1
+    assert read({"messages": [asked], "step": 1})[0].key not in keys
+    assert read({"messages": talk("a", "other")})[0].key not in keys
+
+
+@pytest.mark.parametrize("mine", [0, "x", {}, {"score": 1}, []])
+def test_foreign_ruler(mine: Any) -> None:
+    """A field `ruler` that ruler did not write is never overwritten, at any level."""
+    for record in (
+        {**NATIVE, "ruler": mine},
+        {"trajectories": [NATIVE], "ruler": mine},
+        {"trajectories": [NATIVE, {**NATIVE, "ruler": mine}]},
+    ):
+        with pytest.raises(UnreadableError, match="`ruler` that ruler did not write"):
+            read(record)
+    assert read({**NATIVE, "ruler": {"status": "scored"}}, {**NATIVE, "ruler": None})
+
+
+def test_sample_only() -> None:
+    """A line that is broken does not hide the shape of the others."""
+    found = detect("in", [line(b"{"), line(NATIVE, 2)], "auto", None)
+    assert found.format.name == "native trajectories"
+
+
+def test_whole_group_among_trajectories() -> None:
+    """A group's line in a file of trajectories, and the other way round, is unreadable by itself."""
+    with pytest.raises(UnreadableError, match="is a whole group"):
+        reader(NATIVE).read(line({"trajectories": [NATIVE]}))
+    with pytest.raises(UnreadableError, match="has no list `trajectories`"):
+        reader({"trajectories": [NATIVE]}).read(line(NATIVE))
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        (None, "has no messages"),
+        ({"role": "user"}, "`messages` is no list"),
+        ("hello", "`messages` is no list"),
+        ([], "`messages` is empty"),
+        (["hello"], r"`messages\[0\]` is no message object"),
+        ([*talk("a"), None], r"`messages\[2\]` is no message object"),
+        ([{"content": "x"}], r"`messages\[0\]` has no role"),
+    ],
+)
+def test_bad_messages(messages: Any, says: str) -> None:
+    """Messages that are none are named; in a group only their trajectory is at fault."""
+    import re
+
+    with pytest.raises(UnreadableError, match=says):
+        read({"messages": messages})
+    record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
+    faults = [r.fault for r in record.rollouts]
+    assert (faults[0], faults[2], faults[3]) == (None, "is no object", None)
+    assert re.search(says, faults[1] or "")
+    assert [r.path for r in record.rollouts] == [("trajectories", i) for i in range(4)]
+
+
+@given(values, st.sampled_from(["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]))
+def test_any_value(value: Any, where: str) -> None:
+    """Whatever stands where messages should, reading ends in a record or a sentence."""
+    for record in ({where: value, "task_id": 1}, {where: [value], "task_id": 1}):
+        try:
+            read(record)
+        except (UnreadableError, UsageError) as error:
+            assert str(error)

@@ -1,0 +1,166 @@
+"""Records as groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UsageError
+from ruler_cli.groups import Index, Survey, by_line, consecutive, records, survey
+from ruler_cli.records import Line, Problem
+from tests.values import reader, talk
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """An index, closed at the end."""
+    made = Index()
+    yield made
+    made.close()
+
+
+def rows(keys: str) -> list[Line]:
+    """A trajectory per letter, its group key; a dot is a line that cannot be read."""
+    out, offset = [], 0
+    for number, key in enumerate(keys, 1):
+        raw = b"{" if key == "." else json.dumps({"group_id": key, "messages": talk("x")}).encode()
+        out.append(Line(number, offset, raw))
+        offset += len(raw) + 1
+    return out
+
+
+READER = reader({"group_id": "a", "messages": talk("x")})
+WHOLE = reader({"group_id": "a", "trajectories": [{"messages": talk("x")}]})
+
+
+def surveyed(keys: str, grouping: str, index: Index) -> Survey:
+    """What a survey of these lines finds."""
+    return survey(rows(keys), READER, grouping, index, lambda problem: None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "grouping", "groups", "smallest", "largest"),
+    [
+        ("aabb", "consecutive", 2, 2, 2),
+        ("aab", "consecutive", 2, 1, 2),
+        ("abab", "scattered", 2, 2, 2),
+        ("aba", "scattered", 2, 1, 2),
+        ("a.ab", "consecutive", 2, 1, 2),
+        ("a", "consecutive", 1, 1, 1),
+    ],
+)
+def test_survey(keys: str, grouping: str, groups: int, smallest: int, largest: int, index: Index) -> None:
+    """A survey tells whether groups are adjacent, how many there are, and their sizes."""
+    found = surveyed(keys, "auto", index)
+    assert (found.grouping, found.groups, found.smallest, found.largest) == (
+        grouping,
+        groups,
+        smallest,
+        largest,
+    )
+    assert found.problems == keys.count(".")
+    assert found.records == found.rollouts == len(keys.replace(".", ""))
+
+
+@given(st.text("abc.", max_size=12))
+def test_places(keys: str) -> None:
+    """Scattered groups come in the order of their first line, their lines in input order."""
+    index = Index()
+    found = surveyed(keys, "scattered", index)
+    places = [[number for number, _, _ in group] for group in index.places()]
+    letters = list(dict.fromkeys(keys.replace(".", "")))
+    assert places == [[i for i, k in enumerate(keys, 1) if k == letter] for letter in letters]
+    assert found.groups == len(letters)
+    assert [n for n, _, _ in index.lines()] == [i for i, k in enumerate(keys, 1) if k != "."]
+    index.close()
+
+
+@pytest.mark.parametrize(("keys", "one", "other"), [("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)])
+def test_not_adjacent(keys: str, one: int, other: int, index: Index) -> None:
+    """`--grouping consecutive` names the first two lines that others part."""
+    with pytest.raises(UsageError, match=f"lines {one} and {other} are one group with others between"):
+        surveyed(keys, "consecutive", index)
+
+
+def test_consecutive(index: Index) -> None:
+    """From a pipe, adjacent records of one key are a group, and a key that comes back is an error."""
+    problems: list[Problem] = []
+    groups = consecutive(records(rows("aa.bba"), READER, problems.append), index)
+    assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
+        ("a", [1, 2]),
+        ("b", [4, 5]),
+    ]
+    with pytest.raises(UsageError, match="line 6: group 'a' comes back .* began at line 1") as error:
+        next(groups)
+    assert "give the input as a file" in str(error.value)
+    assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
+
+
+def test_by_line() -> None:
+    """Each record by itself is a group with its key."""
+    assert [g.key for g in by_line(records(rows("aba"), READER, lambda p: None))] == ["a", "b", "a"]
+
+
+def whole(*groups: tuple[Any, int]) -> list[Line]:
+    """Lines that are groups: key and number of rollouts."""
+    made = [{"group_id": k, "trajectories": [{"messages": talk("x")}] * n} for k, n in groups]
+    return [Line(i, 0, json.dumps(g).encode()) for i, g in enumerate(made, 1)]
+
+
+def test_group_lines(index: Index) -> None:
+    """Each line of groups is one, also where two have one key; that is warned about."""
+    found = survey(whole(("a", 2), ("b", 3), ("a", 2)), WHOLE, "auto", index, lambda p: None)
+    assert (found.grouping, found.groups, found.smallest, found.largest) == ("line", 3, 2, 3)
+    assert found.warnings() == [
+        "lines 1 and 3 have the same `group_id`; each line is judged as a group of its own"
+    ]
+
+
+@pytest.mark.parametrize("grouping", ["consecutive", "scattered"])
+def test_group_lines_only(grouping: str, index: Index) -> None:
+    """Lines that are groups cannot be grouped again."""
+    with pytest.raises(UsageError, match="already is a group"):
+        survey(whole(("a", 1)), WHOLE, grouping, index, lambda p: None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ("abc", "every group has one rollout (key `group_id`)"),
+        ("aaa", "all 3 records are one group"),
+        ("bcdefghijklmnopq" + "a" * 40, "very uneven, 1 to 40"),
+        ("aabb", None),
+        ("a", None),
+    ],
+)
+def test_warnings(keys: str, says: str | None, index: Index) -> None:
+    """Groups that look wrong are warned about, with the way out."""
+    found = surveyed(keys, "auto", index).warnings()
+    if says is None:
+        assert not found
+    else:
+        assert says in found[0]
+        assert "--group-by PATH" in found[0]
+
+
+def test_singles_of_group_lines(index: Index) -> None:
+    """Group lines of one rollout each are warned about without advice on a key that they have not."""
+    found = survey(whole(("a", 1), ("b", 1)), WHOLE, "auto", index, lambda p: None)
+    assert found.warnings() == ["every group has one rollout: nothing can be compared"]
+
+
+def test_by_line_on_request(index: Index) -> None:
+    """`--grouping line` makes every trajectory a group, whatever its key."""
+    found = surveyed("aab", "line", index)
+    assert (found.grouping, found.groups) == ("line", 3)
+
+
+def test_kept(index: Index) -> None:
+    """What is kept for a line is given back once."""
+    index.keep(3, b"x")
+    assert (index.take(2), index.take(3), index.take(3)) == (None, b"x", None)

@@ -1,0 +1,131 @@
+"""INPUT as groups."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.compression import zstd
+from ruler_cli.reading import Input, open_input
+from ruler_cli.records import Problem
+from ruler_cli.settings import InputSettings
+from tests.values import talk
+
+
+def dump(keys: str) -> bytes:
+    """A trajectory per letter; a dot is a line that cannot be read."""
+    return b"".join(
+        b"broken\n" if k == "." else json.dumps({"group_id": k, "messages": talk(str(i))}).encode() + b"\n"
+        for i, k in enumerate(keys, 1)
+    )
+
+
+def groups(found: Input) -> list[tuple[str, list[int]]]:
+    """Keys, with the numbers of their lines."""
+    return [(g.key, [r.line.number for r in g.records]) for g in found.groups]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where INPUT stands."""
+    return tmp_path / "in.jsonl"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd.compress], ids=["plain", "gz", "zst"])
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        ("aabb", [("a", [1, 2]), ("b", [3, 4])]),
+        ("ab.ab", [("a", [1, 4]), ("b", [2, 5])]),
+        (".ba.", [("b", [2]), ("a", [3])]),
+    ],
+)
+def test_groups(path: Path, pack: type, keys: str, wanted: list[tuple[str, list[int]]]) -> None:
+    """A file is read twice, compressed or not, and each problem is told once."""
+    path.write_bytes(pack(dump(keys)))
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, problems.append)
+        assert groups(found) == wanted
+        assert found.survey is not None
+        assert found.scattered is (keys == "ab.ab")
+    assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
+
+
+def test_said(path: Path) -> None:
+    """What was found is one line."""
+    path.write_bytes(dump("aabbb"))
+    with ExitStack() as stack:
+        said = open_input(InputSettings(str(path)), stack, lambda p: None).found()
+    assert said == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A pipe is read as it comes, and cannot be scattered."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="a pipe is read once"):
+        open_input(InputSettings(str(path), grouping="scattered"), ExitStack(), lambda p: None)
+    writer = threading.Thread(target=path.write_bytes, args=(dump("aab"),))
+    writer.start()
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        assert found.survey is None
+        assert groups(found) == [("a", [1, 2]), ("b", [3])]
+        assert found.found() == "native trajectories, key `group_id`, streamed"
+    writer.join()
+
+
+@pytest.mark.parametrize("text", [b"", b"\n \n"])
+def test_nothing(path: Path, text: bytes) -> None:
+    """A file without records is nothing to do."""
+    path.write_bytes(text)
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        assert (found.reader, groups(found), found.found()) == (None, [], "no records")
+
+
+def test_none_readable(path: Path) -> None:
+    """A file of which no line can be read is refused."""
+    path.write_bytes(b'{"messages": []}\n')
+    with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
+        open_input(InputSettings(str(path)), stack, lambda p: None)
+
+
+@pytest.mark.parametrize("keys", ["aab", "aba"])
+def test_appended(path: Path, keys: str) -> None:
+    """Lines that are appended after the survey are not judged: they could belong to any group."""
+    path.write_bytes(dump(keys))
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        with path.open("ab") as file:
+            file.write(dump("aab."))
+        assert sorted(n for _, numbers in groups(found) for n in numbers) == [1, 2, 3]
+
+
+def test_torn(path: Path) -> None:
+    """A last line that was still being written is refused rather than read two ways."""
+    whole = dump("aab")
+    path.write_bytes(whole[:-20])
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        path.write_bytes(whole)
+        with pytest.raises(UsageError, match=r"changed while it was read \(line 3\)"):
+            groups(found)
+
+
+def test_overwritten(path: Path) -> None:
+    """A file that was overwritten between survey and reading is refused."""
+    path.write_bytes(dump("ab" * 10_000))
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        path.write_bytes(b"x" * path.stat().st_size)
+        with pytest.raises(UsageError, match="changed while it was read"):
+            groups(found)
