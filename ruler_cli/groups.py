@@ -69,7 +69,9 @@ class Index:
         """An empty index."""
         self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = OFF")
-        self._db.execute("PRAGMA cache_size = -4000")
+        # pages beyond these go to the file, and sorting keeps to the same bounds: memory stays flat
+        self._db.execute("PRAGMA cache_size = -1000")
+        self._db.execute("PRAGMA soft_heap_limit = 2000000")
         self._db.execute("BEGIN")
         self._db.execute(
             "CREATE TABLE line (number INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT)"

@@ -46,13 +46,17 @@ class Input:
         """What was found, in one line."""
         if self.reader is None:
             return "no records"
-        key = f"key `{self.reader.key}`" if self.reader.key != PROMPT_HASH else "key: hash of the prompt"
+        hashed = "key: the line" if self.reader.format.shape == "group" else "key: hash of the prompt"
+        key = hashed if self.reader.key == PROMPT_HASH else f"key `{self.reader.key}`"
         head = f"{self.reader.format.name}, {key}"
         if self.survey is None:
             return f"{head}, streamed"
         s = self.survey
         sizes = f"{s.smallest}" if s.smallest == s.largest else f"{s.smallest} to {s.largest}"
-        return f"{head}: {s.records} records, {s.groups} groups of {sizes} rollouts, {_WORDS[s.grouping]}"
+        records = f"{s.records} record{'s' * (s.records != 1)}"
+        groups = f"{s.groups} group{'s' * (s.groups != 1)}"
+        rollouts = f"{sizes} rollout{'s' * (sizes != '1')}"
+        return f"{head}: {records}, {groups} of {rollouts}, {_WORDS[s.grouping]}"
 
 
 _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}

@@ -95,7 +95,7 @@ def test_consecutive(index: Index) -> None:
         ("a", [1, 2]),
         ("b", [4, 5]),
     ]
-    with pytest.raises(UsageError, match="line 6: group 'a' comes back .* began at line 1") as error:
+    with pytest.raises(UsageError, match=r"line 6: group 'a' comes back .* began at line 1") as error:
         next(groups)
     assert "give the input as a file" in str(error.value)
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]

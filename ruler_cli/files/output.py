@@ -20,6 +20,8 @@ from ruler_cli.files.compression import compressed
 from ruler_cli.files.source import lines, open_source
 from ruler_cli.records import Problem
 
+_BUFFER = 1 << 20
+
 
 class Output:
     """OUTPUT as records are written to it; use as a context and `commit` at the end."""
@@ -29,6 +31,7 @@ class Output:
         self.name = name
         self._target: Path | None = None
         self._partial: Path | None = None
+        self._empty = True
         if name == "-":
             self._file: BinaryIO = sys.stdout.buffer
             self._stream = self._file
@@ -59,6 +62,7 @@ class Output:
 
     def write(self, record: bytes) -> None:
         """Append one record and its LF."""
+        self._empty = False
         try:
             self._stream.write(record + b"\n")
             if self._target is None:
@@ -102,6 +106,8 @@ class Output:
                     self._stream.close()
             finally:
                 self._file.close()
+            if self._empty and self._target is not None and self._partial is not None:
+                self._partial.unlink(missing_ok=True)  # nothing was written: nothing to keep
         except OSError as late:
             if self._stream is self._file and self._partial is not None:
                 _cut_torn(self._partial)
@@ -179,7 +185,7 @@ def _digest(raw: bytes) -> bytes:
 def _locked(partial: Path) -> BinaryIO:
     """Open OUTPUT.partial for this process alone, empty."""
     while True:
-        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb")
+        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb", _BUFFER)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):

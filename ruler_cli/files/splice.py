@@ -13,9 +13,8 @@ import json
 import re
 from dataclasses import dataclass, field
 
+_MEMBER = re.compile(rb'[ \t\r\n,]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_SCALAR = re.compile(rb"[^\s,\]}]+")
 _NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
 
 
@@ -28,7 +27,8 @@ def _container(depth: int) -> re.Pattern[bytes]:
     return re.compile(pattern, re.DOTALL)
 
 
-_SHALLOW = _container(9)
+_VALUE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"\[\]{}\s,]++|' + _container(9).pattern, re.DOTALL)
+"""Any value but a container that is nested deeper; the text is valid JSON."""
 Span = tuple[int, int]
 
 
@@ -100,13 +100,8 @@ class Patches:
 
 def value_end(raw: bytes, at: int) -> int:
     """The index just behind the value that starts at `at`."""
-    first = raw[at]
-    if first == ord('"'):
-        return _STRING.match(raw, at).end()  # type: ignore[union-attr]  # text is valid JSON
-    if first not in b"[{":
-        return _SCALAR.match(raw, at).end()  # type: ignore[union-attr]  # text is valid JSON
-    if shallow := _SHALLOW.match(raw, at):
-        return shallow.end()
+    if found := _VALUE.match(raw, at):
+        return found.end()
     depth = 0
     while True:
         bracket = _NEXT_BRACKET.match(raw, at)
@@ -122,24 +117,19 @@ def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) 
 
     `lists` names members whose items are wanted too: they are filled in, in the same pass.
     """
-    start = at = _skip(raw, at)
+    start = _skip(raw, at)
     members: dict[str, tuple[int, int, int]] = {}
     every: list[tuple[str, Span]] = []
-    at = _skip(raw, at + 1)
-    while raw[at] != ord("}"):
-        key_end = value_end(raw, at)
-        value = _skip(raw, _skip(raw, key_end) + 1)
-        key = _key(raw[at + 1 : key_end - 1])
+    end = start + 1
+    while name := _MEMBER.match(raw, end):
+        key, value, begin = _key(name[1]), name.end(), name.start(1) - 1
         if lists is not None and key in lists and raw[value] == ord("["):
             lists[key], end = _read_items(raw, value)
         else:
             end = value_end(raw, value)
-        members[key] = (at, value, end)
-        every.append((key, (at, end)))
-        at = _skip(raw, end)
-        if raw[at] == ord(","):
-            at = _skip(raw, at + 1)
-    return Object(start, at + 1, members, every)
+        members[key] = (begin, value, end)
+        every.append((key, (begin, end)))
+    return Object(start, _skip(raw, end) + 1, members, every)
 
 
 def _read_items(raw: bytes, at: int) -> tuple[Items, int]:

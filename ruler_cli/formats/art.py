@@ -23,7 +23,7 @@ def _is_group(record: Mapping[str, Any]) -> bool | None:
     trajectories = record.get("trajectories")
     if not isinstance(trajectories, list):
         return False
-    return any(isinstance(t, Mapping) and any(k in t for k in _MESSAGES) for t in trajectories) or (
+    return any(isinstance(t, dict) and any(k in t for k in _MESSAGES) for t in trajectories) or (
         None if not trajectories else False
     )
 

@@ -28,7 +28,7 @@ def histories(trajectory: Mapping[str, Any]) -> tuple[Messages, ...]:
     more = trajectory.get("additional_histories")
     if isinstance(more, list):
         for i, history in enumerate(more):
-            if isinstance(history, Mapping):
+            if isinstance(history, dict):
                 found.append(messages_of(history))
             elif isinstance(history, list):
                 found.append(check_messages(history, f"additional_histories[{i}]"))
@@ -59,11 +59,11 @@ def check_messages(value: Any, where: str) -> Messages:
         raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
     out: Messages = []
     for i, item in enumerate(value):
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             raise UnreadableError(f"`{where}[{i}]` is no message object")
         inner = item.get("message")
         # a Choice is a dict with `message` inside, and no role of its own
-        message = inner if isinstance(inner, Mapping) and "role" not in item else item
+        message = inner if isinstance(inner, dict) and "role" not in item else item
         if "role" not in message and "type" not in message:
             raise UnreadableError(f"`{where}[{i}]` has no role")
         out.append(message)
@@ -89,19 +89,19 @@ def _conversations(exchanges: Any) -> list[Messages]:
 
 def _said(value: Any) -> Any:
     """A value without its nulls: a client that sends a message again leaves them out."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _said(v) for key, v in value.items() if v is not None and v != []}
     return [_said(v) for v in value] if isinstance(value, list) else value
 
 
 def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for kind in ("chat_completions", "responses", "messages", "completions"):
             listed = value.get(kind)
             for exchange in listed if isinstance(listed, list) else ():
-                if isinstance(exchange, Mapping):
+                if isinstance(exchange, dict):
                     request, response = exchange.get("request"), exchange.get("response")
-                    if isinstance(request, Mapping) and isinstance(response, Mapping):
+                    if isinstance(request, dict) and isinstance(response, dict):
                         yield request, response
 
 
@@ -121,7 +121,7 @@ def _asked(request: Mapping[str, Any]) -> Messages:
 
 def _answered(response: Mapping[str, Any]) -> Messages:
     choices, output = response.get("choices"), response.get("output")
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         message = choices[0].get("message")
         text = choices[0].get("text")
         return [message] if message is not None else [{"role": "assistant", "content": text}]

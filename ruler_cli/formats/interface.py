@@ -42,10 +42,10 @@ class Format:
 
 def lookup(record: Any, path: str) -> Any:
     """The value at a dotted path, a key that holds the dots itself first; None where absent."""
-    if isinstance(record, Mapping) and path in record:
+    if isinstance(record, dict) and path in record:
         return record[path]
     for part in path.split("."):
-        if not isinstance(record, Mapping) or part not in record:
+        if not isinstance(record, dict) or part not in record:
             return None
         record = record[part]
     return record

@@ -13,7 +13,7 @@ from ruler_cli.records import Path, Rollout
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return Rollout([], path, fault="is no object")
     try:
         messages = messages_of(value)
@@ -43,7 +43,7 @@ def _is_group(record: Mapping[str, Any]) -> bool | None:
     trajectories = record.get("trajectories")
     if not isinstance(trajectories, list):
         return False
-    return any(isinstance(t, Mapping) and "messages" in t for t in trajectories) or None
+    return any(isinstance(t, dict) and "messages" in t for t in trajectories) or None
 
 
 GROUP = Format(

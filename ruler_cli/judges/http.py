@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
@@ -109,8 +111,7 @@ class HttpJudge:
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
             timeout=aiohttp.ClientTimeout(total=self.timeout),
             headers=headers,
-            trust_env=True,
-            auto_decompress=True,
+            proxy=_proxy(self.base),  # looked up once: aiohttp would ask the environment at every call
         )
         return self
 
@@ -120,6 +121,14 @@ class HttpJudge:
         """Close the session."""
         if self._session is not None:
             await self._session.close()
+
+
+def _proxy(base: str) -> str | None:
+    """The proxy that the environment names for an endpoint, if any."""
+    parts = urlsplit(base)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def _reply(data: bytes) -> Reply | Fault:

@@ -139,7 +139,7 @@ def _verdict(group: Group, sheet: Sheet, paper: Paper, reading: Reading, state: 
 def _nothing_to_judge(group: Group) -> str:
     faults = [r.fault for r in group.rollouts if r.fault]
     return (
-        f"no trajectory can be judged: the first {faults[0]}" if faults else "the group has no trajectories"
+        f"no trajectory can be judged; the first: {faults[0]}" if faults else "the group has no trajectories"
     )
 
 

@@ -18,7 +18,8 @@ import orjson
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_INEXACT = re.compile(r"\d{16}|\d[eE][+-]?\d{3}")
+_DIGITS = bytes.maketrans(b"123456789E+-", b"000000000e00")
+_LONG_RUNS = (b"0" * 16, b"0e000")
 _OPEN = re.compile(r'<trajectory id="([a-z]+)">')
 _CUT_MARK = "[… {} characters left out by ruler …]"
 
@@ -44,8 +45,7 @@ def render_tools(tools: Any) -> str:
     """Tools as JSON, one per line; the `{"type": "function"}` wrapper is dropped."""
     items = tools if isinstance(tools, list) else [tools]
     bare = (
-        t["function"] if isinstance(t, Mapping) and isinstance(t.get("function"), Mapping) else t
-        for t in items
+        t["function"] if isinstance(t, dict) and isinstance(t.get("function"), dict) else t for t in items
     )
     return "\n".join(_json(t) for t in bare)
 
@@ -77,6 +77,10 @@ def blocks(user: str) -> dict[str, str]:
 
 
 def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> list[str]:
+    if len(message) == 2 and "role" in message:
+        role, text = message["role"], message.get("content")
+        if isinstance(role, str) and isinstance(text, str) and role not in ("tool", "function", ""):
+            return [f"{_name(role)}: {_string(text)}"]
     role, out = message.get("role"), []
     kind = message.get("type")
     if role is None and isinstance(kind, str) and kind in _ITEMS:
@@ -124,7 +128,7 @@ def _split(content: Any) -> tuple[_Content, list[_Call], list[Mapping[str, Any]]
         return _Content(_json(content)), [], []
     texts, thoughts, calls, results = [], [], [], []
     for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else None
+        kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
         elif kind == "tool_use":
@@ -133,9 +137,9 @@ def _split(content: Any) -> tuple[_Content, list[_Call], list[Mapping[str, Any]]
             results.append(part)
         elif kind in ("thinking", "reasoning"):
             thoughts.append(_text(part.get("thinking") or part.get("reasoning") or part.get("text")))
-        elif isinstance(part, Mapping) and isinstance(part.get("text"), str):
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
             texts.append(part["text"])
-        elif isinstance(part, Mapping) and isinstance(part.get("refusal"), str):
+        elif isinstance(part, dict) and isinstance(part.get("refusal"), str):
             texts.append(part["refusal"])
         else:
             texts.append(_medium(kind, part))
@@ -160,11 +164,11 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
     single = message.get("function_call")
     for call in [*listed, *([single] if single else [])]:
         call = _loads(call) if isinstance(call, str) else call  # noqa: PLW2901 - same call, parsed
-        if not isinstance(call, Mapping):
+        if not isinstance(call, dict):
             out.append(("", "unknown", call))
             continue
         function = call.get("function")
-        inner = function if isinstance(function, Mapping) else call
+        inner = function if isinstance(function, dict) else call
         name = inner.get("name") or (function if isinstance(function, str) else "unknown")
         arguments = inner.get("arguments") if "arguments" in inner else call.get("arguments")
         out.append((str(call.get("id") or call.get("call_id")), str(name), arguments))
@@ -184,12 +188,24 @@ def _unwrapped(value: Any) -> str:
     """
     if not isinstance(value, str):
         return _json(value)
-    if value[:1] not in ("{", "[") or _INEXACT.search(value):
+    if value[:1] not in ("{", "[") or _may_be_inexact(value):
         return _string(value)
     try:
         return _visible(orjson.dumps(orjson.loads(value)).decode())
     except (ValueError, TypeError):  # no JSON; nested too deeply
         return _string(value)
+
+
+def _may_be_inexact(text: str) -> bool:
+    """Whether JSON text may hold a number that a double rounds or overflows.
+
+    Every digit is made a 0 first, in C, so that a search for runs of digits costs next to nothing.
+    """
+    try:
+        runs = text.encode().translate(_DIGITS)
+    except UnicodeEncodeError:
+        return True
+    return any(run in runs for run in _LONG_RUNS)
 
 
 def _name(name: str) -> str:

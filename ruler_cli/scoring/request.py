@@ -42,6 +42,7 @@ class Sheet:
     bodies: tuple[str, ...]
     owner: tuple[int | None, ...]
     rubric: str
+    digests: tuple[bytes, ...]
     digest: bytes
     suspects: frozenset[int]
     shortening: int = 0
@@ -94,7 +95,7 @@ def compose(
     salt = sheet.digest + b"%d/%d" % (ask.seed, attempt)
     order = list(range(len(sheet.bodies)))
     if ask.order == "random":
-        order.sort(key=lambda i: _hash(salt, b"order", sheet.bodies[i]))
+        order.sort(key=lambda i: _hash(salt, b"order", sheet.digests[i]))
     labels = _labels(sheet, salt, order)
     parts = [f"<context>\n{sheet.context}\n</context>"] if sheet.context else []
     if sheet.tools:
@@ -122,11 +123,10 @@ def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
         body = _body(rollouts[i], drawn[i], shared, keep, tools=own_tools)
         owner[i] = bodies.setdefault(body, len(bodies))
     rubric = readable_text(group.rubric or ask.rubric or words.RUBRIC)
-    digest = _hash(
-        b"group", *(x.encode() for x in (rubric, tools, context)), *sorted(_hash(b) for b in bodies)
-    )
-    suspects = frozenset(n for body, n in bodies.items() if suspicion.suspect(body))
-    return Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digest, suspects, level)
+    digests = tuple(_hash(body) for body in bodies)
+    digest = _hash(b"group", rubric, tools, context, *sorted(digests))
+    suspects = suspicion.suspects(list(bodies))
+    return Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digests, digest, suspects, level)
 
 
 def _shared_prefix(rollouts: list[Rollout], drawn: dict[int, list[str]]) -> int:
@@ -176,13 +176,13 @@ def _body(rollout: Rollout, drawn: list[str], shared: int, keep: Shortening, *, 
 def _labels(sheet: Sheet, salt: bytes, order: Sequence[int]) -> dict[str, int]:
     """Four consonants or more for each body, that no text of the group holds."""
     labels: dict[str, int] = {}
-    texts = (sheet.rubric, sheet.context, sheet.tools, *sheet.bodies)
+    text = "\n".join((sheet.rubric, sheet.context, sheet.tools, *sheet.bodies))
     for i in order:
         for draw in itertools.count():
-            number = int.from_bytes(_hash(salt, b"label %d" % draw, sheet.bodies[i]))
+            number = int.from_bytes(_hash(salt, b"label %d" % draw, sheet.digests[i]))
             size = 4 + draw // 50  # a text that holds every short label is answered with longer ones
             label = "".join(_LETTERS[number // len(_LETTERS) ** k % len(_LETTERS)] for k in range(size))
-            if label not in labels and not any(label in text for text in texts):
+            if label not in labels and label not in text:
                 labels[label] = i
                 break
     return labels

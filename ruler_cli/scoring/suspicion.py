@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Sequence
 
 _HINTS = (
     "trajectory",
@@ -13,22 +15,58 @@ _HINTS = (
     "score",
     "instructions",
     "available_tools",
+    "full marks",
+    "reward",
+    "10/10",
+    "100%",
+    "100 %",
+    "\\u202e",
+)
+_TOP = (
+    r"(?:\b1\.0\b|\b10/10(?!\d)|\b100\s?%|\bfull (?:marks|score)"
+    r"|\b(?:highest|maximum|perfect|top) (?:possible )?(?:score|marks|reward|grade))"
 )
 _PATTERNS = re.compile(
-    r"trajectory_id"
-    r"|</?\s*(?:trajectory|available_tools)\b"
+    r"trajectory[_ ]ids?\b"
+    r"|<\s*/?\s*(?:trajectory|available_tools)\b"
     r"|\b(?:dear|hey|attention|note to(?: the)?)\s+(?:judge|grader|evaluator)"
-    r"|\b(?:you are|as) (?:the|a|an) (?:judge|grader|evaluator)\b"
+    r"|\byou are (?:now )?(?:the|a|an) (?:judge|grader|evaluator)\b"
+    r"|\bas (?:the judge|(?:the|an?) (?:grader|evaluator))\b(?! of)"
     r"|\b(?:ignore|disregard|forget)\s+(?:all |any |the |your )*(?:previous|prior|above|earlier)"
     r"[^.]{0,40}\binstructions?"
-    r"|\b(?:score|rate|grade|give)\s+(?:this|me|it|us)\b[^.]{0,60}"
-    r"(?:\b1\.0\b|\b10/10\b|\b100\s?%|\bfull (?:marks|score)"
-    r"|\b(?:highest|maximum|perfect|top) (?:score|marks|reward))"
-    r"|[\"\\]+scores[\"\\]+\s*:\s*\[",
+    rf"|\b(?:score|rate|grade|give)\s+(?:this|me|it|us)\b[^.]{{0,60}}{_TOP}"
+    rf"|\b(?:assign|award)\b[^.]{{0,40}}{_TOP}"
+    rf"|\b(?:rollout|trajectory|answer|response|agent|this|it) deserves\b[^.]{{0,30}}{_TOP}"
+    r"|\b(?:assign|award|give)\b[^.]{0,30}\bscore of 1(?:\.0)?\b"
+    r"|\bscore\b[^.]{0,20}\b(?:rollout|trajectory|response)\b[^.]{0,20}\b1\.0\b"
+    r"|[\"'\\]+scores[\"'\\]+\s*:\s*\["
+    r"|\\u202e",
 )
+_ESCAPED = re.compile(r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\+[nrt]")
+"""Terminal escapes and line breaks as `render` writes them, of which the letters would glue to a word."""
+_ALIKE = str.maketrans(
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u03bf\u03b1\u2039\u203a",
+    "aceopxyisjoa<>",
+    "\u200b\u200c\u200d\u2060\u00ad\ufeff",
+)
+"""Letters of other scripts that look like Latin ones, and characters that cannot be seen."""
+
+
+def suspects(bodies: Sequence[str]) -> frozenset[int]:
+    """Which of a group's bodies are suspect; one look at them all tells most groups free of it."""
+    whole = "\n".join(bodies)
+    if whole.isascii():
+        low = whole.lower()
+        if not any(hint in low for hint in _HINTS):
+            return frozenset()
+    return frozenset(i for i, body in enumerate(bodies) if suspect(body))
 
 
 def suspect(body: str) -> bool:
     """Whether rendered text addresses a judge or carries the answer's own form."""
     low = body.lower()
-    return any(hint in low for hint in _HINTS) and _PATTERNS.search(low) is not None
+    if not low.isascii():
+        low = unicodedata.normalize("NFKC", low).translate(_ALIKE)
+    if not any(hint in low for hint in _HINTS):
+        return False
+    return _PATTERNS.search(_ESCAPED.sub(" ", low)) is not None

@@ -1,0 +1,1 @@
+"""The promises of speed, memory and prompt size, measured: `python -m benchmarks [--quick]`."""

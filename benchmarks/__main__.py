@@ -1,0 +1,46 @@
+"""Measure every promise, print one table; exit code 1 where one is not kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.promises import QUICK, Result, Sizes, memory, speed, starts, tokens
+
+
+def _table(results: list[Result]) -> str:
+    rows = [("promise", "measured", "limit", "holds", "from")]
+    for r in results:
+        measured = "-" if r.ratio is None else f"{r.ratio:.3g}"
+        holds = {True: "yes", False: "NO", None: "-"}[r.holds]
+        rows.append((f"{r.promise}  {r.what}", measured, f"{r.relation} {r.limit:g}", holds, r.detail))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller files and fewer repeats, for CI")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON as well")
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
+        for measure in (starts, tokens, speed, memory):
+            for result in measure(Path(folder), sizes):
+                print(f"measured: {result.what}", file=sys.stderr)
+                results.append(result)
+    results.sort(key=lambda result: result.promise)
+    print(_table(results))
+    if options.json:
+        rows = [{**asdict(result), "holds": result.holds} for result in results]
+        options.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    return int(any(result.holds is False for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,171 @@
+"""The promises that are ratios of two runs on one machine, each measured and held to its limit."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.child import LIMIT, PYTHON, ROOT, Cost, run, seconds_to_first_byte
+from benchmarks.inputs import Layout, write_rich, write_small
+from tests.judge_server import JudgeServer
+
+TAU_BENCH = ROOT.parent / "shared" / "data" / "tau_bench_gpt4o_airline.jsonl"
+_IN_FLIGHT = "32"
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run: groups of the short and the long run of each kind, and repeats."""
+
+    direct: tuple[int, int] = (200, 1_200)
+    litellm: tuple[int, int] = (60, 360)
+    memory: tuple[int, int] = (1_000, 100_000)
+    repeats: int = 3
+    starts: int = 7
+
+
+QUICK = Sizes(direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), repeats=1, starts=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One promise: the ratio measured (None: skipped), from what, and the limit it is held to."""
+
+    promise: int
+    what: str
+    ratio: float | None
+    detail: str
+    relation: Literal["<=", ">="]
+    limit: float
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the promise is kept; None where it was not measured."""
+        if self.ratio is None:
+            return None
+        return self.ratio <= self.limit if self.relation == "<=" else self.ratio >= self.limit
+
+
+def speed(folder: Path, sizes: Sizes) -> Iterator[Result]:
+    """Promise 1: a long run less a short one, so that start-up is in neither cost nor rate."""
+    contenders: dict[str, tuple[Callable[..., list[str]], tuple[int, int]]] = {
+        "floor": (partial(_loop, "floor"), sizes.direct),
+        "ruler": (_ruler, sizes.direct),
+        "litellm": (partial(_loop, "litellm_loop"), sizes.litellm),
+    }
+    needed = {*sizes.direct, *sizes.litellm}
+    files = {n: write_rich(folder / f"rich-{n}.jsonl", n) for n in sorted(needed)}
+    cpu: dict[str, list[float]] = {name: [] for name in contenders}
+    wall: dict[str, list[float]] = {name: [] for name in contenders}
+    with JudgeServer(lifetime=3600) as server:
+        for _ in range(sizes.repeats):
+            for name, (command, (few, many)) in contenders.items():
+                short, long = (_whole(command, files[n], n, server.base) for n in (few, many))
+                cpu[name].append((long.cpu - short.cpu) / (many - few))
+                wall[name].append((long.wall - short.wall) / (many - few))
+    ms = {name: 1000 * statistics.median(values) for name, values in cpu.items()}
+    rate = {name: 1 / statistics.median(values) for name, values in wall.items()}
+    yield Result(
+        1,
+        "CPU per group, ruler / bare aiohttp loop",
+        ms["ruler"] / ms["floor"],
+        f"{ms['ruler']:.2f} / {ms['floor']:.2f} ms",
+        "<=",
+        2.0,
+    )
+    yield Result(
+        1,
+        "groups per second, ruler / litellm loop",
+        rate["ruler"] / rate["litellm"],
+        f"{rate['ruler']:.0f} / {rate['litellm']:.0f} per s; floor {rate['floor']:.0f}",
+        ">=",
+        10.0,
+    )
+
+
+def memory(folder: Path, sizes: Sizes) -> Iterator[Result]:
+    """Promise 4: peak memory does not grow with the file, however its groups lie."""
+    with JudgeServer(lifetime=3600) as server:
+        yield _peaks(folder, sizes, "line", "server", partial(_ruler, base=server.base))
+    layouts: tuple[Layout, ...] = ("line", "adjacent", "scattered")
+    for layout in layouts:
+        yield _peaks(folder, sizes, layout, "offline", _offline)
+
+
+def _peaks(
+    folder: Path, sizes: Sizes, layout: Layout, judge: str, command: Callable[[str, str], list[str]]
+) -> Result:
+    costs = []
+    for groups in sizes.memory:
+        path = write_small(folder / "small.jsonl", groups, layout)
+        costs.append(_whole(command, path, groups if layout == "line" else 2 * groups))
+        path.unlink()
+    few, many = costs
+    detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB; {many.wall:.0f} s"
+    name = f"peak memory, {sizes.memory[1]:,} / {sizes.memory[0]:,} groups, {layout}, {judge}"
+    return Result(4, name, many.peak / few.peak, detail, "<=", 1.1)
+
+
+def starts(folder: Path, sizes: Sizes) -> Iterator[Result]:
+    """Promise 5: the best of several starts, since only noise makes one slower."""
+    times = range(sizes.starts)
+    shown = min(run([PYTHON, "-m", "ruler_cli", "--help"]).wall for _ in times)
+    typer = min(run([PYTHON, "-c", "import typer"]).wall for _ in times)
+    detail = f"{1000 * shown:.0f} / {1000 * typer:.0f} ms"
+    yield Result(5, "start, ruler --help / import typer", shown / typer, detail, "<=", 2.0)
+    source = str(write_rich(folder / "rich-1.jsonl", 1))
+    command = [*_score(source, str(folder / "scored.jsonl"), "-m", "openai/good"), "--api-base"]
+    first = min(seconds_to_first_byte(command) for _ in times)
+    litellm = min(run([PYTHON, "-c", "import litellm"]).wall for _ in times)
+    detail = f"{1000 * first:.0f} / {1000 * litellm:.0f} ms"
+    yield Result(5, "start, first request / import litellm", first / litellm, detail, "<=", 0.1)
+
+
+def tokens(_folder: Path, _sizes: Sizes) -> Iterator[Result]:
+    """Promise 6: what a judge is billed for, on real rollouts."""
+    what = "prompt size, ruler / json.dumps, tau-bench"
+    if not TAU_BENCH.exists():
+        yield Result(6, what, None, f"skipped: {TAU_BENCH} is not there", "<=", 0.72)
+        return
+    command = [PYTHON, "-m", "benchmarks.tokens", str(TAU_BENCH)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=LIMIT, check=True)
+    n = json.loads(done.stdout)
+    detail = f"{n['ours']:,} / {n['dumped']:,} {n['unit']}; ours {n['bytes'] / n['ours']:.2f} bytes each"
+    yield Result(6, what, n["ours"] / n["dumped"], detail, "<=", 0.72)
+
+
+def _loop(module: str, source: str, output: str, base: str) -> list[str]:
+    return [PYTHON, "-m", f"benchmarks.{module}", source, output, base, _IN_FLIGHT]
+
+
+def _ruler(source: str, output: str, base: str) -> list[str]:
+    return _score(source, output, "-m", "openai/good", "--api-base", base)
+
+
+def _offline(source: str, output: str) -> list[str]:
+    return _score(source, output, "-m", "offline")
+
+
+def _score(source: str, output: str, *options: str) -> list[str]:
+    common = ["-c", _IN_FLIGHT, "--progress", "none"]
+    return [PYTHON, "-m", "ruler_cli", "score", source, output, *common, *options]
+
+
+def _whole(make: Callable[..., list[str]], source: Path, lines: int, *more: str) -> Cost:
+    """Run a command that scores a file; SystemExit where it did not write so many lines."""
+    output = source.with_name("scored.jsonl")
+    command = make(str(source), str(output), *more)
+    cost = run(command)
+    with output.open("rb") as file:
+        written = sum(1 for _ in file)
+    output.unlink()
+    if written != lines:
+        raise SystemExit(f"{' '.join(command)} wrote {written} of {lines} lines")
+    return cost

@@ -1,0 +1,83 @@
+"""Tokens of every prompt of a file: as ruler writes it, and with messages as `json.dumps` has them.
+
+    python -m benchmarks.tokens INPUT
+
+It prints `{"unit", "ours", "dumped", "bytes"}`: both counts, and the bytes of ours. System message,
+labels and the shared prefix are the same on both sides; only the rendering of messages differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sized
+from contextlib import ExitStack
+from functools import partial
+from hashlib import sha1
+from importlib.util import find_spec
+from itertools import takewhile
+from pathlib import Path
+
+from ruler_cli.reading import open_input
+from ruler_cli.records import Group
+from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.settings import AskSettings, InputSettings
+
+_ENCODINGS = ("o200k_base", "cl100k_base")
+_ORIGIN = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+
+
+def counter() -> tuple[str, Callable[[str], int]]:
+    """What is counted, and how: tokens of an encoding that litellm brings along, else bytes."""
+    found = find_spec("litellm")
+    for place in (found and found.submodule_search_locations) or ():
+        folder = Path(place, "litellm_core_utils", "tokenizers")
+        for name in _ENCODINGS:
+            # tiktoken would download a file that is not there, by this name
+            if (folder / sha1(_ORIGIN.format(name).encode(), usedforsecurity=False).hexdigest()).exists():
+                import tiktoken
+
+                os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
+                encode = tiktoken.get_encoding(name).encode_ordinary
+                return f"{name} tokens", partial(_length, encode)
+    return "bytes", partial(_length, str.encode)
+
+
+def _length(encode: Callable[[str], Sized], text: str) -> int:
+    return len(encode(text))
+
+
+def ours(group: Group) -> list[str]:
+    """The two messages that ruler sends."""
+    request = compose(lay_out(group, AskSettings()), AskSettings()).request
+    return [request.system, request.user]
+
+
+def dumped(group: Group) -> list[str]:
+    """The same request with messages as json.dumps has them, the shared ones once."""
+    paper = compose(lay_out(group, AskSettings()), AskSettings())
+    all_messages = [rollout.messages for rollout in group.rollouts]
+    columns = zip(*all_messages, strict=False)
+    shared = len(list(takewhile(lambda column: all(m == column[0] for m in column), columns)))
+    parts = [f"<context>\n{json.dumps(all_messages[0][:shared])}\n</context>"]
+    labels = [*paper.labels, *map(str, range(len(all_messages) - len(paper.labels)))]
+    for label, messages in zip(labels, all_messages, strict=True):
+        parts.append(f'<trajectory id="{label}">\n{json.dumps(messages[shared:])}\n</trajectory>')
+    parts.append("trajectory_ids to score: " + json.dumps(labels))
+    return [paper.request.system, "\n".join(parts)]
+
+
+def _main(source: str) -> None:
+    unit, count = counter()
+    totals = {"ours": 0, "dumped": 0, "bytes": 0}
+    with ExitStack() as stack:
+        for group in open_input(InputSettings(source), stack, lambda _: None).groups:
+            totals["ours"] += sum(map(count, ours(group)))
+            totals["dumped"] += sum(map(count, dumped(group)))
+            totals["bytes"] += sum(len(text.encode()) for text in ours(group))
+    print(json.dumps({"unit": unit, **totals}))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])
