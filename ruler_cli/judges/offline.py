@@ -116,7 +116,7 @@ class _Group:
 
     def likeness(self, signs: Signs) -> float:
         """Dice overlap with the siblings, pooled: 2 · Σ shared / Σ (own + theirs), in linear time."""
-        if self.siblings < 1:
+        if self.siblings < 2:
             return 1.0
         own = len(signs.outcome)
         shared = sum(self.tally[thing] - 1 for thing in signs.outcome)
@@ -222,7 +222,7 @@ def _verdict(signs: Signs, group: _Group) -> tuple[float, str]:
         "much longer than its siblings" if long else "",
         "a tool reported success at the end" if signs.goal else "",
         f"{late:.0%} of it before the first tool call" if late else "",
-        f"{alike:.0%} of its state changes shared with siblings" if group.siblings > 0 else "",
+        f"{alike:.0%} of its state changes shared with siblings" if group.siblings > 1 else "",
     ]
     seen = ", ".join(filter(None, said)) or "nothing amiss"
     return round(min(1.0, BEST * math.exp(-points)), 3), f"No LLM judged this: {seen}; rule of thumb."

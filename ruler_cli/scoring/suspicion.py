@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _HINTS = (
     "trajectory",
@@ -15,7 +15,7 @@ _HINTS = (
     "score",
     "instructions",
     "available_tools",
-    "full marks",
+    " marks",
     "reward",
     "10/10",
     "100%",
@@ -24,11 +24,11 @@ _HINTS = (
 )
 _TOP = (
     r"(?:\b1\.0\b|\b10/10(?!\d)|\b100\s?%|\bfull (?:marks|score)"
-    r"|\b(?:highest|maximum|perfect|top) (?:possible )?(?:score|marks|reward|grade))"
+    r"|\b(?:highest|maximum|perfect|top) (?:possible )?(?:score|marks|reward))"
 )
 _PATTERNS = re.compile(
     r"trajectory[_ ]ids?\b"
-    r"|<\s*/?\s*(?:trajectory|available_tools)\b"
+    r"|<\s{0,4}/?\s{0,4}(?:trajectory|available_tools)\b"
     r"|\b(?:dear|hey|attention|note to(?: the)?)\s+(?:judge|grader|evaluator)"
     r"|\byou are (?:now )?(?:the|a|an) (?:judge|grader|evaluator)\b"
     r"|\bas (?:the judge|(?:the|an?) (?:grader|evaluator))\b(?! of)"
@@ -39,10 +39,13 @@ _PATTERNS = re.compile(
     rf"|\b(?:rollout|trajectory|answer|response|agent|this|it) deserves\b[^.]{{0,30}}{_TOP}"
     r"|\b(?:assign|award|give)\b[^.]{0,30}\bscore of 1(?:\.0)?\b"
     r"|\bscore\b[^.]{0,20}\b(?:rollout|trajectory|response)\b[^.]{0,20}\b1\.0\b"
-    r"|[\"'\\]+scores[\"'\\]+\s*:\s*\["
+    r"|[\"'\\]scores[\"'\\]{1,8}\s{0,8}:\s{0,8}\["
     r"|\\u202e",
 )
-_ESCAPED = re.compile(r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\+[nrt]")
+"""Every repeat is bounded: a rollout may be megabytes of one character."""
+_NEAR = 200
+"""Characters on each side of a hint that are looked at; no pattern is longer."""
+_ESCAPED = re.compile(r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\[nrt]")
 """Terminal escapes and line breaks as `render` writes them, of which the letters would glue to a word."""
 _ALIKE = str.maketrans(
     "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u03bf\u03b1\u2039\u203a",
@@ -53,12 +56,7 @@ _ALIKE = str.maketrans(
 
 
 def suspects(bodies: Sequence[str]) -> frozenset[int]:
-    """Which of a group's bodies are suspect; one look at them all tells most groups free of it."""
-    whole = "\n".join(bodies)
-    if whole.isascii():
-        low = whole.lower()
-        if not any(hint in low for hint in _HINTS):
-            return frozenset()
+    """Which of a group's bodies are suspect."""
     return frozenset(i for i, body in enumerate(bodies) if suspect(body))
 
 
@@ -67,6 +65,15 @@ def suspect(body: str) -> bool:
     low = body.lower()
     if not low.isascii():
         low = unicodedata.normalize("NFKC", low).translate(_ALIKE)
-    if not any(hint in low for hint in _HINTS):
-        return False
-    return _PATTERNS.search(_ESCAPED.sub(" ", low)) is not None
+    return any(
+        _PATTERNS.search(_ESCAPED.sub(" ", low[max(0, at - _NEAR) : at + _NEAR])) for at in _hints(low)
+    )
+
+
+def _hints(low: str) -> Iterator[int]:
+    """Where a pattern may lie: only there is looked, for most text holds none of these words."""
+    for hint in _HINTS:
+        at = low.find(hint)
+        while at >= 0:
+            yield at
+            at = low.find(hint, at + _NEAR // 2)
