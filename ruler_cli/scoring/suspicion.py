@@ -10,7 +10,6 @@ _HINTS = (
     "trajectory",
     "judge",
     "grader",
-    "grading",
     "evaluator",
     "score",
     "instructions",
@@ -47,10 +46,14 @@ _NEAR = 200
 """Characters on each side of a hint that are looked at; no pattern is longer."""
 _ESCAPED = re.compile(r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\[nrt]")
 """Terminal escapes and line breaks as `render` writes them, of which the letters would glue to a word."""
-_ALIKE = str.maketrans(
-    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u03bf\u03b1\u2039\u203a",
-    "aceopxyisjoa<>",
-    "\u200b\u200c\u200d\u2060\u00ad\ufeff",
+_ALIKE = (
+    *zip(
+        "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u03bf\u03b1",
+        "aceopxyisjoa",
+        strict=True,
+    ),
+    *zip("\u2039\u203a", "<>", strict=True),
+    *((unseen, "") for unseen in "\u200b\u200c\u200d\u2060\u00ad\ufeff"),
 )
 """Letters of other scripts that look like Latin ones, and characters that cannot be seen."""
 
@@ -64,10 +67,11 @@ def suspect(body: str) -> bool:
     """Whether rendered text addresses a judge or carries the answer's own form."""
     low = body.lower()
     if not low.isascii():
-        low = unicodedata.normalize("NFKC", low).translate(_ALIKE)
-    return any(
-        _PATTERNS.search(_ESCAPED.sub(" ", low[max(0, at - _NEAR) : at + _NEAR])) for at in _hints(low)
-    )
+        low = unicodedata.normalize("NFKC", low)
+        for seen, meant in _ALIKE:
+            low = low.replace(seen, meant)
+    near = (low[max(0, at - _NEAR) : at + _NEAR] for at in _hints(low))
+    return any(_PATTERNS.search(_ESCAPED.sub(" ", text)) for text in near)
 
 
 def _hints(low: str) -> Iterator[int]:
