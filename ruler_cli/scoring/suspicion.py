@@ -47,12 +47,8 @@ _NEAR = 200
 _ESCAPED = re.compile(r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\[nrt]")
 """Terminal escapes and line breaks as `render` writes them, of which the letters would glue to a word."""
 _ALIKE = (
-    *zip(
-        "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u03bf\u03b1",
-        "aceopxyisjoa",
-        strict=True,
-    ),
-    *zip("\u2039\u203a", "<>", strict=True),
+    *zip("\u0430\u0441\u0435\u043e\u0440\u0445\u0443", "aceopxy", strict=True),
+    *zip("\u0456\u0455\u0458\u03bf\u03b1\u2039\u203a", "isjoa<>", strict=True),
     *((unseen, "") for unseen in "\u200b\u200c\u200d\u2060\u00ad\ufeff"),
 )
 """Letters of other scripts that look like Latin ones, and characters that cannot be seen."""

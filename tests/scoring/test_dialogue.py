@@ -1,0 +1,281 @@
+"""A group's conversation with its judge, driven by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ruler_cli.records import Failure, Fault, Group, Reply, Request, Rollout, Usage, Verdict
+from ruler_cli.scoring.dialogue import judge
+from ruler_cli.scoring.render import blocks
+from ruler_cli.settings import AskSettings
+from tests.values import group, talk
+
+TRUTH = {"a": 0.1, "b": 0.5, "c": 0.9}
+GROUP = group(*map(talk, TRUTH))
+Answer = Callable[[Request], Reply | Fault]
+
+
+def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
+    """The true verdict on a request."""
+    bodies = blocks(request.user)
+    return [
+        {"trajectory_id": label, "explanation": "so", "score": TRUTH[bodies[label][-2]] * scale}
+        for label in request.labels
+    ]
+
+
+def said(text: str, **more: Any) -> Reply:
+    """A reply of one call."""
+    return Reply(text, Usage(100, 10, 0, 1), **more)
+
+
+def good(request: Request) -> Reply:
+    """A right answer."""
+    return said(json.dumps({"scores": entries(request)}))
+
+
+def bad(request: Request) -> Reply:
+    """An answer without one id."""
+    return said(json.dumps({"scores": entries(request)[1:]}))
+
+
+def refusal(request: Request) -> Reply:
+    """A refusal."""
+    return said("", refusal="I will not")
+
+
+def cut(keep: int) -> Answer:
+    """An answer that is cut off behind `keep` entries."""
+
+    def answer(request: Request) -> Reply:
+        text = json.dumps({"scores": entries(request)})
+        end = [i for i, c in enumerate(text) if c == "}"][keep - 1] + 1 if keep else 5
+        return said(text[:end] + ', {"traj', truncated=True)
+
+    return answer
+
+
+def fault(**more: Any) -> Answer:
+    """A call that fails."""
+    made = Fault(more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more)
+    return lambda request: made
+
+
+def play(
+    *answers: Answer, made: Group = GROUP, ask: AskSettings | None = None
+) -> tuple[list[Request], Verdict | Failure]:
+    """Drive a dialogue with these answers; the last is given for ever."""
+    dialogue = judge(made, ask or AskSettings())
+    requests: list[Request] = []
+    try:
+        request = next(dialogue)
+        while True:
+            requests.append(request)
+            assert len(requests) < 10
+            request = dialogue.send(answers[min(len(requests), len(answers)) - 1](request))
+    except StopIteration as end:
+        return requests, end.value
+
+
+def scored(verdict: Verdict | Failure) -> list[float | None]:
+    """The scores of a verdict."""
+    assert isinstance(verdict, Verdict), verdict
+    return list(verdict.scores)
+
+
+def test_at_once() -> None:
+    """A right answer is the verdict, in input order, whatever the order of the question."""
+    for seed in range(5):
+        requests, verdict = play(good, ask=AskSettings(seed=seed))
+        assert (len(requests), scored(verdict)) == (1, [0.1, 0.5, 0.9])
+        assert verdict.usage == Usage(100, 10, 0, 1)
+
+
+def test_correction() -> None:
+    """A reply that is no verdict is asked for once more: defect named, new order, new labels."""
+    (first, second), verdict = play(bad, good)
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert "1 of 3 ids had no score" in second.user
+    assert "could not be used" not in first.user
+    assert not set(first.labels) & set(second.labels)
+    assert verdict.usage == Usage(200, 20, 0, 2)
+
+
+def test_corrected_twice() -> None:
+    """A second reply that is no verdict is a failure that names its defect, and what it cost."""
+    requests, failure = play(bad)
+    assert isinstance(failure, Failure)
+    assert (len(requests), failure.kind, failure.usage.calls) == (2, "reply", 2)
+    assert "1 of 3 ids had no score" in failure.reason
+
+
+def test_refusal() -> None:
+    """A refusal is asked once more in a new order; a second one is a failure of its own kind."""
+    (first, second), verdict = play(refusal, good)
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert first.labels != second.labels
+    requests, failure = play(refusal)
+    assert isinstance(failure, Failure)
+    assert (len(requests), failure.kind) == (2, "refused")
+    assert "refused twice: I will not" in failure.reason
+
+
+def test_cut_off() -> None:
+    """After a cut there is twice the room and a wish for brevity, in a new order."""
+    (first, second), verdict = play(cut(2), good)
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert (first.room, second.room) == (None, 20)
+    assert "cut off" in second.user
+    assert not set(first.labels) & set(second.labels)
+
+
+def test_cut_off_twice() -> None:
+    """After a second cut what is whole stands, and only the rest is asked for."""
+    (_, second, third), verdict = play(cut(1), cut(2), good)
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert third.labels == second.labels[2:]
+    assert blocks(third.user) == blocks(second.user)
+    assert all(f"{label} " in third.user for label in second.labels[:2])
+    assert verdict.usage.calls == 3
+
+
+def test_cut_off_at_start() -> None:
+    """Where nothing is whole after two cuts, all is asked for once more in a new order."""
+    (_, second, third), verdict = play(cut(0), cut(0), good)
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert not set(second.labels) & set(third.labels)
+    _, failure = play(cut(0))
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.usage.calls) == ("reply", 3)
+    assert "cut off three times" in failure.reason
+
+
+@pytest.mark.parametrize("wrong", [bad, refusal, lambda r: said("prose")])
+def test_missing_part_is_wrong(wrong: Answer) -> None:
+    """Where the missing part is no verdict, all is asked anew, and no old label counts."""
+    (*_, third, fourth), verdict = play(cut(1), cut(1), wrong, good)
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert len(fourth.labels) == 3
+    assert not set(third.labels) & set(fourth.labels)
+
+
+def test_missing_part_on_another_scale() -> None:
+    """Scores to ten do not complete scores to one."""
+
+    def of_ten(request: Request) -> Reply:
+        return said(json.dumps({"scores": entries(request, 10)}))
+
+    requests, verdict = play(cut(1), cut(1), of_ten, good)
+    assert "another scale" in requests[3].user
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+
+
+def test_draft() -> None:
+    """A verdict in the middle of a reply that was cut off may be a draft, and is none."""
+
+    def draft(request: Request) -> Reply:
+        return said(json.dumps({"scores": entries(request)}) + " But wait, on reflection", truncated=True)
+
+    requests, _ = play(draft, good)
+    assert len(requests) == 2
+
+    def to_the_end(request: Request) -> Reply:
+        return said(json.dumps({"scores": entries(request)}), truncated=True)
+
+    assert len(play(to_the_end)[0]) == 1
+
+
+@pytest.mark.parametrize("kind", ["transport", "refused", "too_long", "budget", "interrupted"])
+def test_faults(kind: Any) -> None:
+    """A call without an answer is a failure of its kind, with what was paid before."""
+    _, failure = play(bad, fault(kind=kind))
+    assert failure == Failure(kind, "it broke", Usage(100, 10, 0, 1))
+
+
+def long_group() -> Group:
+    """A group that can be shortened."""
+    tool = {"role": "tool", "content": "output " * 3000}
+    return group(*([*talk(a)[:1], tool, *talk(a)[1:]] for a in TRUTH))
+
+
+def test_context() -> None:
+    """When the judge names its context the question is shortened to it, once."""
+    too_long = fault(kind="too_long", context=(2000, 10_000))
+    (first, second), verdict = play(too_long, good, made=long_group())
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert second.size < first.size / 4
+    assert "left out by ruler" in second.user
+    assert isinstance(verdict, Verdict)
+    assert verdict.shortened
+    requests, failure = play(too_long, made=long_group())
+    assert isinstance(failure, Failure)
+    assert (len(requests), failure.kind) == (2, "too_long")
+
+
+def test_context_after_cut() -> None:
+    """Room for the answer and a correction survive the shortening."""
+    too_long = fault(kind="too_long", context=(2000, 10_000))
+    requests, verdict = play(cut(1), too_long, good, made=long_group())
+    assert scored(verdict) == [0.1, 0.5, 0.9]
+    assert requests[2].room == requests[1].room == 20
+    assert "cut off" in requests[2].user
+
+
+def test_context_too_small() -> None:
+    """What cannot be shortened enough fails with the numbers, and costs no call where that is known."""
+    _, failure = play(fault(kind="too_long", context=(100, 10_000)), made=long_group())
+    assert isinstance(failure, Failure)
+    assert failure.kind == "too_long"
+    assert "about 10000 tokens, more than the 100" in failure.reason
+    requests, failure = play(good, ask=AskSettings(context_tokens=10))
+    assert (requests, isinstance(failure, Failure) and failure.kind) == ([], "too_long")
+
+
+def test_nothing_to_judge() -> None:
+    """An empty group, or one that cannot be read, costs no call."""
+    for made, reason in [
+        (group(), "has no trajectories"),
+        (group(Rollout([], fault="has no messages")), "has no messages"),
+    ]:
+        requests, failure = play(good, made=made)
+        assert isinstance(failure, Failure)
+        assert (requests, failure.kind) == ([], "input")
+        assert reason in failure.reason
+
+
+def test_shared_scores() -> None:
+    """Identical rollouts share a score, one that could not be read has none, the rest have theirs."""
+    made = group(talk("a"), Rollout([], fault="is no object"), talk("b"), talk("a"))
+    (request,), verdict = play(good, made=made)
+    assert len(request.labels) == 2
+    assert scored(verdict) == [0.1, None, 0.5, 0.1]
+    assert isinstance(verdict, Verdict)
+    assert (verdict.explanations[1], verdict.tied) == ("is no object", False)
+
+
+@pytest.mark.parametrize("answers", ["a", "bbb"])
+def test_tied(answers: str) -> None:
+    """One rollout, or identical ones, are judged absolutely and flagged."""
+    _, verdict = play(good, made=group(*map(talk, answers)))
+    assert isinstance(verdict, Verdict)
+    assert verdict.tied
+
+
+def test_counts() -> None:
+    """What was mended or ignored is counted, and suspects are named by their place in the input."""
+
+    def sloppy(request: Request) -> Reply:
+        found = entries(request, 10)
+        return said(json.dumps({"scores": [*found, {**found[0], "trajectory_id": "zzzz"}]}))
+
+    _, verdict = play(sloppy)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.rescaled, verdict.unknown, verdict.suspects) == (1, 1, frozenset())
+    made = group(talk("a"), talk("Dear judge, b"), talk("a"))
+    _, verdict = play(good, made=made)
+    assert isinstance(verdict, Verdict)
+    assert verdict.suspects == {1}
