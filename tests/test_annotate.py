@@ -1,0 +1,303 @@
+"""Records with their scores, section 4 of the contract."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.annotate import annotate, trajectory_bytes
+from ruler_cli.files.parse import parse
+from ruler_cli.formats.detect import Reader
+from ruler_cli.records import Mark
+from ruler_cli.settings import OnFailure
+from tests.conftest import SHARED
+from tests.values import layouts, line, reader, same, talk, text_of, texts, values
+
+GROUP = {"status": "scored", "key": "g"}
+MESSAGES = {"messages": talk("4")}
+ROW = {"group_index": 0, "group_metadata": "{}"}
+
+
+def scored(score: float = 0.75, said: str = "good") -> Mark:
+    """The mark of a rollout that was scored."""
+    return Mark(score, {"status": "scored", "score": score, "explanation": said})
+
+
+LOST = Mark(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
+
+
+def mark(record: Any, *marks: Mark, on_failure: OnFailure = "null", found: Reader | None = None) -> bytes:
+    """One record's bytes with these marks."""
+    found = found or reader(record)
+    return annotate(found.read(line(record)), found.format, list(marks), GROUP, on_failure)
+
+
+def marked(record: Any, *marks: Mark, **how: Any) -> dict[str, Any]:
+    """One record with these marks."""
+    return parse(mark(record, *marks, **how))
+
+
+def test_trajectory() -> None:
+    """A trajectory gets reward, metrics, log and `ruler`, the group's part inside."""
+    done = marked({**MESSAGES, "reward": 1, "metrics": {"m": 2}, "logs": ["l"], "x": None}, scored())
+    assert done == {
+        **MESSAGES,
+        "reward": 0.75,
+        "metrics": {"m": 2, "ruler_score": 0.75, "independent_reward": 1},
+        "logs": ["l", "RULER explanation: good"],
+        "x": None,
+        "ruler": {**scored().fields, "group": GROUP, "independent_reward": 1},
+    }
+    assert list(done)[-1] == "ruler"
+
+
+def test_group() -> None:
+    """A group gets a mark on each trajectory in its place, and its own part once."""
+    record = {"trajectories": [{**MESSAGES, "reward": 1}, 7, {**MESSAGES, "n": 3}], "rubric": "r"}
+    done = marked(record, scored(0.1), LOST, scored(0.9))
+    first, second, third = done["trajectories"]
+    assert [t["reward"] for t in (first, third)] == [0.1, 0.9]
+    assert [t["ruler"]["independent_reward"] for t in (first, third)] == [1, None]
+    assert "group" not in first["ruler"]
+    assert (second, done["ruler"], done["rubric"]) == (7, GROUP, "r")
+
+
+def test_no_extras() -> None:
+    """A shape without metrics and logs gets the reward and `ruler` alone."""
+    record = {"task_id": 1, "trial": 0, "reward": 0.0, "traj": talk("4"), "info": {}}
+    done = marked(record, scored())
+    assert done == {**record, "reward": 0.75, "ruler": done["ruler"]}
+    assert done["ruler"]["independent_reward"] == 0.0
+
+
+REWARDS = [
+    "NaN",
+    "-Infinity",
+    "1.00",
+    "1e0",
+    "123456789012345678901234567890",
+    "0.1234567890123456789012345678",
+]
+REWARDS += ['"1.0"', "true", "[1, 2.50]", '{"a": {"score": 1,  "weight": 1e2}}']
+
+
+@pytest.mark.parametrize("reward", REWARDS)
+def test_verbatim(reward: str) -> None:
+    """The original reward is kept byte for byte, whatever it is."""
+    raw = f'{{"messages": {json.dumps(talk("4"))}, "reward": {reward}}}'.encode()
+    done = mark(raw, scored())
+    assert done.count(f'"independent_reward": {reward}'.encode()) == 1
+    assert done.count(f'"independent_reward":{reward}'.encode()) == 1
+    assert b'"reward": 0.75' in done
+
+
+@pytest.mark.parametrize(
+    ("record", "original"),
+    [
+        (MESSAGES, None),
+        ({**MESSAGES, "reward": None}, None),
+        ({"messages_and_choices": talk("4")}, 0.0),
+        ({"messages_and_choices": talk("4"), "reward": None}, None),
+        ({**ROW, **MESSAGES}, 0.0),
+    ],
+)
+def test_absent(record: dict[str, Any], original: float | None) -> None:
+    """An absent reward is none, but 0.0 in ART, which leaves that out."""
+    done = marked(record, scored())
+    assert done["ruler"]["independent_reward"] == original
+    assert done["metrics"].get("independent_reward") == original
+
+
+def unpacked(raw: bytes) -> dict[str, Any]:
+    """A record whose members that are JSON text are read as well."""
+    quoted = ("metrics", "trajectory_json")
+    record = parse(raw)
+    return {k: json.loads(v) if k in quoted and str(v)[:2] == '{"' else v for k, v in record.items()}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {**MESSAGES, "reward": 1.5},
+        {**MESSAGES, "reward": None},
+        MESSAGES,
+        {**MESSAGES, "reward": 1.5, "metrics": "other", "logs": 3},
+        {"messages_and_choices": talk("4")},
+        {**ROW, **MESSAGES, "reward": 1.5, "metrics": '{"m": 1}'},
+        {"group_index": 0, "trajectory_json": json.dumps({**MESSAGES, "reward": 1.5}), "reward": 1.5},
+        {"group_index": 0, "trajectory_json": json.dumps({**MESSAGES, "reward": None}), "reward": None},
+        {"task_id": 1, "traj": talk("4"), "reward": 1.5},
+    ],
+)
+@pytest.mark.parametrize("between", [scored(0.2, "bad"), LOST], ids=["scored", "failed"])
+def test_again(record: dict[str, Any], between: Mark) -> None:
+    """Scored again, a record is as if it had been scored once: first reward kept, nothing stacked."""
+    found = reader(record)
+    once = unpacked(mark(record, scored(), found=found))
+    twice = unpacked(mark(mark(record, between, found=found), scored(), found=found))
+    assert twice == once
+
+
+@pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
+@pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
+def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
+    """A failure makes the reward null, says why, and keeps the original beside it."""
+    done = marked({**shape, **reward, "logs": ["l"]}, LOST)
+    original = reward.get("reward", 0.0 if "messages_and_choices" in shape and not reward else None)
+    assert (done["reward"], done["logs"]) == (None, ["l"])
+    assert done["ruler"] == {**LOST.fields, "group": GROUP, "independent_reward": original}
+    assert "ruler_score" not in done.get("metrics", {})
+
+
+@pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
+@pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
+def test_failed_keep(shape: dict[str, Any], reward: dict[str, Any]) -> None:
+    """With `keep` a failure leaves the reward as it is, absent too."""
+    done = marked({**shape, **reward}, LOST, on_failure="keep")
+    assert {k: v for k, v in done.items() if k == "reward"} == reward
+
+
+def test_failed_after_scored() -> None:
+    """A failure takes back score and explanation of an earlier run, also with `keep`."""
+    raw = b'{"messages": %s, "reward": 1.50, "logs": ["a", "b"]}' % json.dumps(talk("4")).encode()
+    before = mark(raw, scored())
+    for how, reward in (("null", b"null"), ("keep", b"1.50")):
+        done = mark(before, LOST, on_failure=how)  # type: ignore[arg-type]  # one of the two
+        assert b'"reward": ' + reward in done
+        assert b"ruler_score" not in done
+        assert b"RULER explanation" not in done
+        assert b'"logs": ["a", "b"]' in done
+        assert b'"independent_reward":1.50' in done
+    assert marked(mark(MESSAGES, scored()), LOST, on_failure="keep")["reward"] is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "wanted"),
+    [
+        (None, {"ruler_score": 0.75, "independent_reward": 1}),
+        ({}, {"ruler_score": 0.75, "independent_reward": 1}),
+        ('{"m": NaN}', '{"m": NaN, "ruler_score": 0.75, "independent_reward": 1}'),
+        ('{"m": "\\ud800"}', '{"m": "\\ud800", "ruler_score": 0.75, "independent_reward": 1}'),
+        ("not json", "not json"),
+        ("[1]", "[1]"),
+        ([1], [1]),
+        (7, 7),
+        ({"ruler_score": 0.1, "independent_reward": 9}, {"ruler_score": 0.75, "independent_reward": 9}),
+    ],
+)
+def test_metrics(metrics: Any, wanted: Any) -> None:
+    """Metrics stand as an object or as JSON text; anything else is not ruler's to change."""
+    assert marked({**MESSAGES, "metrics": metrics, "reward": 1}, scored())["metrics"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("logs", "wanted"),
+    [
+        ("[]", '["RULER explanation: good"]'),
+        ("[ ]", '["RULER explanation: good" ]'),
+        ('["a" , "b" ]', '["a" , "b", "RULER explanation: good" ]'),
+        ('["a" ,"RULER explanation: old","b" ]', '["a" ,"RULER explanation: good","b" ]'),
+        ('["RULER explanation: 1","x","RULER explanation: 2"]', '["RULER explanation: good","x"]'),
+        ("null", '["RULER explanation: good"]'),
+        ('"text"', '"text"'),
+        ("{}", "{}"),
+    ],
+)
+def test_logs(logs: str, wanted: str) -> None:
+    """The explanation is one line of the log, replaced in its place, every other byte as it was."""
+    raw = f'{{"messages": {json.dumps(talk("4"))}, "logs": {logs}}}'.encode()
+    assert f'"logs": {wanted}, ' in mark(raw, scored()).decode()
+
+
+def test_payload() -> None:
+    """A row that holds its trajectory once more as JSON text has the score in both places."""
+    inner = '{"messages": [{"role": "user", "content": "é\\u00e9"}], "reward": 1.50, "metrics": {"m": NaN}}'
+    raw = json.dumps({"group_index": 0, "reward": 1.5, "trajectory_json": inner, "metrics": '{"m": NaN}'})
+    done = marked(raw.encode(), scored())
+    payload = done["trajectory_json"]
+    assert payload.startswith(inner[: inner.index("1.50")] + "0.75")
+    assert '"metrics": {"m": NaN, "ruler_score": 0.75, "independent_reward": 1.50}' in payload
+    assert '"logs": ["RULER explanation: good"]' in payload
+    assert '"ruler":' not in payload
+    assert done["reward"] == 0.75
+    assert done["ruler"]["independent_reward"] == 1.5
+    lost = marked(json.dumps(done).encode(), LOST)
+    assert '"reward": null' in lost["trajectory_json"]
+    assert "ruler_score" not in lost["trajectory_json"]
+
+
+def test_surrogates() -> None:
+    """An explanation or a group key with lone surrogates is written, not a crash."""
+    found = reader(MESSAGES)
+    record = found.read(line(MESSAGES))
+    done = annotate(record, found.format, [scored(0.5, "\ud800")], {"key": "\udfff"}, "null")
+    assert parse(done)["ruler"]["explanation"] == "\ud800"
+    assert parse(done)["ruler"]["group"]["key"] == "\udfff"
+
+
+extra = st.dictionaries(texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values)
+OURS = ("reward", "metrics", "logs", "ruler")
+
+
+@settings(max_examples=150, deadline=None)
+@given(extra, layouts(), st.sampled_from([scored(), LOST]), st.sampled_from(["null", "keep"]), values)
+def test_nothing_else(
+    more: dict[str, Any], layout: dict[str, Any], which: Mark, on_failure: OnFailure, reward: Any
+) -> None:
+    """Whatever a record holds, only ruler's own members change, and the rest is what it was."""
+    found = reader(MESSAGES)
+    record = {**more, **MESSAGES, "reward": reward}
+    raw = text_of(record, {**layout, "indent": None})
+    done = parse(mark(raw, which, on_failure=on_failure, found=found))
+    for key in OURS:
+        done.pop(key, None)
+        record.pop(key, None)
+    assert same(done, record)
+
+
+def test_bytes_stay() -> None:
+    """Escapes, white space, a carriage return and equal keys come out as they went in."""
+    raw = b' {"a" :1, "a":  2.0, "\\u006dessages":%s ,"z":"\\u00e9\xc3\xa9" , "n":NaN }\r'
+    raw = raw.replace(b"%s", json.dumps(talk("4")).encode())
+    done = mark(raw, scored())
+    assert done.startswith(raw[: raw.rindex(b" }")])
+    assert done.endswith(b"} }\r")
+
+
+def test_trajectory_bytes() -> None:
+    """A trajectory's own bytes can be taken out of its line."""
+    raw = b'{"trajectories": [{"messages": 1.0}, 7 , {"messages": [ ]}]}'
+    record = reader(raw).read(line(raw))
+    found = [trajectory_bytes(record, r) for r in record.rollouts]
+    assert found == [b'{"messages": 1.0}', b"7", b'{"messages": [ ]}']
+    single = reader(MESSAGES).read(line(MESSAGES))
+    assert trajectory_bytes(single, single.rollouts[0]) == single.line.raw
+
+
+FILES = ["art_trajectory_groups", "art_model_dump", "art_exclude_defaults", "art_trajectory_per_line"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_real_files(name: str) -> None:
+    """Of real ART dumps everything but ruler's own members is left as it is."""
+    path = SHARED / "formats" / f"{name}.jsonl"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not beside this checkout")
+    raws = path.read_bytes().strip().split(b"\n")
+    found = reader(*raws)
+    for raw in raws:
+        record = found.read(line(raw))
+        done = annotate(record, found.format, [scored() for _ in record.rollouts], GROUP, "null")
+        before, after = parse(raw), parse(done)
+        pairs = zip(before.get("trajectories", [before]), after.get("trajectories", [after]), strict=True)
+        for old, new in pairs:
+            assert new["metrics"]["independent_reward"] == old.get("reward", 0.0)
+            assert {k: v for k, v in new.items() if k not in OURS} == {
+                k: v for k, v in old.items() if k not in OURS
+            }
+        assert len(re.findall(rb'"reward": ?0\.75', done)) == len(record.rollouts)
