@@ -197,3 +197,19 @@ def test_any_value(value: Any, where: str) -> None:
             read(record)
         except (UnreadableError, UsageError) as error:
             assert str(error)
+
+
+@pytest.mark.parametrize("depth", [300, 900, 1000, 1100, 100_000])
+def test_deep(depth: int) -> None:
+    """A record nested to any depth, wherever, is read or is a sentence."""
+    deep = b"[" * depth + b"]" * depth
+    for raw in (
+        b'{"messages": [{"role": "user", "content": %s}]}' % deep,
+        b'{"group_id": %s, "messages": [{"role": "user", "content": "x"}]}' % deep,
+        b'{"messages_and_choices": [{"role": "user", "content": "x"}], "exchanges": %s}' % deep,
+        b'{"exchanges": {"chat_completions": [{"request": {"messages": %s}, "response": {}}]}}' % deep,
+    ):
+        try:
+            read(raw)
+        except (UnreadableError, UsageError) as error:
+            assert "nested too deeply" in str(error) or "no message object" in str(error)
