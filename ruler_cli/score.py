@@ -31,6 +31,7 @@ async def score(settings: ScoreSettings, observer: Observer | None = None) -> Su
     chosen = choose(settings.judge)
     if settings.ask.context_tokens is None:
         settings = replace(settings, ask=replace(settings.ask, context_tokens=chosen.context))
+    _refuse_own_partial(settings)
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))
         failed = FailedFile(_failed_path(settings))
@@ -178,6 +179,12 @@ class _ByTurn(_Writer):
             written += self._put(ready)
             self._next = next(self._order, None)
         return written
+
+
+def _refuse_own_partial(settings: ScoreSettings) -> None:
+    partial, source = Path(settings.output + ".partial"), Path(settings.input.source)
+    if settings.output != "-" and partial.exists() and source.exists() and partial.samefile(source):
+        raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
 
 
 def _failed_path(settings: ScoreSettings) -> Path | None:

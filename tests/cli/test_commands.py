@@ -124,6 +124,15 @@ def test_usage(args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
+    """What an interrupted run left is not overwritten while it is read."""
+    write(tmp_path / "out.jsonl.partial", OK)
+    done = ruler("score", "out.jsonl.partial", "out.jsonl", "-m", "offline")
+    assert done.returncode == 2
+    assert "rename it" in done.stderr
+    assert read(tmp_path / "out.jsonl.partial") == OK
+
+
 @pytest.mark.parametrize(
     ("model", "args", "says"),
     [
