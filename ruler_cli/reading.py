@@ -100,19 +100,33 @@ def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> I
         if is_compressed(name):
             stream = _spooled(stream, stack)
         return Input(reader, found, _unchanged(name, scattered(stream, reader, index)), index)
-    read = records(_surveyed(name, lines(name, stream), found), reader, _nothing)
+    again = 0
+
+    def told(problem: Problem) -> None:
+        nonlocal again
+        again += 1
+        if again > found.problems:  # the survey has told the others
+            raise UsageError(
+                f"{name}: changed while it was read (line {problem.line}); run again when it is whole"
+            )
+
+    read = records(_surveyed(name, lines(name, stream), found), reader, told)
     return Input(reader, found, by_line(read) if found.grouping == "line" else _adjacent(read), index)
 
 
 def _surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
     """The lines that the survey read: none that were appended since, and the last one unchanged."""
-    number, end = found.end
+    number = found.end[0]
+    at = (0, 0)
     for line in again:
         if line.number > number:
-            return
-        if line.number == number and line.offset + len(line.raw) != end:
-            raise UsageError(f"{name}: changed while it was read (line {number}); run again when it is whole")
+            break
+        at = (line.number, line.offset + len(line.raw))
+        if line.number == number and at != found.end:
+            break
         yield line
+    if at != found.end:
+        raise UsageError(f"{name}: changed while it was read (line {number}); run again when it is whole")
 
 
 def _adjacent(read: Iterator[Record]) -> Iterator[Group]:

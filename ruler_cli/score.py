@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import anyio.to_thread
 
@@ -20,6 +22,7 @@ from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.engine import Bounds, run
+from ruler_cli.pool.feed import threaded
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Failure, Group, Problem
 from ruler_cli.settings import ScoreSettings
@@ -31,14 +34,16 @@ async def score(settings: ScoreSettings, observer: Observer | None = None) -> Su
     chosen = choose(settings.judge)
     if settings.ask.context_tokens is None:
         settings = replace(settings, ask=replace(settings.ask, context_tokens=chosen.context))
-    _refuse_own_partial(settings)
+    _refuse_clashes(settings)
     with ExitStack() as stack:
         output = stack.enter_context(Output(settings.output))
         failed = FailedFile(_failed_path(settings))
         stack.callback(failed.close)
         run_ = _Run(settings, chosen, observer, output, failed)
         async with chosen.judge:  # before the input is read: a judge that is not there costs no wait
-            found = open_input(settings.input, stack, run_.unreadable)
+            # in a thread, because a pipe may be silent for long and the survey of a file be long
+            opened = threaded(open_input(settings.input, stack, run_.unreadable) for _ in range(1))
+            found = cast(Input, await opened())
             observer.note(found.found())
             for sentence in found.survey.warnings() if found.survey else ():
                 observer.warn(sentence)
@@ -100,7 +105,7 @@ class _Run:
         for record in group.records:
             mine = [next(marks) for _ in record.rollouts]
             for rollout in record.rollouts:
-                if rollout.fault is not None:
+                if rollout.fault is not None and not dropped:  # a dropped record goes there whole
                     where = ".".join(map(str, rollout.path))
                     raw = trajectory_bytes(record, rollout)
                     self.unreadable(Problem(record.line.number, f"`{where}` {rollout.fault}", raw))
@@ -111,7 +116,9 @@ class _Run:
                 body = annotate(record, self._reader.format, mine, fields, settings.on_failure)
             batch.append((record.line.number, body))
         if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
-            self._summary.written += await anyio.to_thread.run_sync(self._writer.write, batch)
+            self._summary.written += await anyio.to_thread.run_sync(
+                self._writer.write, batch, abandon_on_cancel=True
+            )
         else:
             self._summary.written += self._writer.write(batch)
         self._observer.advanced(self._summary)
@@ -181,10 +188,23 @@ class _ByTurn(_Writer):
         return written
 
 
-def _refuse_own_partial(settings: ScoreSettings) -> None:
-    partial, source = Path(settings.output + ".partial"), Path(settings.input.source)
-    if settings.output != "-" and partial.exists() and source.exists() and partial.samefile(source):
+def _refuse_clashes(settings: ScoreSettings) -> None:
+    """No file of a run may be another one: the later would destroy the earlier."""
+    source, output, failed = settings.input.source, settings.output, settings.failed
+    if output != "-" and _same(source, output + ".partial"):
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
+    if failed is not None:
+        for other in (source, output, output + ".partial"):
+            if other != "-" and _same(other, str(failed)):
+                raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
+        if failed.is_dir() or failed.suffix in (".gz", ".zst"):
+            raise UsageError(f"--failed {failed}: give the name of a plain file")
+    if settings.on_failure == "drop" and output == "-" and failed is None:
+        raise UsageError("--on-failure drop: with OUTPUT - say where dropped records go, with --failed FILE")
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _failed_path(settings: ScoreSettings) -> Path | None:

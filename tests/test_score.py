@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from ruler_cli.errors import RefusedError, UsageError
-from ruler_cli.observer import Summary
+from ruler_cli.observer import Observer, Summary
 from ruler_cli.score import score
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 from tests.conftest import group, read, rollout, write
@@ -293,3 +293,23 @@ async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:
     (tmp_path / "in.jsonl").write_bytes(b"\n\n")
     assert (await score(run)).complete
     assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("change", ["cut", "spoil"])
+async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServer) -> None:
+    """A file that changes after its survey ends the run: no line is lost without a word."""
+    path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(20_000)])
+    whole = path.read_bytes()
+
+    class Meddler(Observer):
+        """Changes the file when judging begins."""
+
+        def started(self, groups: int | None) -> None:
+            """Cut the file, or spoil its second half."""
+            half = whole[: whole.index(b"\n", len(whole) // 2) + 1]
+            path.write_bytes(half if change == "cut" else half + b"x" * (len(whole) - len(half)))
+
+    run = ScoreSettings(InputSettings(str(path)), str(tmp_path / "out.jsonl"), JudgeSettings("offline"))
+    with pytest.raises(UsageError, match="changed while it was read"):
+        await score(run, Meddler())
+    assert not (tmp_path / "out.jsonl").exists()

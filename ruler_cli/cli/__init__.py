@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from ruler_cli import __version__
@@ -38,4 +40,7 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a run has begun to listen for signals
+        sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from ruler_cli.errors import RulerError
+from ruler_cli.errors import InterruptedRun, RulerError
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.records import Problem
 
@@ -33,7 +34,7 @@ def safe(text: str) -> str:
 
 def say(text: str) -> None:
     """One line on stderr."""
-    typer.echo(safe(text), err=True)
+    typer.echo(safe(text).replace("\n", "\\n").replace("\t", "\\t"), err=True)
 
 
 @contextmanager
@@ -45,6 +46,10 @@ def told(resume: str | None = None) -> Iterator[None]:
         say(f"ruler: {error}")
         if resume and error.exit_code != 2:
             say(f"ruler: to run it again: {resume}")
+        if isinstance(error, InterruptedRun):
+            # at once: a thread may wait for a pipe that nobody reads or writes any more
+            sys.stderr.flush()
+            os._exit(error.exit_code)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
         # nobody reads any more; a traceback at exit would be all that is left to see

@@ -11,6 +11,7 @@ import typer
 
 from ruler_cli.cli import options
 from ruler_cli.cli.console import Console, closing, say, told
+from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.observer import Summary
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
@@ -94,6 +95,7 @@ def command(
             failed,
             debug,
         )
+        _refuse_summary(summary, settings)
         done = _run(settings, progress)
         if progress != "none":
             for line in closing(done):
@@ -118,12 +120,23 @@ def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"
         console.close()
 
 
+def _refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
+    """Tell before a call what would be told after all of them."""
+    if path is None:
+        return
+    taken = [settings.input.source, settings.output, settings.output + ".failed.jsonl", settings.failed]
+    if str(path) != "-" and any(other and path.resolve() == Path(other).resolve() for other in taken):
+        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
+    if str(path) == "-" and settings.output == "-":
+        raise UsageError("--summary -: stdout holds the records already; give it a file")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
+
+
 def _write_summary(path: Path, done: Summary) -> None:
     import dataclasses
 
     import orjson
-
-    from ruler_cli.errors import OutputError
 
     text = orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2)
     if str(path) == "-":

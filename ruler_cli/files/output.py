@@ -33,15 +33,18 @@ class Output:
         self._partial: Path | None = None
         self._empty = True
         if name == "-":
+            if sys.stdout is None:
+                raise UsageError("-: stdout is closed; give a file name")
             self._file: BinaryIO = sys.stdout.buffer
             self._stream = self._file
             return
         target = Path(os.path.realpath(name))
         try:
-            if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-                if target.is_dir():
+            given = Path(name)
+            if given.exists() and not stat.S_ISREG(given.stat().st_mode):
+                if given.is_dir():
                     raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
-                self._file = target.open("wb")  # a pipe or device: nothing to rename
+                self._file = given.open("wb")  # a pipe or device: nothing to rename
             else:
                 self._target = target
                 self._partial = target.with_name(target.name + ".partial")
@@ -160,7 +163,8 @@ class FailedFile:
         try:
             with file:
                 file.flush()
-                os.fsync(file.fileno())
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    os.fsync(file.fileno())
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 

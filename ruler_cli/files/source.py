@@ -32,11 +32,8 @@ _FOREIGN = {
 @contextmanager
 def open_source(name: str) -> Iterator[BinaryIO]:
     """Open INPUT for reading bytes, decompressed; UsageError says what is wrong and the way out."""
-    if name == "-":
-        yield _decompressed(name, io.BufferedReader(io.FileIO(0, closefd=False), _BUFFER))
-        return
     try:
-        stream = io.BufferedReader(io.FileIO(name), _BUFFER)
+        stream = io.BufferedReader(io.FileIO(0, closefd=False) if name == "-" else io.FileIO(name), _BUFFER)
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
     except FileNotFoundError:

@@ -48,5 +48,9 @@ def usage_of(value: Any) -> Usage:
     )
 
 
+_MOST = 1 << 40
+"""No call has so many tokens; a larger number is the endpoint's mistake."""
+
+
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, missing_key
@@ -74,14 +75,14 @@ def _judge(settings: JudgeSettings) -> Judge:
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
         raise UsageError(f"judge {name}: where is it? Give --api-base URL (it usually ends in /v1){hint}")
-    if not base.startswith(("http://", "https://")):
-        raise UsageError(f"--api-base {base}: is no http:// or https:// address")
+    _check_address(base)
     key = _named_key(settings)
     # a key goes to another host than its provider's only when it is named for it
     if key is None and key_variable and settings.api_base is None:
         key = os.environ.get(key_variable)
         if not key:
             raise UsageError(missing_key(name, key_variable))
+        key = _clean_key(key_variable, key)
     model = rest if rest and provider in _PREFIXES else name
     return HttpJudge(name, model, base.rstrip("/"), key, settings.timeout, settings.params)
 
@@ -92,4 +93,25 @@ def _named_key(settings: JudgeSettings) -> str | None:
     key = os.environ.get(settings.api_key_env)
     if not key:
         raise UsageError(missing_key(settings.model, settings.api_key_env))
+    return _clean_key(settings.api_key_env, key)
+
+
+def _clean_key(variable: str, key: str) -> str:
+    """A key without the line break that mounted secrets end in."""
+    key = key.strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise UsageError(f"the key in {variable} holds characters that no key has; set it anew")
     return key
+
+
+def _check_address(base: str) -> None:
+    """UsageError unless an endpoint can be called; it is not shown, since it may hold a password."""
+    try:
+        parts = urlsplit(base)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise UsageError("--api-base: is no http:// or https:// address with a host")
+    if parts.username or parts.password:
+        raise UsageError("--api-base: holds a name or password; name a key with --api-key-env instead")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ _KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 _LONGEST = 300
+_LOOKED_AT = 4000
 _FORMAT = re.compile(r"response_format|json_schema|json_object|structured output|guided", re.IGNORECASE)
 _CONTEXT = re.compile(
-    r"maximum context length (?:is|of) (?P<limit>\d+).*?(?P<actual>\d+) (?:input )?tokens"
-    r"|prompt is too long: (?P<actual2>\d+) tokens > (?P<limit2>\d+)",
+    r"maximum context length (?:is|of) (?P<limit>\d{1,9})\b.{0,200}?\b(?P<actual>\d{1,9}) (?:input )?tokens"
+    r"|prompt is too long: (?P<actual2>\d{1,9}) tokens > (?P<limit2>\d{1,9})",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -76,7 +78,8 @@ def classify(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None, key: str | None = None
 ) -> Fault:
     """The Fault of an error answer; its reason is one sentence without the key."""
-    text = f"{code} {message}"
+    message = message[:_LOOKED_AT]  # a gateway may echo the whole request
+    text = f"{code[:100]} {message}"
     said = clean(message or code or "no message", key)
     row = next((row for row in TABLE if row.holds(status, text)), None)
     reason = f"the judge answered {status}: {said}" + (f"; {row.way_out}" if row and row.way_out else "")
@@ -93,7 +96,7 @@ def refuses_format(status: int, message: str) -> bool:
 
 def context_of(text: str) -> tuple[int, int] | None:
     """(limit, actual) tokens as the judge's own message states them."""
-    found = _CONTEXT.search(text)
+    found = _CONTEXT.search(text[:_LOOKED_AT])
     if not found:
         return None
     parts = found.groupdict()
@@ -105,7 +108,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     low = {name.lower(): value.strip() for name, value in headers.items()}
     try:
         if "retry-after-ms" in low:
-            return max(0.0, float(low["retry-after-ms"]) / 1000)
+            seconds = float(low["retry-after-ms"]) / 1000
+            return max(0.0, seconds) if math.isfinite(seconds) else None
         value = low.get("retry-after", "")
         if re.fullmatch(r"[0-9.]+", value):
             return float(value)

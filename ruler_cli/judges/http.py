@@ -47,7 +47,7 @@ class HttpJudge:
                 return answer or Fault("transport", "the judge's answer was empty", "call")
             status, headers, data = answer
             if status < 300:
-                return _reply(data)
+                return _reply(data, self.key)
             code, message = _error(data)
             if (
                 refuses_format(status, message)
@@ -98,6 +98,8 @@ class HttpJudge:
                 "call",
                 sent=False,
             )
+        except (aiohttp.InvalidURL, ValueError) as error:  # a name that cannot be looked up, a bad proxy
+            return Fault("transport", f"the judge's address cannot be used ({clean(str(error))})", "run")
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
             why = clean(str(error) or type(error).__name__, self.key)
             return Fault("transport", f"the connection to the judge broke ({why})", "call")
@@ -131,7 +133,7 @@ def _proxy(base: str) -> str | None:
     return getproxies().get(parts.scheme)
 
 
-def _reply(data: bytes) -> Reply | Fault:
+def _reply(data: bytes, key: str | None) -> Reply | Fault:
     try:
         value = orjson.loads(data)
         choice = value["choices"][0]
@@ -140,7 +142,10 @@ def _reply(data: bytes) -> Reply | Fault:
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
         return Fault("transport", "the endpoint's answer is no chat completion", "call")
     if isinstance(content, list):
-        content = "".join(p.get("text") or "" for p in content if isinstance(p, Mapping))
+        texts = (p.get("text") for p in content if isinstance(p, Mapping))
+        content = "".join(text for text in texts if isinstance(text, str))
+    if key and isinstance(content, str) and key in content:
+        content = content.replace(key, "[key]")
     reason, refusal = choice.get("finish_reason"), message.get("refusal")
     if reason == "content_filter":
         refusal = refusal or "its content filter stopped the answer"
@@ -148,7 +153,7 @@ def _reply(data: bytes) -> Reply | Fault:
         content if isinstance(content, str) else "",
         usage_of(value.get("usage")),
         truncated=reason == "length",
-        refusal=clean(str(refusal)) if refusal else None,
+        refusal=clean(str(refusal), key) if refusal else None,
     )
 
 

@@ -12,6 +12,8 @@ from ruler_cli.judges.interface import Judge
 from ruler_cli.records import Fault, Reply, Request
 
 _BASE, _CEILING = 0.5, 30.0
+_PATIENCE = 600.0
+"""Seconds of a server's Retry-After that are waited; a longer one fails the group with its number."""
 
 
 def delay(retry: int, floor: float | None, jitter: float) -> float:
@@ -53,6 +55,9 @@ class Caller:
             self._answered = self._answered or answer.sent
             if answer.scope != "call":
                 return answer
+            if (answer.retry_after or 0.0) > _PATIENCE:
+                asked = f"{answer.reason}; it asks to wait {answer.retry_after:.0f} s, run again after that"
+                return self._given_up(replace(answer, reason=asked), tried)
             if tried == self._retries:
                 return self._given_up(answer, tried)
             await self._sleep(delay(tried, answer.retry_after, self._random.random()))

@@ -222,7 +222,9 @@ def _string(text: str) -> str:
 
 def _json(value: Any) -> str:
     try:
-        return _visible(orjson.dumps(value).decode())
+        text = orjson.dumps(value).decode()
+        if "null" not in text:  # which orjson also writes for NaN and Infinity
+            return _visible(text)
     except TypeError:  # huge integers, lone surrogates, deep nesting
         pass
     try:

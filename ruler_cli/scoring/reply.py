@@ -14,6 +14,8 @@ _FENCE = re.compile(r"```[\w-]*[ \t\r]*")
 _FRACTION = re.compile(r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)")
 _PERCENT = re.compile(r"([0-9]*\.?[0-9]+)\s*%")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_CLEARLY_TEN = 2.0
+"""Below this a best score above 1 is a slip on a scale to 1, not a scale to 10."""
 _TRIES = 60
 _HUGE = 10**9
 _LONGEST = 1_000_000
@@ -164,6 +166,8 @@ def _numbers(values: Iterable[Any]) -> tuple[list[float], bool] | Defect:
             bare.append(number)
     if not any(number > 1 for number in bare):
         return [abs(number or 0.0) for number, _ in read_off], False  # abs: -0 is 0
+    if max(bare) < _CLEARLY_TEN:
+        return Defect(f"a score was out of range ({max(bare):g})")
     if any(0 < number < 1 for number in bare):
         return Defect("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
     return [abs(n or 0.0) / (1 if scaled else 10) for n, scaled in read_off], True

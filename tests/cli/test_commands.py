@@ -141,6 +141,9 @@ def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
         ("hosted_vllm/x", [], "HOSTED_VLLM_API_BASE"),
         ("mine", ["--api-base", "localhost:8000"], "http://"),
         ("mine", ["--via", "http"], "--api-base"),
+        ("mine", ["--api-base", "http://["], "http://"),
+        ("mine", ["--api-base", "http://h:99999/v1"], "http://"),
+        ("mine", ["--api-base", "http://me:secret@h/v1"], "--api-key-env"),
     ],
 )
 def test_judge_usage(model: str, args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
@@ -316,3 +319,65 @@ def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
         assert mark["independent_reward"] == one["reward"]
         assert {**other, "reward": one["reward"]} == one
         assert list(other) == list(one)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["in.jsonl", "o.jsonl", "--failed", "o.jsonl"], "INPUT or OUTPUT"),
+        (["in.jsonl", "o.jsonl", "--failed", "in.jsonl"], "INPUT or OUTPUT"),
+        (["in.jsonl", "o.jsonl", "--failed", "f.gz"], "plain file"),
+        (["in.jsonl", "o.jsonl", "--summary", "o.jsonl"], "another file"),
+        (["in.jsonl", "o.jsonl", "--summary", "no/s.json"], "does not exist"),
+        (["in.jsonl", "-", "--summary", "-"], "stdout"),
+        (["in.jsonl", "-", "--on-failure", "drop"], "--failed FILE"),
+    ],
+)
+def test_clashing_files(args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Two files of a run under one name are refused before anything is written."""
+    before = write(tmp_path / "in.jsonl", OK).read_bytes()
+    done = ruler("score", *args, "-m", "offline")
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert (tmp_path / "in.jsonl").read_bytes() == before
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_dropped_file_can_be_scored(ruler: Ruler, tmp_path: Path) -> None:
+    """What was dropped stands whole in the failed file, which can be scored again."""
+    write(tmp_path / "in.jsonl", [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}])
+    assert ruler("score", "in.jsonl", "o.jsonl", "-m", "offline", "--on-failure", "drop").returncode == 1
+    assert [r["group_id"] for r in read(tmp_path / "o.jsonl.failed.jsonl")] == ["c"]
+    assert ruler("score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline").returncode == 1
+
+
+@pytest.mark.parametrize("where", ["stdin", "stdout"])
+def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
+    """A signal ends the run also while a pipe gives or takes nothing."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(3000)])
+    args = ["-", "o.jsonl"] if where == "stdin" else ["in.jsonl", "-"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", "score", *args, "-m", "offline"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        time.sleep(2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 143
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def test_forged_line(ruler: Ruler, tmp_path: Path) -> None:
+    """A line break in a group's key begins no line of its own on stderr."""
+    write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])
+    said = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
+    assert not any(line.startswith("ruler: all is well") for line in said.splitlines())

@@ -56,6 +56,7 @@ def test_every_row_is_tested() -> None:
         ({"retry-after": "0.5"}, 0.5),
         ({"retry-after-ms": "250"}, 0.25),
         ({"retry-after-ms": "x"}, None),
+        ({"retry-after-ms": "inf"}, None),
         ({"Retry-After": "soon"}, None),
     ],
 )
@@ -85,6 +86,13 @@ def test_retry_after_date() -> None:
 def test_context(message: str, found: tuple[int, int] | None) -> None:
     """The judge's own numbers of its context are read from its message."""
     assert context_of(message) == found
+
+
+def test_context_of_hostile_text() -> None:
+    """A message that echoes a hostile request is looked at in bounded time."""
+    began = time.process_time()
+    assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
+    assert time.process_time() - began < 5
 
 
 def test_refuses_format() -> None:

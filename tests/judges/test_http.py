@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.judges.http import HttpJudge
+from ruler_cli.judges.http import HttpJudge, _reply
 from ruler_cli.records import Fault, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 
@@ -55,6 +55,15 @@ async def test_cached_tokens() -> None:
     assert usage_of(value) == Usage(10, 2, 4, 1)
     assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(0, 0, 0, 1)
     assert usage_of(None) == Usage(0, 0, 0, 1)
+
+
+def test_odd_replies() -> None:
+    """Odd parts and odd counts are read without a crash, and an echoed key is taken out."""
+    text = b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}],'
+    usage = b'"usage":{"prompt_tokens":%d}}' % 2**63
+    reply = _reply(text + usage, "sk-key-echo")
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.usage.prompt) == ("[key]", 0)
 
 
 async def test_not_open() -> None:

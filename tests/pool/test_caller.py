@@ -71,6 +71,15 @@ async def test_bounded() -> None:
     assert "tried 3 times" in answer.reason
 
 
+async def test_patience() -> None:
+    """A server that asks to wait for hours is not waited for; the fault says for how long it asked."""
+    judge = Script(Fault("transport", "busy", "call", retry_after=86400.0))
+    answer = await Caller(judge, 1, 5).call(ASKED)
+    assert isinstance(answer, Fault)
+    assert "86400 s" in answer.reason
+    assert judge.asked == 1
+
+
 async def test_never_reached() -> None:
     """A judge that was never reached ends the run; one that answered once does not."""
     gone = Fault("transport", "gone", "call", sent=False)

@@ -190,3 +190,15 @@ def test_cut_doubtful() -> None:
     assert read_complete(double, LABELS) == {}
     assert read_complete("<think>" + GOOD, LABELS) == {}
     assert read_complete("no verdict", LABELS) == {}
+
+
+@pytest.mark.parametrize("scores", [[1.05, 1, 0], [1.2], [1.5, 0]])
+def test_a_slip_is_no_scale(scores: list[float]) -> None:
+    """A best score just above 1 is out of range, not a scale to 10."""
+    labels = ["abcd", "efgh", "jklm"][: len(scores)]
+    entries = [
+        {"trajectory_id": x, "explanation": "", "score": s} for x, s in zip(labels, scores, strict=True)
+    ]
+    found = read(json.dumps({"scores": entries}), labels)
+    assert isinstance(found, Defect)
+    assert "out of range" in found.reason
