@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -142,15 +143,15 @@ class _Run:
         summary.shortened += bool(verdict.shortened)
 
 
-class _Writer:
+class _Writer(ABC):
     """Puts records into OUTPUT in input order; an empty body is a record that is left out."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
 
+    @abstractmethod
     def write(self, batch: list[tuple[int, bytes]]) -> int:
         """Take the records of one group; the number of records that reached OUTPUT."""
-        raise NotImplementedError
 
     def _put(self, body: bytes) -> int:
         if not body:
