@@ -367,7 +367,7 @@ def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        time.sleep(2)
+        time.sleep(4)  # until it listens for signals; it says nothing by which to tell
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 143
     finally:

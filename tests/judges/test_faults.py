@@ -89,10 +89,9 @@ def test_context(message: str, found: tuple[int, int] | None) -> None:
 
 
 def test_context_of_hostile_text() -> None:
-    """A message that echoes a hostile request is looked at in bounded time."""
-    began = time.process_time()
+    """A message that echoes a hostile request is looked at only so far, so that the look ends."""
     assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
-    assert time.process_time() - began < 5
+    assert context_of("x" * 10_000 + "prompt is too long: 2 tokens > 1") is None
 
 
 def test_refuses_format() -> None:
