@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["reply", "transport", "refused", "too_long", "input", "budget", "interrupted"]
@@ -102,12 +102,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to the judge: the two messages, the labels to answer, room for the answer."""
+    """One question to the judge: the two messages, the labels to answer, room for the answer.
+
+    `turn` is the number of the pass that asks, from 0: two passes may ask the same and are two calls.
+    """
 
     system: str
     user: str
     labels: tuple[str, ...]
     room: int | None = None
+    turn: int = 0
 
     @property
     def size(self) -> int:
@@ -117,12 +121,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the judge answered; `refusal` is its own word that it will not."""
+    """What the judge answered; `refusal` is its own word that it will not.
+
+    `body` is the chat completion as it came, JSON without the key; what is kept is that.
+    """
 
     text: str
     usage: Usage = Usage()
     truncated: bool = False
     refusal: str | None = None
+    body: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +138,10 @@ class Fault:
     """A call without a usable answer.
 
     `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not
-    before `retry_after` seconds where the server named them. `context` is the judge's context
-    and this request's size in tokens, where the server named both.
+    before `retry_after` seconds where the server named them. `rate` tells that a limit was passed
+    and nothing is broken. `context` is the judge's context and this request's size in tokens, where
+    the server named both. `sent` is False where the request certainly never reached the judge.
+    `body` is an answer that came, and may have been paid for, but is no chat completion.
     """
 
     kind: Kind
@@ -140,6 +150,8 @@ class Fault:
     retry_after: float | None = None
     context: tuple[int, int] | None = None
     sent: bool = True
+    rate: bool = False
+    body: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What judges share: the form of an answer, the usage it reports, the sentence for a missing key."""
+"""What judges share: the form of an answer, how it is read, the sentence for a missing key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from ruler_cli.records import Usage
+import orjson
+
+from ruler_cli.judges.faults import clean
+from ruler_cli.records import Fault, Reply, Usage
 from ruler_cli.scoring.words import SCHEMA
 
 EMBEDDED = ("offline", "simulated")
@@ -35,6 +38,37 @@ def unknown_judge(name: str) -> str:
     return (
         f"judge {name}: no provider is known by that name; {hint} it as provider/name, e.g. "
         "anthropic/…, or give --api-base for an endpoint of your own"
+    )
+
+
+def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
+    """Read a chat completion, from the wire or from the ledger; the key is cut out of what is kept.
+
+    Never raises: whatever is no chat completion is a Fault that carries it.
+    """
+    if key and key.encode() in body:
+        body = body.replace(key.encode(), b"[key]")
+    try:
+        value = orjson.loads(body)
+        choice = value["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
+        return Fault("transport", "the endpoint's answer is no chat completion", "call", body=body)
+    if isinstance(content, list):
+        texts = (p.get("text") for p in content if isinstance(p, Mapping))
+        content = "".join(text for text in texts if isinstance(text, str))
+    more = message.get("provider_specific_fields")
+    refusal = message.get("refusal") or (more.get("refusal") if isinstance(more, Mapping) else None)
+    reason = choice.get("finish_reason")
+    if reason == "content_filter":
+        refusal = refusal or "its content filter stopped the answer"
+    return Reply(
+        content if isinstance(content, str) else "",
+        usage_of(value.get("usage")),
+        truncated=reason == "length",
+        refusal=clean(str(refusal), key) if refusal else None,
+        body=body,
     )
 
 

@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import orjson
 
-from ruler_cli.judges.answer_form import FORMATS, usage_of
+from ruler_cli.judges.answer_form import FORMATS, reply_of
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
@@ -47,7 +47,7 @@ class HttpJudge:
                 return answer or Fault("transport", "the judge's answer was empty", "call")
             status, headers, data = answer
             if status < 300:
-                return _reply(data, self.key)
+                return reply_of(data, self.key)
             code, message = _error(data)
             if (
                 refuses_format(status, message)
@@ -131,30 +131,6 @@ def _proxy(base: str) -> str | None:
     if not parts.hostname or proxy_bypass(parts.hostname):
         return None
     return getproxies().get(parts.scheme)
-
-
-def _reply(data: bytes, key: str | None) -> Reply | Fault:
-    try:
-        value = orjson.loads(data)
-        choice = value["choices"][0]
-        message = choice["message"]
-        content = message.get("content")
-    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
-        return Fault("transport", "the endpoint's answer is no chat completion", "call")
-    if isinstance(content, list):
-        texts = (p.get("text") for p in content if isinstance(p, Mapping))
-        content = "".join(text for text in texts if isinstance(text, str))
-    if key and isinstance(content, str) and key in content:
-        content = content.replace(key, "[key]")
-    reason, refusal = choice.get("finish_reason"), message.get("refusal")
-    if reason == "content_filter":
-        refusal = refusal or "its content filter stopped the answer"
-    return Reply(
-        content if isinstance(content, str) else "",
-        usage_of(value.get("usage")),
-        truncated=reason == "length",
-        refusal=clean(str(refusal), key) if refusal else None,
-    )
 
 
 def _error(data: bytes) -> tuple[str, str]:

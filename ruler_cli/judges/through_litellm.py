@@ -8,6 +8,7 @@ around it (its timeout never fires on a server that sends a byte at a time), its
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import Any, Self
 import anyio
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import FORMATS, missing_key, unknown_judge, usage_of
+from ruler_cli.judges.answer_form import FORMATS, missing_key, reply_of, unknown_judge
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
@@ -41,7 +42,7 @@ class LitellmJudge:
             try:
                 with anyio.fail_after(self.timeout):
                     answer = await self._litellm.acompletion(**self._arguments(request, level))
-                return _reply(answer)
+                return _reply(answer, self.key)
             except TimeoutError:
                 return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
@@ -119,20 +120,12 @@ class LitellmJudge:
         """Leave litellm's clients open: it shares them by process, and others may be using them."""
 
 
-def _reply(answer: Any) -> Reply | Fault:
+def _reply(answer: Any, key: str | None) -> Reply | Fault:
+    """litellm has already put the answer of any provider into the form of a chat completion."""
     try:
-        choice = answer.choices[0]
-        message = choice.message
-    except (AttributeError, IndexError, TypeError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pydantic's, of fields that litellm fills loosely
+            body = answer.model_dump_json().encode()
+    except (AttributeError, TypeError, ValueError):
         return Fault("transport", "the provider's answer is no chat completion", "call")
-    reason, refusal = choice.finish_reason, getattr(message, "refusal", None)
-    refusal = refusal or (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
-    if reason == "content_filter":
-        refusal = refusal or "its content filter stopped the answer"
-    usage = getattr(answer, "usage", None)
-    return Reply(
-        message.content or "",
-        usage_of(usage.model_dump() if usage is not None else None),
-        truncated=reason == "length",
-        refusal=clean(str(refusal)) if refusal else None,
-    )
+    return reply_of(body, key)

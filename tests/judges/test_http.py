@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.judges.http import HttpJudge, _reply
+from ruler_cli.judges.answer_form import reply_of, usage_of
+from ruler_cli.judges.http import HttpJudge
 from ruler_cli.records import Fault, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 
@@ -49,8 +50,6 @@ async def test_own_format(server: JudgeServer) -> None:
 
 async def test_cached_tokens() -> None:
     """Cached prompt tokens are read from the usage details; nonsense counts as nothing."""
-    from ruler_cli.judges.answer_form import usage_of
-
     value = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     assert usage_of(value) == Usage(10, 2, 4, 1)
     assert usage_of({"prompt_tokens": -3, "completion_tokens": True}) == Usage(0, 0, 0, 1)
@@ -61,9 +60,22 @@ def test_odd_replies() -> None:
     """Odd parts and odd counts are read without a crash, and an echoed key is taken out."""
     text = b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}],'
     usage = b'"usage":{"prompt_tokens":%d}}' % 2**63
-    reply = _reply(text + usage, "sk-key-echo")
+    reply = reply_of(text + usage, "sk-key-echo")
     assert isinstance(reply, Reply)
     assert (reply.text, reply.usage.prompt) == ("[key]", 0)
+    assert b"sk-key-echo" not in reply.body
+
+
+def test_read_again() -> None:
+    """What is kept of an answer reads as the answer; no chat completion is a fault that carries it."""
+    body = b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}'
+    reply = reply_of(body)
+    assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
+    assert isinstance(reply, Reply)
+    assert reply_of(reply.body) == reply
+    fault = reply_of(b"<html>")
+    assert isinstance(fault, Fault)
+    assert (fault.scope, fault.body) == ("call", b"<html>")
 
 
 async def test_not_open() -> None:
