@@ -14,10 +14,10 @@ PACKAGE = Path(ruler_cli.__file__).parent
 FLOORS = (
     {"__main__"},
     {"cli"},
-    {"api", "score", "estimate", "ledger"},
+    {"api", "score", "estimate"},
     {"judging", "reading"},
     {"annotate", "groups"},
-    {"pool"},
+    {"pool", "ledger"},
     {"judges"},
     {"scoring"},
     {"formats"},
