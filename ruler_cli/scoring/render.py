@@ -19,7 +19,8 @@ import orjson
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DIGITS = bytes.maketrans(b"123456789E+-", b"000000000e00")
-_LONG_RUNS = (b"0" * 16, b"0e000")
+_LONG_RUN, _LONG_EXPONENT = b"0" * 16, b"0e000"
+_NOT_SAID = ("tool", "function", "")
 _OPEN = re.compile(r'<trajectory id="([a-z]+)">')
 _CUT_MARK = "[… {} characters left out by ruler …]"
 
@@ -38,7 +39,7 @@ WHOLE = Shortening()
 def render(messages: Iterable[Any], keep: Shortening = WHOLE) -> list[str]:
     """Each message as one or more lines, joined; a list as long as `messages`."""
     names: dict[str, str] = {}
-    return ["\n".join(_message(m, names, keep)) for m in messages]
+    return [_message(m, names, keep) for m in messages]
 
 
 def render_tools(tools: Any) -> str:
@@ -76,56 +77,51 @@ def blocks(user: str) -> dict[str, str]:
     return found
 
 
-def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> list[str]:
-    if len(message) == 2 and "role" in message:
-        role, text = message["role"], message.get("content")
-        if isinstance(role, str) and isinstance(text, str) and role not in ("tool", "function", ""):
-            return [f"{_name(role)}: {_string(text)}"]
-    role, out = message.get("role"), []
+def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> str:
+    role, content = message.get("role"), message.get("content")
+    # the two kinds that most of a dump is made of, without a look at what they do not have
+    if isinstance(role, str) and isinstance(content, str):
+        if len(message) == 2 and role not in _NOT_SAID:
+            return f"{_name(role)}: {_string(content)}"
+        if role == "tool" and len(message) == 3 and "tool_call_id" in message:
+            return _result(names.get(str(message["tool_call_id"] or None)), content, keep)
     kind = message.get("type")
     if role is None and isinstance(kind, str) and kind in _ITEMS:
         role, message = _ITEMS[kind](message)
-    role = str(role or "assistant")
-    thought = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
-    content, calls, results = _split(message.get("content"))
-    if thought := _text(thought) or content.thought:
+        content = message.get("content")
+    role, out = str(role or "assistant"), []
+    text, thought, calls, results = _split(content)
+    stated = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
+    if thought := _text(stated) or thought:
         out.append(f"{_name(role)} thinking: {_string(_middle(thought, keep.reasoning))}")
     if role in ("tool", "function"):
         name = message.get("name") or message.get("function")
         asked = names.get(str(message.get("tool_call_id") or message.get("call_id")))
-        out.append(_result(_text(name) or asked, content.text, keep))
-        return out
+        out.append(_result(_text(name) or asked, text, keep))
+        return "\n".join(out)
     for block in results:
         name = names.get(str(block.get("tool_use_id")))
-        out.append(_result(name, _split(block.get("content"))[0].text, keep))
+        out.append(_result(name, _split(block.get("content"))[0], keep))
     calls += _calls(message)
-    if content.text or message.get("refusal") or not (calls or results or out):
-        text = content.text or _text(message.get("refusal"))
+    refusal = message.get("refusal")
+    if text or refusal or not (calls or results or out):
+        text = text or _text(refusal)
         who = f"{_name(role)} {_name(str(message['name']))}" if message.get("name") else _name(role)
         out.append(f"{who}: {_string(text)}")
     for identity, name, arguments in calls:
         names[identity] = name
         out.append(f"call {_name(name)}: {_unwrapped(arguments)}")
-    return out
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    text: str
-    thought: str = ""
+    return "\n".join(out)
 
 
 _Call = tuple[str, str, Any]
 
 
-def _split(content: Any) -> tuple[_Content, list[_Call], list[Mapping[str, Any]]]:
+def _split(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]]:
     """Content → text and thought, tool calls and tool results that stand in it as parts."""
-    if isinstance(content, str):
-        return _Content(content), [], []
-    if content is None:
-        return _Content(""), [], []
     if not isinstance(content, list):
-        return _Content(_json(content)), [], []
+        text = content if isinstance(content, str) else "" if content is None else _json(content)
+        return text, "", [], []
     texts, thoughts, calls, results = [], [], [], []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -143,7 +139,7 @@ def _split(content: Any) -> tuple[_Content, list[_Call], list[Mapping[str, Any]]
             texts.append(part["refusal"])
         else:
             texts.append(_medium(kind, part))
-    return _Content("\n".join(texts), "\n".join(thoughts)), calls, results
+    return "\n".join(texts), "\n".join(thoughts), calls, results
 
 
 def _medium(kind: Any, part: Any) -> str:
@@ -205,12 +201,13 @@ def _may_be_inexact(text: str) -> bool:
         runs = text.encode().translate(_DIGITS)
     except UnicodeEncodeError:
         return True
-    return any(run in runs for run in _LONG_RUNS)
+    return _LONG_RUN in runs or _LONG_EXPONENT in runs
 
 
 def _name(name: str) -> str:
     """A role or tool name, quoted unless it is a plain word: it comes from the dump too."""
-    return name if _SAFE_NAME.fullmatch(name) and name != "call" else _string(name)
+    plain = name.isidentifier() and name.isascii() and len(name) <= 80  # most names; half a regex's time
+    return name if (plain or _SAFE_NAME.fullmatch(name)) and name != "call" else _string(name)
 
 
 def _string(text: str) -> str:
@@ -243,7 +240,7 @@ def _visible(text: str) -> str:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return _split(value)[0].text if isinstance(value, list) else _json(value)
+    return _split(value)[0] if isinstance(value, list) else _json(value)
 
 
 def _loads(text: str) -> Any:

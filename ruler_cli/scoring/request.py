@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import orjson
 
@@ -113,7 +114,9 @@ def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
     rollouts = group.rollouts
     keep = _LADDER[level]
     readable = [i for i, r in enumerate(rollouts) if r.fault is None]
-    drawn = {i: render(rollouts[i].messages, keep) for i in readable}
+    opening = _opening([rollouts[i].messages for i in readable])
+    same = render(rollouts[readable[0]].messages[:opening], keep) if opening else []
+    drawn = {i: same + render(rollouts[i].messages[opening:], keep) for i in readable}
     tools, own_tools = _tools(group, [rollouts[i] for i in readable])
     shared = _shared_prefix(rollouts, drawn)
     context = "\n".join(drawn[readable[0]][:shared]) if readable else ""
@@ -129,22 +132,30 @@ def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
     return Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digests, digest, suspects, level)
 
 
+def _opening(conversations: list[list[Any]]) -> int:
+    """How many first messages are plain text and the same in all: they need to be rendered once."""
+    for i, column in enumerate(zip(*conversations, strict=False)):
+        first = column[0]
+        plain = len(first) == 2 and isinstance(first.get("role"), str) and isinstance(first.get("content"), str)
+        if not plain or column.count(first) < len(column):
+            return i
+    return min(map(len, conversations), default=0)
+
+
 def _shared_prefix(rollouts: list[Rollout], drawn: dict[int, list[str]]) -> int:
     """How many first messages all rollouts share; each keeps at least one of its own.
 
     Where nothing differs, what stands before the first assistant turn is the context.
     """
-    distinct = {tuple(lines): i for i, lines in drawn.items()}
-    if not distinct:
+    if not drawn:
         return 0
-    if len(distinct) == 1:
-        messages = rollouts[next(iter(distinct.values()))].messages
-        return min(first_turn(messages), len(messages) - 1)
-    # all share what the two extremes in sorted order share
-    low, high = min(distinct), max(distinct)
-    limit = min(map(len, distinct)) - 1
-    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), limit)
-    return min(same, limit)
+    limit = min(map(len, drawn.values())) - 1
+    for i, column in enumerate(zip(*drawn.values(), strict=False)):
+        if column.count(column[0]) < len(column):
+            return min(i, limit)
+    if len({len(lines) for lines in drawn.values()}) > 1:
+        return limit
+    return min(first_turn(rollouts[max(drawn)].messages), limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:
@@ -189,12 +200,11 @@ def _labels(sheet: Sheet, salt: bytes, order: Sequence[int]) -> dict[str, int]:
 
 
 def _hash(*parts: bytes | str) -> bytes:
-    whole = blake2b(digest_size=16)
+    whole = []
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        whole.update(len(data).to_bytes(8))
-        whole.update(data)
-    return whole.digest()
+        whole += [len(data).to_bytes(8), data]
+    return blake2b(b"".join(whole), digest_size=16).digest()
 
 
 __all__ = ["BYTES_PER_TOKEN", "Paper", "Sheet", "compose", "lay_out"]
