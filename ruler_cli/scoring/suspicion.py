@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 _HINTS = (
     "trajectory",
@@ -54,20 +55,55 @@ _ALIKE = (
 """Letters of other scripts that look like Latin ones, and characters that cannot be seen."""
 
 
+_ASCII = bytes(range(128))
+_IN_BYTES = tuple(hint.encode() for hint in _HINTS)
+_IN_HINTS = frozenset("".join(_HINTS))
+
+
 def suspects(bodies: Sequence[str]) -> frozenset[int]:
     """Which of a group's bodies are suspect."""
+    if not _may_be_suspect("\n".join(bodies)):
+        return frozenset()
     return frozenset(i for i, body in enumerate(bodies) if suspect(body))
 
 
 def suspect(body: str) -> bool:
     """Whether rendered text addresses a judge or carries the answer's own form."""
-    low = body.lower()
+    if not _may_be_suspect(body):
+        return False
+    low = _plain(body)
+    near = (low[max(0, at - _NEAR) : at + _NEAR] for at in _hints(low))
+    return any(_PATTERNS.search(_ESCAPED.sub(" ", text)) for text in near)
+
+
+def _may_be_suspect(text: str) -> bool:
+    """Whether any hint may stand in a text, by bytes: of most text this is all that is asked.
+
+    It halves the time, since lower case and normal forms of other scripts are what costs.
+    """
+    raw = text.encode("utf-8", "surrogatepass")
+    foreign = raw.translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    if any(map(_may_spell, set(foreign))):
+        return True
+    low = raw.lower()
+    return any(hint in low for hint in _IN_BYTES)
+
+
+@lru_cache(maxsize=1024)
+def _may_spell(foreign: str) -> bool:
+    """Whether a character may be part of a hint once it is made plain, or vanish from one."""
+    plain = _plain(foreign)
+    return not plain or not _IN_HINTS.isdisjoint(plain)
+
+
+def _plain(text: str) -> str:
+    """Lower case, without letters that only look like Latin ones."""
+    low = text.lower()
     if not low.isascii():
         low = unicodedata.normalize("NFKC", low)
         for seen, meant in _ALIKE:
             low = low.replace(seen, meant)
-    near = (low[max(0, at - _NEAR) : at + _NEAR] for at in _hints(low))
-    return any(_PATTERNS.search(_ESCAPED.sub(" ", text)) for text in near)
+    return low
 
 
 def _hints(low: str) -> Iterator[int]:
