@@ -13,7 +13,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse_text
-from ruler_cli.files.splice import Items, Object, Patches, read_array, read_object
+from ruler_cli.files.splice import Items, Object, Patches, members, read_array, read_object
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.records import Mark, Record, Rollout
 from ruler_cli.settings import OnFailure
@@ -112,17 +112,16 @@ def _extras(
 ) -> dict[str, bytes | None]:
     """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
     values: dict[str, bytes | None] = {}
-    metrics = {"ruler_score": None if mark.score is None else score}
+    metrics = {} if mark.score is None else {"ruler_score": score}
     if original is not None:
         metrics[_KEPT] = original
     old = _value(text, obj, "metrics")
     if old in (None, b"null"):
-        put = _put(b"{}", metrics)
-        values["metrics"] = put if put != b"{}" else old
+        values["metrics"] = b"{" + members(metrics) + b"}" if metrics else old
     else:
         inner, quoted = _inner(old)
         if inner:
-            new = _put(inner, metrics)
+            new = _put(inner, {"ruler_score": None, **metrics})
             values["metrics"] = _quote(new) if quoted else new
     logs = _value(text, obj, "logs")
     said = None if mark.score is None else dump(_LOG + str(mark.fields.get("explanation", "")))

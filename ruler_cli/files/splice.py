@@ -11,24 +11,29 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from ruler_cli.files.parse import dump
 
 _MEMBER = re.compile(rb'[ \t\r\n,]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
 
 
-def _container(depth: int) -> re.Pattern[bytes]:
-    """A list or object with at most `depth` more inside one another, in one match: an inner loop in C."""
-    text = rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+'
-    pattern = rb"[\[{]" + text + rb"[\]}]"
-    for _ in range(depth):
-        pattern = rb"[\[{]" + text + rb"(?:" + pattern + text + rb")*+[\]}]"
-    return re.compile(pattern, re.DOTALL)
+def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
+    """Any value but a container that is nested deeper, in one match: an inner loop in C."""
+    text = rb'[^"\[\]{}]*+(?:' + string + rb'[^"\[\]{}]*+)*+'
+    container = rb"[\[{]" + text + rb"[\]}]"
+    for _ in range(depth - 1):
+        container = rb"[\[{]" + text + rb"(?:" + container + text + rb")*+[\]}]"
+    return re.compile(string + rb'|[^"\[\]{}\s,]++|' + container, re.DOTALL)
 
 
-_VALUE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"\[\]{}\s,]++|' + _container(9).pattern, re.DOTALL)
-"""Any value but a container that is nested deeper; the text is valid JSON."""
+_VALUE = _value(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_QUICK = _value(rb'"[^"]*+(?:(?<=[^\\]\\)"[^"]*+)*+(?<!\\)"')
+"""The same in half the time, because it looks for quotes alone: one behind a backslash is text; one
+behind two backslashes or more matches nothing, and the other pattern is asked."""
 Span = tuple[int, int]
 
 
@@ -62,20 +67,22 @@ class Patches:
 
     def put(self, obj: Object, values: dict[str, bytes | None]) -> None:
         """Set members of an object; None removes. New members come last, in the order given."""
-        fresh, gone = [], set()
+        fresh, gone = {}, set()
         for key, value in values.items():
             member = obj.members.get(key)
-            if value is None:
+            if member is None:
+                if value is not None:
+                    fresh[key] = value
+            elif value is None:
                 gone.add(key)
-            elif member is None:
-                fresh.append(json.dumps(key).encode() + b": " + value)
             else:
                 self.replace(member[1], member[2], value)
-        lost = [key in gone for key, _ in obj.every]
-        self.drop([span for _, span in obj.every], lost)
+        if gone:
+            self.drop([span for _, span in obj.every], [key in gone for key, _ in obj.every])
         if fresh:
             last = obj.every[-1][1][1] if obj.every else obj.start + 1
-            self.replace(last, last, (b"" if all(lost) else b", ") + b", ".join(fresh))
+            alone = all(key in gone for key, _ in obj.every)
+            self.replace(last, last, (b"" if alone else b", ") + members(fresh))
 
     def drop(self, spans: list[Span], lost: list[bool]) -> None:
         """Remove some of the items that commas part, each with one comma while another is left."""
@@ -98,9 +105,14 @@ class Patches:
         return b"".join(out)
 
 
+def members(values: Mapping[str, bytes]) -> bytes:
+    """Members as they stand between braces; the values are JSON already."""
+    return b", ".join([dump(key) + b": " + value for key, value in values.items()])
+
+
 def value_end(raw: bytes, at: int) -> int:
     """The index just behind the value that starts at `at`."""
-    if found := _VALUE.match(raw, at):
+    if found := _QUICK.match(raw, at) or _VALUE.match(raw, at):
         return found.end()
     depth = 0
     while True:
@@ -164,6 +176,8 @@ def read_array(raw: bytes, at: int) -> list[Span]:
 
 
 def _skip(raw: bytes, at: int) -> int:
+    if raw[at] > ord(" "):
+        return at
     return _SPACE.match(raw, at).end()  # type: ignore[union-attr]  # matches ""
 
 
