@@ -24,6 +24,8 @@ def messages_of(trajectory: Mapping[str, Any]) -> Messages:
 
 def histories(trajectory: Mapping[str, Any]) -> tuple[Messages, ...]:
     """Further conversations of the same rollout: additional histories, or exchanges that forked."""
+    if "additional_histories" not in trajectory and "exchanges" not in trajectory:
+        return ()
     found: list[Messages] = []
     more = trajectory.get("additional_histories")
     if isinstance(more, list):
@@ -45,7 +47,7 @@ def tools_of(trajectory: Mapping[str, Any]) -> Any:
             return parse_text(tools)
         except UnreadableError:
             return tools
-    if tools is None:
+    if tools is None and "exchanges" in trajectory:
         for request, _ in _exchanges(trajectory.get("exchanges")):
             return request.get("tools")
     return tools
@@ -57,6 +59,8 @@ def check_messages(value: Any, where: str) -> Messages:
         raise UnreadableError(f"`{where}` is no list of messages")
     if not value:
         raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
+    if all([isinstance(item, dict) and "role" in item for item in value]):
+        return value
     out: Messages = []
     for i, item in enumerate(value):
         if not isinstance(item, dict):

@@ -24,7 +24,10 @@ _LONGEST = 1_000_000
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object's members; a key that stands twice with two values has none."""
-    out: dict[str, Any] = {}
+    out = dict(pairs)
+    if len(out) == len(pairs):
+        return out
+    out.clear()
     for key, value in pairs:
         out[key] = value if key not in out or out[key] == value else None
     return out
