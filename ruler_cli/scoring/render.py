@@ -79,12 +79,15 @@ def blocks(user: str) -> dict[str, str]:
 
 def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> str:
     role, content = message.get("role"), message.get("content")
-    # the two kinds that most of a dump is made of, without a look at what they do not have
-    if isinstance(role, str) and isinstance(content, str):
-        if len(message) == 2 and role not in _NOT_SAID:
+    # what most of a dump is made of, without a look at what it does not have
+    if isinstance(content, str):
+        if len(message) == 2 and isinstance(role, str) and role not in _NOT_SAID:
             return f"{_name(role)}: {_string(content)}"
-        if role == "tool" and len(message) == 3 and "tool_call_id" in message:
-            return _result(names.get(str(message["tool_call_id"] or None)), content, keep)
+        if role == "tool" and "tool_call_id" in message and len(message) == 3 + ("name" in message):
+            asked = names.get(str(message["tool_call_id"] or None))
+            return _result(_text(message.get("name") or None) or asked, content, keep)
+    elif role == "assistant" and content is None and len(message) == 3 and (calls := _calls(message)):
+        return "\n".join([_called(call, names) for call in calls])
     kind = message.get("type")
     if role is None and isinstance(kind, str) and kind in _ITEMS:
         role, message = _ITEMS[kind](message)
@@ -108,10 +111,15 @@ def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening
         text = text or _text(refusal)
         who = f"{_name(role)} {_name(str(message['name']))}" if message.get("name") else _name(role)
         out.append(f"{who}: {_string(text)}")
-    for identity, name, arguments in calls:
-        names[identity] = name
-        out.append(f"call {_name(name)}: {_unwrapped(arguments)}")
+    out += [_called(call, names) for call in calls]
     return "\n".join(out)
+
+
+def _called(call: _Call, names: dict[str, str]) -> str:
+    """A tool call's line; its name is noted for the line of its result."""
+    identity, name, arguments = call
+    names[identity] = name
+    return f"call {_name(name)}: {_unwrapped(arguments)}"
 
 
 _Call = tuple[str, str, Any]

@@ -56,7 +56,8 @@ _ALIKE = (
 
 
 _ASCII = bytes(range(128))
-_IN_BYTES = tuple(hint.encode() for hint in _HINTS)
+_IN_BYTES = tuple(((set("/%") & set(hint) or {hint[0]}).pop().encode(), hint.encode()) for hint in _HINTS)
+"""Each hint with one of its characters: most text has no `%`, and one byte is found ten times as fast."""
 _IN_HINTS = frozenset("".join(_HINTS))
 
 
@@ -86,7 +87,7 @@ def _may_be_suspect(text: str) -> bool:
     if any(map(_may_spell, set(foreign))):
         return True
     low = raw.lower()
-    return any(hint in low for hint in _IN_BYTES)
+    return any(sign in low and hint in low for sign, hint in _IN_BYTES)
 
 
 @lru_cache(maxsize=1024)
