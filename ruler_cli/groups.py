@@ -8,6 +8,7 @@ memory does not grow with the dump. From stdin there is no second look: groups m
 from __future__ import annotations
 
 import itertools
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -237,10 +238,12 @@ def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
 
 
 def scattered(stream: BinaryIO, reader: Reader, index: Index) -> Iterator[Group]:
-    """Groups whose records lie apart, fetched by offset, in the order of their first record."""
+    """Groups whose records lie apart, fetched by offset, in the order of their first record.
+
+    The stream must be a plain file; its buffer is passed by, which would be filled for each record.
+    """
     for places in index.places():
         found = []
         for number, start, size in places:
-            stream.seek(start)
-            found.append(reader.read(Line(number, start, stream.read(size))))
+            found.append(reader.read(Line(number, start, os.pread(stream.fileno(), size, start))))
         yield Group(str(found[0].key), tuple(found))

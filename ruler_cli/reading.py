@@ -146,6 +146,7 @@ def _spooled(stream: BinaryIO, stack: ExitStack) -> BinaryIO:
     """The decompressed text in a temporary file, where records can be fetched by offset."""
     spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
     shutil.copyfileobj(stream, spool, 1 << 20)
+    spool.flush()  # it is read by its descriptor
     return cast(BinaryIO, spool)
 
 

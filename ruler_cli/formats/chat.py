@@ -59,7 +59,7 @@ def check_messages(value: Any, where: str) -> Messages:
         raise UnreadableError(f"`{where}` is no list of messages")
     if not value:
         raise UnreadableError(f"`{where}` is empty: there are no messages to judge")
-    if all([isinstance(item, dict) and "role" in item for item in value]):
+    if all(isinstance(item, dict) and "role" in item for item in value):
         return value
     out: Messages = []
     for i, item in enumerate(value):

@@ -16,12 +16,12 @@ from typing import Any
 
 import orjson
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
+_SAFE_NAME = r"[A-Za-z0-9_.\-]{1,80}"
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DIGITS = bytes.maketrans(b"123456789E+-", b"000000000e00")
 _LONG_RUN, _LONG_EXPONENT = b"0" * 16, b"0e000"
 _NOT_SAID = ("tool", "function", "")
-_OPEN = re.compile(r'<trajectory id="([a-z]+)">')
+_OPEN = r'<trajectory id="([a-z]+)">'
 _CUT_MARK = "[… {} characters left out by ruler …]"
 
 
@@ -66,7 +66,7 @@ def blocks(user: str) -> dict[str, str]:
     label: str | None = None
     body: list[str] = []
     for line in user.split("\n"):
-        opened = _OPEN.fullmatch(line)
+        opened = re.fullmatch(_OPEN, line)
         if opened:
             label, body = opened[1], []
         elif line == "</trajectory>" and label:
@@ -215,7 +215,7 @@ def _may_be_inexact(text: str) -> bool:
 def _name(name: str) -> str:
     """A role or tool name, quoted unless it is a plain word: it comes from the dump too."""
     plain = name.isidentifier() and name.isascii() and len(name) <= 80  # most names; half a regex's time
-    return name if (plain or _SAFE_NAME.fullmatch(name)) and name != "call" else _string(name)
+    return name if (plain or re.fullmatch(_SAFE_NAME, name)) and name != "call" else _string(name)
 
 
 def _string(text: str) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 _KEY = "scores"
-_FENCE = re.compile(r"```[\w-]*[ \t\r]*")
-_FRACTION = re.compile(r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)")
-_PERCENT = re.compile(r"([0-9]*\.?[0-9]+)\s*%")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FENCE = r"```[\w-]*[ \t\r]*"
+_FRACTION = r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)"
+_PERCENT = r"([0-9]*\.?[0-9]+)\s*%"
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _CLEARLY_TEN = 2.0
 """Below this a best score above 1 is a slip on a scale to 1, not a scale to 10."""
 _TRIES = 60
@@ -109,7 +109,7 @@ def _bare(text: str) -> str:
     text = text[-_LONGEST:].rpartition("</think>")[2].strip()
     if text.startswith("```") and text.endswith("```"):
         head, _, rest = text.partition("\n")
-        if rest and _FENCE.fullmatch(head):
+        if rest and re.fullmatch(_FENCE, head):
             return rest[:-3].strip()
     return text
 
@@ -187,12 +187,12 @@ def _number(value: Any) -> tuple[float | None, bool]:
     text = value.strip()
     if len(text) > 40:
         return None, False
-    if fraction := _FRACTION.fullmatch(text):
+    if fraction := re.fullmatch(_FRACTION, text):
         whole = float(fraction[2])
         return (float(fraction[1]) / whole if whole else None), True
-    if percent := _PERCENT.fullmatch(text):
+    if percent := re.fullmatch(_PERCENT, text):
         return float(percent[1]) / 100, True
-    return (float(text) if _NUMBER.fullmatch(text) else None), False
+    return (float(text) if re.fullmatch(_NUMBER, text) else None), False
 
 
 def _show(value: Any) -> str:

@@ -136,7 +136,7 @@ def _opening(conversations: list[list[Any]]) -> int:
     """How many first messages are plain text and the same in all: they need to be rendered once."""
     for i, column in enumerate(zip(*conversations, strict=False)):
         first = column[0]
-        plain = len(first) == 2 and isinstance(first.get("role"), str) and isinstance(first.get("content"), str)
+        plain = len(first) == 2 and all(isinstance(first.get(name), str) for name in ("role", "content"))
         if not plain or column.count(first) < len(column):
             return i
     return min(map(len, conversations), default=0)

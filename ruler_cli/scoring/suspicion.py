@@ -26,7 +26,7 @@ _TOP = (
     r"(?:\b1\.0\b|\b10/10(?!\d)|\b100\s?%|\bfull (?:marks|score)"
     r"|\b(?:highest|maximum|perfect|top) (?:possible )?(?:score|marks|reward))"
 )
-_PATTERNS = re.compile(
+_PATTERNS = (
     r"trajectory[_ ]ids?\b"
     r"|<\s{0,4}/?\s{0,4}(?:trajectory|available_tools)\b"
     r"|\b(?:dear|hey|attention|note to(?: the)?)\s+(?:judge|grader|evaluator)"
@@ -40,12 +40,12 @@ _PATTERNS = re.compile(
     r"|\b(?:assign|award|give)\b[^.]{0,30}\bscore of 1(?:\.0)?\b"
     r"|\bscore\b[^.]{0,20}\b(?:rollout|trajectory|response)\b[^.]{0,20}\b1\.0\b"
     r"|[\"'\\]scores[\"'\\]{1,8}\s{0,8}:\s{0,8}\["
-    r"|\\u202e",
+    r"|\\u202e"
 )
-"""Every repeat is bounded: a rollout may be megabytes of one character."""
+"""Every repeat is bounded: a rollout may be megabytes of one character. Compiled when a hint was found."""
 _NEAR = 200
 """Characters on each side of a hint that are looked at; no pattern is longer."""
-_ESCAPED = re.compile(r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\[nrt]")
+_ESCAPED = r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\[nrt]"
 """Terminal escapes and line breaks as `render` writes them, of which the letters would glue to a word."""
 _ALIKE = (
     *zip("\u0430\u0441\u0435\u043e\u0440\u0445\u0443", "aceopxy", strict=True),
@@ -74,7 +74,7 @@ def suspect(body: str) -> bool:
         return False
     low = _plain(body)
     near = (low[max(0, at - _NEAR) : at + _NEAR] for at in _hints(low))
-    return any(_PATTERNS.search(_ESCAPED.sub(" ", text)) for text in near)
+    return any(re.search(_PATTERNS, re.sub(_ESCAPED, " ", text)) for text in near)
 
 
 def _may_be_suspect(text: str) -> bool:

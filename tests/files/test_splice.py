@@ -39,6 +39,17 @@ def test_items(value: list[Any], layout: dict[str, Any]) -> None:
     assert same(found, value)
 
 
+@pytest.mark.parametrize("slashes", range(7))
+@pytest.mark.parametrize("after", ["", '"', '"]}', '", "b": [{'])
+def test_backslashes(slashes: int, after: str) -> None:
+    """However many backslashes stand before a quote, the end of the string is found."""
+    text = "\\" * slashes + after
+    value = {"a": [{text: text}, [text], text], "c": 1, "d": text}
+    raw = json.dumps(value).encode()
+    found = read_object(raw).members
+    assert {key: json.loads(raw[start:end]) for key, (_, start, end) in found.items()} == value
+
+
 @given(st.dictionaries(texts, values, max_size=6), layouts(), st.data())
 def test_any_edit(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
     """Setting and removing any members leaves valid JSON in which the rest is as it was."""

@@ -60,6 +60,8 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     ([called() | {"tool_calls": CALL}], ['call add: {"a":1,"b":[2]}']),
     ([called({"function": "f", "arguments": {"x": 1}})], ['call f: {"x":1}']),
     ([called("oops")], ['call unknown: "oops"']),
+    ([called()], ['assistant: ""']),
+    ([called() | {"tool_calls": "[]"}], ['assistant: ""']),
     ([called({"function": {"name": "f", "arguments": "no json"}})], ['call f: "no json"']),
     ([{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}], ["call f: {}"]),
     ([called(CALL, content="So:")], ['assistant: "So:"\ncall add: {"a":1,"b":[2]}']),
@@ -69,6 +71,14 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
         ['call add: {"a":1,"b":[2]}', 'tool add: {"x":1}'],
     ),
     ([{"role": "tool", "name": "f", "content": "text"}], ['tool f: "text"']),
+    (
+        [called(CALL), {"role": "tool", "name": "f", "tool_call_id": "c1", "content": "text"}],
+        ['call add: {"a":1,"b":[2]}', 'tool f: "text"'],
+    ),
+    (
+        [called(CALL), {"role": "tool", "name": None, "tool_call_id": "c1", "content": "text"}],
+        ['call add: {"a":1,"b":[2]}', 'tool add: "text"'],
+    ),
     ([{"role": "function", "name": "f", "content": [{"type": "text", "text": "[1]"}]}], ["tool f: [1]"]),
     ([{"role": "tool", "content": '{"x": NaN}'}], ['tool: "{\\"x\\": NaN}"']),
     # Anthropic

@@ -145,6 +145,21 @@ def test_prefix() -> None:
     assert sheet.bodies == ('assistant: "4"', 'assistant: "4"\nuser: "ok"')
 
 
+def test_equal_in_python_only() -> None:
+    """Messages that Python takes for equal and JSON does not are not shared."""
+    asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
+    sheet = lay_out(group(*asks), ASK)
+    assert not sheet.context
+    assert [body.split("\n")[0] for body in sheet.bodies] == ['user: "1"', 'user: "true"', 'user: "1.0"']
+
+
+def test_opening_of_the_shortest() -> None:
+    """A rollout that ends within what all share keeps its last message for itself."""
+    sheet = lay_out(group(talk("4"), talk("4") + talk("5")), ASK)
+    assert sheet.context == 'user: "What is 2+2?"'
+    assert sheet.bodies[0] == 'assistant: "4"'
+
+
 def test_unreadable_rollout() -> None:
     """A rollout that could not be read is not shown, and moves nobody else."""
     sheet = lay_out(group(talk("a"), Rollout([], fault="is no object"), talk("b")), ASK)
