@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from ruler_cli.files.parse import dump
 
@@ -41,8 +42,7 @@ def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(NamedTuple):
     """Where an object's members stand: key → (start of member, start of value, end of value).
 
     `every` holds the key and span of each member in the order of the text, equal keys too.

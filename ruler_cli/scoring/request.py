@@ -192,7 +192,10 @@ def _labels(sheet: Sheet, salt: bytes, order: Sequence[int]) -> dict[str, int]:
         for draw in itertools.count():
             number = int.from_bytes(_hash(salt, b"label %d" % draw, sheet.digests[i]))
             size = 4 + draw // 50  # a text that holds every short label is answered with longer ones
-            label = "".join(_LETTERS[number // len(_LETTERS) ** k % len(_LETTERS)] for k in range(size))
+            label = ""
+            for _ in range(size):
+                number, letter = divmod(number, len(_LETTERS))
+                label += _LETTERS[letter]
             if label not in labels and label not in text:
                 labels[label] = i
                 break
