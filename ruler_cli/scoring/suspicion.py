@@ -53,8 +53,6 @@ _ALIKE = (
     *((unseen, "") for unseen in "\u200b\u200c\u200d\u2060\u00ad\ufeff"),
 )
 """Letters of other scripts that look like Latin ones, and characters that cannot be seen."""
-
-
 _ASCII = bytes(range(128))
 _IN_BYTES = tuple(((set("/%") & set(hint) or {hint[0]}).pop().encode(), hint.encode()) for hint in _HINTS)
 """Each hint with one of its characters: most text has no `%`, and one byte is found ten times as fast."""
