@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sqlite3
 import struct
 import threading
@@ -26,7 +25,7 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.database import WAIT, Schema, busy, connect, files_of, private
+from ruler_cli.files.database import WAIT, Schema, at_home, busy, cache, connect, files_of, private
 from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.records import Fault, Kind, Reply, Request, Usage
 
@@ -66,10 +65,7 @@ _Row = tuple[bytes, float, float, str, Status, int | None, int | None, int | Non
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer from the ledger: when it came (Unix time) and how many seconds the call took.
-
-    A Fault is the mark of a call that failed for good; its scope is "group".
-    """
+    """An answer, or a failed call's mark (a Fault); when it came (Unix time), how many seconds it took."""
 
     answer: Reply | Fault
     at: float
@@ -104,17 +100,14 @@ class Stats:
 
 def default_path() -> Path:
     """Where the ledger is unless told otherwise: in the user's cache directory."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():  # the XDG specification: a relative one is to be ignored
-        base = _at_home("~/.cache")
-    return base / "ruler" / "ledger.sqlite"
+    return cache() / "ruler" / "ledger.sqlite"
 
 
 def located(text: str | None) -> Path | None:
     """`--ledger PATH|none` → the path; None where no reply is to be kept."""
     if text == "none":
         return None
-    return _at_home(text) if text else default_path()
+    return at_home(text) if text else default_path()
 
 
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
@@ -275,13 +268,6 @@ class Ledger:
 
     def _stuck(self, verb: str, why: object) -> OutputError:
         return OutputError(f"{self.path}: the ledger cannot be {verb}: {why}; make room there, or {_WAY_OUT}")
-
-
-def _at_home(path: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UsageError(f"{path}: there is no such home directory; {_WAY_OUT}") from None
 
 
 def _row(key: bytes, model: str, answer: Reply | Fault, seconds: float) -> _Row:

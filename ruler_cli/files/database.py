@@ -27,6 +27,20 @@ class Schema:
     tables: tuple[str, ...]
 
 
+def cache() -> Path:
+    """The user's cache directory."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return base if base.is_absolute() else at_home("~/.cache")  # the standard ignores a relative one
+
+
+def at_home(path: str) -> Path:
+    """A path that may begin with `~`, also where no shell has read it."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{path}: there is no such home directory; give a path that begins with /") from None
+
+
 def private(path: Path) -> Path:
     """Where the file really is: made for its owner alone, or found to be the owner's.
 

@@ -1,0 +1,147 @@
+"""`ruler ledger` as scripts and people see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.ledger import Ledger
+from ruler_cli.records import Fault, Reply
+from tests.conftest import ROOT, Ruler
+
+BODY = {
+    "choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 100_000},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A ledger with two replies and a mark of a known model, and a reply of an unknown one."""
+    path = tmp_path / "cache" / "ruler" / "ledger.sqlite"
+    answer = reply_of(json.dumps(BODY).encode())
+    assert isinstance(answer, Reply)
+    with Ledger(path) as ledger:
+        ledger.keep(b"1", "openai/gpt-4o", answer, 1.0)
+        ledger.keep(b"2", "openai/gpt-4o", answer, 1.0)
+        ledger.keep(b"3", "openai/gpt-4o", Fault("refused", "no", "group"), 1.0)
+        ledger.keep(b"4", "mine\x1b[31m\n", answer, 1.0)
+        ledger._patient.execute("UPDATE replies SET at = 1000000000 + id")
+    return path
+
+
+def test_path(ruler: Ruler, tmp_path: Path) -> None:
+    """`path` prints one path, for a script: the default, the variable's or the option's."""
+    cache = tmp_path / "cache"
+    default = ruler("ledger", "path", XDG_CACHE_HOME=str(cache))
+    assert (default.returncode, default.stdout) == (0, f"{cache}/ruler/ledger.sqlite\n")
+    assert ruler("ledger", "path", RULER_LEDGER="/a b/c").stdout == "/a b/c\n"
+    assert ruler("ledger", "path", "--ledger", "x/y", RULER_LEDGER="/a b/c").stdout == "x/y\n"
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("command", ["path", "stats", "clear"])
+def test_none(command: str, ruler: Ruler) -> None:
+    """`--ledger none` names no ledger that could be looked at."""
+    done = ruler("ledger", command, "--ledger", "none")
+    assert done.returncode == 2
+    assert "leave the option out" in done.stderr
+
+
+def test_nothing_there(ruler: Ruler, tmp_path: Path) -> None:
+    """A ledger that is not there is empty, and looking at it makes none."""
+    cache = str(tmp_path / "cache")
+    assert "it is empty" in ruler("ledger", "stats", XDG_CACHE_HOME=cache).stdout
+    said = json.loads(ruler("ledger", "stats", "--json", XDG_CACHE_HOME=cache).stdout)
+    assert (said["models"], said["first"], said["bytes"]) == ([], None, 0)
+    cleared = ruler("ledger", "clear", XDG_CACHE_HOME=cache)
+    assert (cleared.returncode, "removed nothing" in cleared.stdout) == (0, True)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_stats(ruler: Ruler, place: Path) -> None:
+    """A row for each model: what is kept, its tokens and its list price, unknown where it is unknown."""
+    done = ruler("ledger", "stats", "--ledger", place)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["openai/gpt-4o", "2", "0", "0", "0", "1", "2000000", "200000", "$7.00"] in rows
+    assert ["mine\\x1b[31m\\n", "1", "0", "0", "0", "0", "1000000", "100000", "unknown"] in rows
+    assert "2001-09-09T01:46:41Z to 2001-09-09T01:46:44Z" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_json(ruler: Ruler, place: Path) -> None:
+    """The same as JSON, where an unknown cost is null and never zero."""
+    said = json.loads(ruler("ledger", "stats", "--json", RULER_LEDGER=str(place)).stdout)
+    assert said["ledger"] == str(place)
+    assert said["rows"] == {"answer": 3, "truncated": 0, "refusal": 0, "odd": 0, "fault": 1}
+    assert (said["first"], said["last"]) == ("2001-09-09T01:46:41Z", "2001-09-09T01:46:44Z")
+    assert said["bytes"] > 0
+    mine, known = said["models"]
+    assert (mine["model"], mine["cost_usd"]) == ("mine\x1b[31m\n", None)
+    assert known["cost_usd"] == pytest.approx(7.0)
+    assert (known["prompt_tokens"], known["completion_tokens"]) == (2_000_000, 200_000)
+
+
+def test_clear(ruler: Ruler, place: Path) -> None:
+    """Without a terminal it removes what it is told to, and says how much."""
+    with Ledger(place) as ledger:
+        ledger._patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
+        some = ruler("ledger", "clear", "--ledger", place, "--older-than", 2)
+        assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
+        assert "removed 0 rows" in ruler("ledger", "clear", "--ledger", place, "--older-than", 2).stdout
+        rest = ruler("ledger", "clear", "--ledger", place)
+        assert (rest.returncode, "removed 1 row " in rest.stdout) == (0, True)
+        assert ledger.find(b"1") is None
+
+
+@pytest.mark.parametrize("days", ["nan", "inf", "-1", "soon"])
+def test_clear_usage(days: str, ruler: Ruler, place: Path) -> None:
+    """An age that is no number of days removes nothing."""
+    done = ruler("ledger", "clear", "--ledger", place, "--older-than", days)
+    assert done.returncode == 2
+    assert "--older-than" in done.stderr
+    with Ledger(place) as ledger:
+        assert ledger.find(b"1") is not None
+
+
+@pytest.mark.parametrize(("answer", "more", "left"), [("n", (), 4), ("y", (), 0), ("", ("--yes",), 0)])
+def test_clear_asks(answer: str, more: tuple[str, ...], left: int, place: Path) -> None:
+    """On a terminal it asks first, unless told not to."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "ruler_cli", "ledger", "clear", "--ledger", str(place), *more],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == (1 if left else 0)
+    assert ("Remove every reply" in done.stderr) is not bool(more)
+    with Ledger(place) as ledger:
+        assert sum(ledger.stats().rows.values()) == left
+
+
+def test_wrong_file(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that is no ledger is a sentence and exit code 2, and stays as it is."""
+    (tmp_path / "notes.txt").write_text("hello\n" * 99)
+    for command in ("stats", "clear"):
+        done = ruler("ledger", command, "--ledger", "notes.txt")
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert "notes.txt" in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "hello\n" * 99

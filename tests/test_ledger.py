@@ -1,0 +1,588 @@
+"""The ledger: what is kept is found, whatever happens to the process, and only by its owner."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ruler_cli import ledger as module
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files import database
+from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.ledger import Kept, Ledger, Stats, default_path, key_of, located
+from ruler_cli.records import Fault, Reply, Request, Usage
+from tests.conftest import ROOT
+from tests.values import texts, values
+
+ASK = Request("system", "user", ("a",), room=100, turn=0)
+MARK = Fault("refused", "the judge answered 400: no", "group")
+ODD = Fault("transport", "no chat completion", "call", body=b"<html>busy</html>")
+
+
+def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
+    """A reply as it comes from the wire."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    choice = {"message": {"content": text, **message}, "finish_reason": finish}
+    found = reply_of(json.dumps({"choices": [choice], "usage": usage}).encode())
+    assert isinstance(found, Reply)
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a ledger shall be."""
+    return tmp_path / "new" / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    """An empty ledger."""
+    with Ledger(path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """A ledger that many examples fill."""
+    with Ledger(tmp_path_factory.mktemp("shared") / "ledger.sqlite") as opened:
+        yield opened
+
+
+def answer_of(kept: Kept | None) -> Reply | Fault:
+    """What was found, where something has to be."""
+    assert kept is not None
+    return kept.answer
+
+
+def size(path: Path) -> int:
+    """Bytes on disk."""
+    return path.stat().st_size
+
+
+def raw(path: Path, query: str) -> list[Any]:
+    """Ask or change the file behind the ledger's back."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+# what is kept
+
+
+@given(text=texts, key=st.binary(max_size=32), model=texts)
+def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
+    """Whatever the judge said is found as it was read from the wire, under its own key."""
+    body = json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+    read = reply_of(body)
+    shared.keep(key, model, read, 1.5)
+    found = shared.find(key)
+    if isinstance(read, Fault):  # lone surrogates are no JSON for the reader of today
+        assert found is None
+    else:
+        assert found is not None
+        assert found.answer == read
+        assert found.answer.body == body
+        assert found.seconds == 1.5
+
+
+@given(reason=texts, context=st.none() | st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)))
+def test_round_trip_of_marks(shared: Ledger, reason: str, context: tuple[int, int] | None) -> None:
+    """A mark comes back with its kind, its reason as it was given, and the sizes."""
+    mark = Fault("too_long", reason, "group", context=context)
+    shared.keep(b"mark", "m", mark, 0.0)
+    assert answer_of(shared.find(b"mark")) == mark
+
+
+def test_nothing_there(ledger: Ledger) -> None:
+    """A request that was never asked has no answer."""
+    ledger.keep(b"one", "m", reply(), 1.0)
+    assert ledger.find(b"two") is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (reply(), "answer"),
+        (reply(finish="length"), "truncated"),
+        (reply("", refusal="I will not"), "refusal"),
+        (ODD, "odd"),
+        (MARK, "fault"),
+        (replace(MARK, body=b"something"), "fault"),
+    ],
+)
+def test_status(ledger: Ledger, answer: Reply | Fault, status: str) -> None:
+    """Each row says what it is, and replies that are no answers are told apart when found."""
+    ledger.keep(b"k", "m", answer, 1.0)
+    assert {name: number for name, number in ledger.stats().rows.items() if number} == {status: 1}
+    found = ledger.find(b"k")
+    assert (found and found.answer) == (None if status == "odd" else answer)
+
+
+def test_time(ledger: Ledger) -> None:
+    """A row knows when it came and how long the call took."""
+    before = time.time()
+    ledger.keep(b"k", "m", reply(), 2.5)
+    found = ledger.find(b"k")
+    assert found is not None
+    assert before <= found.at <= time.time()
+    assert found.seconds == 2.5
+
+
+def test_newest_wins(ledger: Ledger, path: Path) -> None:
+    """The newest answer holds, and the older ones are still there."""
+    for text in "abc":
+        ledger.keep(b"k", "m", reply(text), 1.0)
+    assert answer_of(ledger.find(b"k")) == reply("c")
+    assert len(raw(path, "SELECT 1 FROM replies")) == 3
+
+
+def test_marks_passed_over(ledger: Ledger) -> None:
+    """Who asks again what failed still finds the reply that was paid for before the failure."""
+    ledger.keep(b"k", "m", MARK, 1.0)
+    assert ledger.find(b"k", marks=False) is None
+    ledger.keep(b"k", "m", reply("old"), 1.0)
+    ledger.keep(b"k", "m", MARK, 1.0)
+    assert answer_of(ledger.find(b"k")) == MARK
+    assert answer_of(ledger.find(b"k", marks=False)) == reply("old")
+
+
+def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that no reader understood is a reply once one does; until then it is not there."""
+    ledger.keep(b"k", "m", ODD, 1.0)
+    assert ledger.find(b"k") is None
+    monkeypatch.setattr(module, "reply_of", lambda body: Reply(body.decode(), body=body))
+    assert answer_of(ledger.find(b"k")) == Reply("<html>busy</html>")
+
+
+@pytest.mark.parametrize("body", ["x", "[]", "{}", '{"kind": "odd", "reason": "", "context": null}'])
+def test_unreadable_mark(ledger: Ledger, path: Path, body: str) -> None:
+    """A mark that says nothing does not keep a request from being asked."""
+    ledger.keep(b"k", "m", MARK, 1.0)
+    raw(path, f"UPDATE replies SET body = '{body}'")
+    assert ledger.find(b"k") is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        replace(MARK, scope="run"),
+        replace(MARK, scope="call"),
+        replace(MARK, sent=False),
+        replace(MARK, kind="budget"),
+        replace(MARK, kind="interrupted"),
+        replace(ODD, scope="run"),
+        Reply("embedded"),
+    ],
+)
+def test_no_mark(ledger: Ledger, answer: Reply | Fault) -> None:
+    """What the next run has to ask anew leaves no row."""
+    with pytest.raises(ValueError, match="not"):
+        ledger.keep(b"k", "m", answer, 1.0)
+    assert not ledger.stats().models
+
+
+def test_stats(ledger: Ledger, path: Path) -> None:
+    """Rows and tokens are counted by model; a mark is no call that was answered."""
+    assert ledger.stats() == Stats(size=ledger.stats().size)
+    answers: list[Reply | Fault] = [reply(), reply(), reply(finish="length"), MARK, ODD]
+    for number, answer in enumerate(answers):
+        ledger.keep(bytes([number]), "m", answer, 1.0)
+    ledger.keep(b"k", "other", MARK, 1.0)
+    found = ledger.stats()
+    assert found.rows == {"answer": 2, "truncated": 1, "refusal": 0, "odd": 1, "fault": 2}
+    assert [(t.model, t.usage) for t in found.models] == [("m", Usage(30, 6, 12, 4)), ("other", Usage())]
+    assert found.models[0].rows == {"answer": 2, "truncated": 1, "odd": 1, "fault": 1}
+    assert found.first is not None
+    assert found.last is not None
+    assert found.first <= found.last
+    assert found.size == sum(file.stat().st_size for file in path.parent.iterdir())
+
+
+# keys
+
+
+def test_key_canary() -> None:
+    """The key of a request is the same in every version, or every ledger out there is worthless."""
+    params = {"temperature": 0.2, "stop": ["é\ud800", None], "nan": math.nan, "deep": {"b": 1, "a": -0.0}}
+    request = Request("sys\0tem", "user \udfff 😀", ("x", "y"), room=4096, turn=1)
+    assert key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
+    assert key_of("m", {}, Request("", "", ())).hex() == "c0e34c4639c3fc4e305d7877deb04bb7"
+
+
+parts = st.tuples(
+    texts,
+    st.dictionaries(texts, values, max_size=3),
+    texts,
+    texts,
+    st.none() | st.integers(0, 3),
+    st.integers(0, 3),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(one=parts, other=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6))
+def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[bool]) -> None:
+    """Two requests share a key only where every part that the judge is asked is the same."""
+    mixed = tuple(b if take else a for a, b, take in zip(one, other, chosen, strict=True))
+    keys = [key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (one, mixed)]
+    looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (one, mixed)]
+    assert (keys[0] == keys[1]) == (looks[0] == looks[1])
+
+
+@given(st.dictionaries(texts, values, min_size=2, max_size=4), st.randoms())
+def test_order_of_parameters(params: dict[str, Any], chance: random.Random) -> None:
+    """Parameters in another order are the same request."""
+    names = list(params)
+    chance.shuffle(names)
+    assert key_of("m", params, ASK) == key_of("m", {name: params[name] for name in names}, ASK)
+
+
+def test_parts_do_not_run_together() -> None:
+    """Text that moves from one part to the next is another request; labels and format are no part."""
+    keys = {key_of(m, {}, Request(s, u, ())) for m, s, u in (("ab", "", ""), ("a", "b", ""), ("a", "", "b"))}
+    assert len(keys) == 3
+    assert key_of("m", {}, ASK) == key_of("m", {}, replace(ASK, labels=("other",)))
+
+
+def test_parameter_without_content() -> None:
+    """A parameter that is no JSON value cannot be kept by content, and the sentence says so."""
+    with pytest.raises(UsageError, match="--ledger none"):
+        key_of("m", {"client": object()}, ASK)
+
+
+# places
+
+
+def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The ledger is in the cache directory; a relative one is ignored, as the standard asks."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_path() == tmp_path / "xdg" / "ruler" / "ledger.sqlite"
+    for ignored in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert located(None) == located("") == default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
+    assert located("none") is None
+    assert located("~/x") == tmp_path / "x"
+    with pytest.raises(UsageError, match="begins with /"):
+        located("~nobody-of-this-name/x")
+
+
+def test_owner_only(tmp_path: Path) -> None:
+    """Nobody else can read a ledger, whatever the umask, from the file's first byte on."""
+    code = (
+        "import os, sys; os.umask(0)\n"
+        "from pathlib import Path\n"
+        "from tests.test_ledger import Ledger, reply\n"
+        "seen, looking = set(), []\n"
+        "def look(event, values):\n"
+        "    if looking: return\n"
+        "    looking.append(event)\n"
+        "    for file in Path(sys.argv[1]).parent.glob('*'): seen.add(oct(file.stat().st_mode & 0o777))\n"
+        "    looking.clear()\n"
+        "sys.addaudithook(look)\n"
+        "with Ledger(Path(sys.argv[1])) as ledger:\n"
+        "    ledger.keep(b'k', 'm', reply(), 1.0)\n"
+        "    look('', ())\n"
+        "    print(sorted(p.name for p in Path(sys.argv[1]).parent.iterdir()), seen)\n"
+    )
+    where = tmp_path / "a" / "b" / "ledger.sqlite"
+    said = subprocess.run([sys.executable, "-c", code, where], cwd=ROOT, check=True, capture_output=True)
+    names = [f"ledger.sqlite{end}" for end in ("", "-shm", "-wal")]
+    assert said.stdout.decode().strip() == f"{names} {{'0o600'}}"
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (where.parent, where.parent.parent)] == [0o700] * 2
+
+
+def test_narrowed(path: Path) -> None:
+    """A ledger of ours that others could read is closed to them."""
+    with Ledger(path) as first:
+        first.keep(b"k", "m", reply(), 1.0)
+        for file in path.parent.iterdir():
+            file.chmod(0o666)
+        with Ledger(path):
+            assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+
+
+def test_symlink(path: Path, tmp_path: Path) -> None:
+    """A link to a ledger of ours is that ledger."""
+    (tmp_path / "link").symlink_to(path)
+    with Ledger(tmp_path / "link") as first, Ledger(path) as second:
+        first.keep(b"k", "m", reply(), 1.0)
+        assert second.find(b"k") is not None
+        assert first.stats().size == second.stats().size
+    assert [file.name for file in tmp_path.iterdir()] == ["new", "link"]
+
+
+def test_another_users(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of another user is refused, and a link to one."""
+    Ledger(path).close()
+    (tmp_path / "link").symlink_to(path)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    for name in (path, tmp_path / "link"):
+        with pytest.raises(UsageError, match=r"another user.*--ledger none"):
+            Ledger(name)
+
+
+def test_planted_log(path: Path, tmp_path: Path) -> None:
+    """A write-ahead log that is a link to somewhere is not written through."""
+    Ledger(path).close()
+    path.with_name("ledger.sqlite-wal").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="no regular file"):
+        Ledger(path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def foreign(path: Path) -> None:
+    """Another program's database."""
+    raw(path, "CREATE TABLE notes (text)")
+
+
+def numbered(path: Path) -> None:
+    """Another program's database, still without a table."""
+    raw(path, "PRAGMA application_id = 7")
+
+
+def newer(path: Path) -> None:
+    """A ledger from the future."""
+    Ledger(path).close()
+    raw(path, "PRAGMA user_version = 99")
+
+
+def torn(path: Path) -> None:
+    """A ledger whose first page was overwritten."""
+    Ledger(path).close()
+    path.write_bytes(path.read_bytes()[:100] + bytes(5000))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.mkdir(), "no regular file"),
+        (lambda path: path.write_text("id,score\n1,2\n" * 99), "not a database"),
+        (torn, "malformed|disk image|not a"),
+        (foreign, "another program"),
+        (numbered, "another program"),
+        (newer, "newer version"),
+    ],
+)
+def test_wrong_file(tmp_path: Path, make: Any, says: str) -> None:
+    """A file that is no ledger is refused with both ways out and left as it is."""
+    path = tmp_path / "ledger.sqlite"
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(UsageError, match=f"{path}.*{says}.*--ledger PATH.*--ledger none"):
+        Ledger(path)
+    assert before is None or path.read_bytes() == before
+
+
+def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place where nothing can be written is refused in a sentence."""
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file" / "ledger", tmp_path / "nul\0", tmp_path / ("long" * 99)):
+        with pytest.raises(UsageError, match="--ledger none"):
+            Ledger(place)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match=r"cannot be written.*--ledger none"):
+        Ledger(tmp_path / "closed")
+
+
+def test_empty_file(path: Path) -> None:
+    """What a process that was killed too early left, an empty file, becomes a ledger."""
+    path.parent.mkdir()
+    path.touch()
+    with Ledger(path) as ledger:
+        assert not ledger.stats().models
+
+
+def test_full_disk(ledger: Ledger) -> None:
+    """A reply that cannot be kept is an error with the address, never silence."""
+    (pages,) = ledger._quick.execute("PRAGMA page_count").fetchone()
+    for connection in (ledger._quick, ledger._patient):
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(OutputError, match=r"ledger.sqlite.*full.*--ledger none"):
+        ledger.keep(b"k", "m", reply("x" * 99999), 1.0)
+    with pytest.raises(OutputError, match="full"):
+        anyio.run(ledger.store, b"k", "m", reply("x" * 99999), 1.0)
+
+
+def test_damage(path: Path) -> None:
+    """A ledger that breaks while it is used says so, in every way it is used."""
+    with Ledger(path) as ledger:
+        raw(path, "DROP TABLE replies")
+        says = r"ledger\.sqlite.*no such table"
+        with pytest.raises(OutputError, match=says):
+            ledger.find(b"k")
+        with pytest.raises(OutputError, match=says):
+            ledger.stats()
+        with pytest.raises(OutputError, match=says):
+            ledger.clear()
+        with pytest.raises(OutputError, match=says):
+            ledger.keep(b"k", "m", reply(), 1.0)
+
+
+# several at once
+
+STORE = """
+import sys
+from pathlib import Path
+import anyio
+from tests.test_ledger import Ledger, reply
+async def main(path, name, number):
+    with Ledger(path) as ledger:
+        for at in range(number):
+            key = f"{name}-{at}".encode()
+            await ledger.store(key, "m", reply("x" * 3000), 1.0)
+            print(key.decode(), flush=True)
+anyio.run(main, Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+"""
+
+
+def storing(path: Path, name: str, number: int) -> subprocess.Popen[str]:
+    """A process that stores, and tells each key once it is stored."""
+    command = [sys.executable, "-c", STORE, str(path), name, str(number)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_killed(path: Path) -> None:
+    """After kill -9 at any moment every reply that `store` returned for is there, and the file whole."""
+    chance = random.Random(1)
+    told: list[str] = []
+    for run in range(6):
+        with storing(path, f"run{run}", 10**6) as process:
+            assert process.stdout is not None
+            told.append(process.stdout.readline().strip())
+            time.sleep(chance.random() * 0.3)
+            process.kill()
+            rest = process.stdout.read()
+            told += rest[: rest.rfind("\n") + 1].split()
+    assert len(told) > 60
+    with Ledger(path) as ledger:
+        assert [key for key in told if ledger.find(key.encode()) is None] == []
+        assert sum(ledger.stats().rows.values()) - len(told) in range(7)
+    assert raw(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_several_processes(path: Path) -> None:
+    """Processes that start and store at once share one ledger: no row is lost, none has to try again."""
+    processes = [storing(path, f"p{n}", 300) for n in range(4)]
+    for process in processes:
+        out, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors, len(out.split())) == (0, "", 300)
+    with Ledger(path) as ledger:
+        assert ledger.stats().rows["answer"] == 1200
+    assert raw(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.anyio
+async def test_store_waits(ledger: Ledger, path: Path) -> None:
+    """While another process writes, a reply waits in a thread and the event loop goes on."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as tasks:
+        for key in (b"a", b"b"):
+            tasks.start_soon(ledger.store, key, "m", reply(), 1.0)
+        await anyio.sleep(0.05)
+        assert ledger.find(b"a") is None  # and reading does not wait
+        other.execute("COMMIT")
+    other.close()
+    assert ledger.find(b"a") is not None
+    assert ledger.find(b"b") is not None
+
+
+@pytest.mark.anyio
+async def test_store_is_not_cancelled(ledger: Ledger, path: Path) -> None:
+    """A run that is stopped while a reply waits for the ledger still keeps it."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.store, b"k", "m", reply(), 1.0)
+        await anyio.sleep(0.05)
+        tasks.cancel_scope.cancel()
+        other.execute("COMMIT")
+    other.close()
+    assert ledger.find(b"k") is not None
+
+
+def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that never lets go of the ledger is told of in the end."""
+    monkeypatch.setattr(database, "WAIT", 0.1)
+    with Ledger(path) as ledger:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(OutputError, match="another process"):
+            ledger.keep(b"k", "m", reply(), 1.0)
+        with pytest.raises(OutputError, match="locked"):
+            ledger.clear()
+        other.close()
+        ledger.keep(b"k", "m", reply(), 1.0)
+
+
+@pytest.mark.anyio
+async def test_log_stays_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored moves into the file on the way; the write-ahead log does not grow with the run."""
+    monkeypatch.setattr(module, "_SETTLE", 1 << 18)
+    log = path.with_name("ledger.sqlite-wal")
+    with Ledger(path) as ledger:
+        for number in range(200):
+            await ledger.store(str(number).encode(), "m", reply("x" * 20000), 1.0)
+        assert size(log) < 1 << 20 < size(path)
+        assert ledger.find(b"0") is not None
+
+
+@pytest.mark.anyio
+async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
+    """A ledger that is cleared by one process goes on serving another."""
+    for number in range(50):
+        await ledger.store(str(number).encode(), "m", reply("x" * 9999), 1.0)
+    big = ledger.stats().size
+    with Ledger(path) as other:
+        assert other.clear() == 50
+        assert other.stats().size < big / 2
+    assert ledger.find(b"1") is None
+    await ledger.store(b"1", "m", reply("new"), 1.0)
+    assert answer_of(ledger.find(b"1")) == reply("new")
+
+
+def test_clear_while_storing(path: Path) -> None:
+    """Clearing again and again disturbs no process that stores meanwhile."""
+    with storing(path, "p", 800) as process, Ledger(path) as ledger:
+        removed = 0
+        while process.poll() is None:
+            removed += ledger.clear()
+            time.sleep(0.01)
+        assert process.stderr is not None
+        assert (process.returncode, process.stderr.read()) == (0, "")
+        assert removed + ledger.clear() == 800
+
+
+def test_clear_older(ledger: Ledger, path: Path) -> None:
+    """Only what is older than asked is removed."""
+    for key in (b"old", b"new"):
+        ledger.keep(key, "m", reply(), 1.0)
+    raw(path, "UPDATE replies SET at = at - 1000 WHERE id = 1")
+    assert ledger.clear(older_than=2000.0) == 0
+    assert ledger.clear(older_than=500.0) == 1
+    assert ledger.find(b"old") is None
+    assert ledger.find(b"new") is not None
