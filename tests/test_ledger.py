@@ -10,8 +10,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -445,7 +447,8 @@ STORE = """
 import sys
 from pathlib import Path
 import anyio
-from tests.test_ledger import Ledger, reply
+from tests.test_ledger import Ledger, module, reply
+module._SETTLE = 1 << 18
 async def main(path, name, number):
     with Ledger(path) as ledger:
         for at in range(number):
@@ -495,9 +498,72 @@ def test_several_processes(path: Path) -> None:
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
 
 
+def opened_while(path: Path, hold: list[str]) -> None:
+    """Open a ledger while another process is within a transaction."""
+    other = sqlite3.connect(path, isolation_level=None)
+    for statement in hold:
+        other.execute(statement).fetchall()
+    with ThreadPoolExecutor(1) as threads:
+        opening = threads.submit(Ledger, path)
+        time.sleep(0.1)
+        assert not opening.done()
+        other.execute("COMMIT")
+        other.close()
+        with opening.result() as ledger:
+            ledger.keep(b"k", "m", reply(), 1.0)
+            assert ledger.find(b"k") is not None
+
+
+def test_made_by_another(path: Path) -> None:
+    """Of two processes that find an empty file, one makes the tables and the other finds them."""
+    path.parent.mkdir()
+    head = [f"PRAGMA application_id = {module._SCHEMA.application}", "PRAGMA user_version = 1"]
+    opened_while(path, ["BEGIN IMMEDIATE", *module._SCHEMA.tables, *head])
+
+
+def test_made_at_once(tmp_path: Path) -> None:
+    """However many make a ledger at the same moment, each of them gets it."""
+    start = threading.Barrier(8)
+
+    def opening(path: Path) -> Ledger:
+        start.wait()
+        return Ledger(path)
+
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(60):
+            for ledger in threads.map(opening, [tmp_path / str(number) / "ledger.sqlite"] * 8):
+                ledger.close()
+
+
+def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While SQLite mends a ledger after another process was killed, a reply is waited for, not missed."""
+
+    class Mending:
+        """A connection that finds the ledger locked."""
+
+        def execute(self, *_: object) -> None:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
+            raise error
+
+    ledger.keep(b"k", "m", reply(), 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "_quick", Mending())
+        assert ledger.find(b"k") is not None
+
+
+def test_shared_by_another(path: Path) -> None:
+    """A process that reads just while the write-ahead log is turned on is waited for."""
+    Ledger(path).close()
+    raw(path, "PRAGMA journal_mode = DELETE")
+    opened_while(path, ["BEGIN", "SELECT count(*) FROM replies"])
+    assert raw(path, "PRAGMA journal_mode") == [("wal",)]
+
+
 @pytest.mark.anyio
 async def test_store_waits(ledger: Ledger, path: Path) -> None:
     """While another process writes, a reply waits in a thread and the event loop goes on."""
+    assert ledger._quick.execute("PRAGMA busy_timeout").fetchone() == (0,)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
@@ -517,12 +583,14 @@ async def test_store_is_not_cancelled(ledger: Ledger, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ledger.store, b"k", "m", reply(), 1.0)
+        for key in (b"a", b"b"):
+            tasks.start_soon(ledger.store, key, "m", reply(), 1.0)
         await anyio.sleep(0.05)
         tasks.cancel_scope.cancel()
         other.execute("COMMIT")
     other.close()
-    assert ledger.find(b"k") is not None
+    assert ledger.find(b"a") is not None
+    assert ledger.find(b"b") is not None
 
 
 def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

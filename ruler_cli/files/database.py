@@ -124,7 +124,7 @@ def _share(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
-        except sqlite3.OperationalError as error:  # SQLite itself does not wait here
+        except sqlite3.OperationalError as error:  # of two that do this at once SQLite lets neither wait
             if not busy(error) or time.monotonic() > until:
                 raise
             time.sleep(0.01)
