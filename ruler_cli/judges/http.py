@@ -18,6 +18,7 @@ import aiohttp
 import orjson
 
 from ruler_cli.judges.answer_form import FORMATS, reply_of
+from ruler_cli.judges.error_body import error_of, status_within
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
@@ -39,16 +40,32 @@ class HttpJudge:
     _session: aiohttp.ClientSession | None = None
 
     async def ask(self, request: Request) -> Reply | Fault:
-        """POST once; once more at each step down of the answer format that the endpoint refuses."""
+        """POST once; once more at each step down of the answer format that the endpoint refuses.
+
+        The deadline is one for all of it, from the connection to the last byte.
+        """
+        if self._session is None:
+            raise RuntimeError("the judge is not open")
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self._ask(request, self._session)
+        except TimeoutError:
+            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+
+    async def _ask(self, request: Request, session: aiohttp.ClientSession) -> Reply | Fault:
         while True:
             level = self._level
-            answer = await self._post(self._body(request, level))
-            if isinstance(answer, Fault) or not answer:
-                return answer or Fault("transport", "the judge's answer was empty", "call")
+            answer = await self._post(self._body(request, level), session)
+            if isinstance(answer, Fault):
+                return answer
             status, headers, data = answer
             if status < 300:
-                return reply_of(data, self.key)
-            code, message = _error(data)
+                reply = reply_of(data, self.key)
+                within = status_within(data) if isinstance(reply, Fault) else None
+                if within is None:
+                    return reply
+                status = within
+            code, message = error_of(data)
             if (
                 refuses_format(status, message)
                 and level + 1 < len(FORMATS)
@@ -75,11 +92,11 @@ class HttpJudge:
             body[told[0] if told else name] = request.room
         return orjson.dumps(body)
 
-    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes] | Fault:
-        if self._session is None:
-            raise RuntimeError("the judge is not open")
+    async def _post(
+        self, body: bytes, session: aiohttp.ClientSession
+    ) -> tuple[int, Mapping[str, str], bytes] | Fault:
         try:
-            async with self._session.post(
+            async with session.post(
                 self.base + "/chat/completions", data=body, allow_redirects=False
             ) as response:
                 data = await response.content.read(_BIGGEST)
@@ -88,8 +105,6 @@ class HttpJudge:
                     if len(data) > _BIGGEST:
                         return Fault("transport", "the judge's answer is larger than 32 MiB", "call")
                 return response.status, response.headers, data
-        except TimeoutError:
-            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
         except aiohttp.ClientConnectorError as error:
             why = clean(str(error.os_error), self.key)
             return Fault(
@@ -111,7 +126,7 @@ class HttpJudge:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            timeout=aiohttp.ClientTimeout(total=self.timeout),
+            timeout=aiohttp.ClientTimeout(),  # none: the deadline is around the whole call
             headers=headers,
             proxy=_proxy(self.base),  # looked up once: aiohttp would ask the environment at every call
         )
@@ -131,16 +146,3 @@ def _proxy(base: str) -> str | None:
     if not parts.hostname or proxy_bypass(parts.hostname):
         return None
     return getproxies().get(parts.scheme)
-
-
-def _error(data: bytes) -> tuple[str, str]:
-    """(code, message) of an error body in the spellings that endpoints have."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return "", data[:2000].decode("utf-8", "replace")
-    error = value.get("error", value) if isinstance(value, Mapping) else value
-    if not isinstance(error, Mapping):
-        return "", str(error)
-    message = error.get("message") or error.get("detail") or error
-    return str(error.get("code") or error.get("type") or ""), str(message)

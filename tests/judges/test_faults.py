@@ -2,96 +2,88 @@
 
 from __future__ import annotations
 
-import time
-from email.utils import formatdate
+from collections.abc import Sequence
 
 import pytest
 
-from ruler_cli.judges.faults import TABLE, classify, clean, context_of, refuses_format, retry_after
-
-ROWS = [
-    (429, "insufficient_quota", "You exceeded your current quota", "refused", "run"),
-    (400, "", "Your credit balance is too low", "refused", "run"),
-    (401, "invalid_api_key", "Incorrect API key", "refused", "run"),
-    (403, "", "Forbidden", "refused", "run"),
-    (404, "model_not_found", "The model does not exist", "refused", "run"),
-    (400, "", "model `x` not found", "refused", "run"),
-    (307, "", "moved", "refused", "run"),
-    (400, "context_length_exceeded", "too long", "too_long", "group"),
-    (413, "", "Payload", "too_long", "group"),
-    (400, "content_filter", "The response was filtered", "refused", "group"),
-    (400, "", "bad request", "refused", "group"),
-    (422, "", "unprocessable", "refused", "group"),
-    (429, "rate_limit_exceeded", "slow down", "transport", "call"),
-    (529, "", "Overloaded", "transport", "call"),
-    (408, "", "timeout", "transport", "call"),
-    (500, "", "oops", "transport", "call"),
-    (503, "", "unavailable", "transport", "call"),
-    (0, "", "who knows", "transport", "call"),
-]
+from ruler_cli.judges import faults
+from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.faults import TABLE, Row, classify, clean, refuses_format
+from ruler_cli.records import Fault
+from tests.judges.answers import ANSWERS, Answer
 
 
-@pytest.mark.parametrize(("status", "code", "message", "kind", "scope"), ROWS)
-def test_row(status: int, code: str, message: str, kind: str, scope: str) -> None:
-    """Status, code and message decide kind and scope."""
-    fault = classify(status, code, message)
-    assert (fault.kind, fault.scope) == (kind, scope)
+def judged(answer: Answer) -> Fault:
+    """The Fault of one answer, read as from the wire."""
+    return classify(answer.status, *error_of(answer.body))
 
 
-def test_every_row_is_tested() -> None:
-    """Each row of the table is the first to hold for some failure above."""
-    reached = {
-        next(i for i, row in enumerate(TABLE) if row.holds(status, f"{code} {message}"))
-        for status, code, message, *_ in ROWS
-        if status
-    }
-    assert reached == set(range(len(TABLE)))
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: f"{a.who} {a.status}")
+def test_answer(answer: Answer) -> None:
+    """Status, codes and message of a real answer decide kind, scope and rate."""
+    fault = judged(answer)
+    reach = "rate" if fault.rate else fault.scope
+    assert (fault.kind, reach) == answer.meaning, fault.reason
+    assert fault.scope == ("call" if fault.rate else reach)
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"Retry-After": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "250"}, 0.25),
-        ({"retry-after-ms": "x"}, None),
-        ({"retry-after-ms": "inf"}, None),
-        ({"Retry-After": "soon"}, None),
-    ],
-)
-def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    """Retry-After is read in seconds and milliseconds, and nonsense is nothing."""
-    assert retry_after(headers) == seconds
+def outcomes(table: Sequence[Row], monkeypatch: pytest.MonkeyPatch) -> list[Fault]:
+    """What the answers mean by another table."""
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "TABLE", tuple(table))
+        return [judged(answer) for answer in ANSWERS]
 
 
-def test_retry_after_date() -> None:
-    """Retry-After as a date is seconds from now, never negative."""
-    assert 50 < (retry_after({"Retry-After": formatdate(time.time() + 60, usegmt=True)}) or 0) <= 60
-    assert retry_after({"Retry-After": formatdate(0, usegmt=True)}) == 0
+@pytest.mark.parametrize("index", range(len(TABLE)))
+def test_no_dead_row(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any one row of the table some answer would mean something else."""
+    rest = [*TABLE[:index], *TABLE[index + 1 :]]
+    assert outcomes(rest, monkeypatch) != outcomes(TABLE, monkeypatch)
+
+
+def test_end_of_the_run_says_a_way_out() -> None:
+    """Whatever ends the run says what to set or to do."""
+    assert all(row.way_out for row in TABLE if row.reach == "run")
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("status", "message", "word", "scope"),
     [
-        (
-            "maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens",
-            (4096, 5000),
-        ),
-        ("maximum context length of 10 tokens ... request has 12 input tokens", (10, 12)),
-        ("prompt is too long: 210000 tokens > 200000 maximum", (200000, 210000)),
-        ("too long", None),
+        (500, "", "false", "group"),
+        (429, "", "false", "group"),
+        (400, "", "true", "call"),
+        (413, "", "True", "call"),
+        (401, "", "true", "run"),
+        (404, "", "false", "run"),
+        (429, "insufficient_quota", "true", "run"),
+        (500, "", "true", "call"),
+        (400, "", "false", "group"),
+        (503, "", "perhaps", "call"),
     ],
 )
-def test_context(message: str, found: tuple[int, int] | None) -> None:
-    """The judge's own numbers of its context are read from its message."""
-    assert context_of(message) == found
+def test_should_retry(status: int, message: str, word: str, scope: str) -> None:
+    """The server's own word moves a fault between call and group, and never to or from the run."""
+    assert classify(status, "", message, {"X-Should-Retry": word}).scope == scope
 
 
-def test_context_of_hostile_text() -> None:
-    """A message that echoes a hostile request is looked at only so far, so that the look ends."""
-    assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
-    assert context_of("x" * 10_000 + "prompt is too long: 2 tokens > 1") is None
+def test_waits() -> None:
+    """A fault carries the wait that its headers or message name, where there is another try."""
+    assert classify(429, "", "slow", {"Retry-After": "7"}).retry_after == 7
+    assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
+    assert classify(500, "", "oops", {"retry-after": "3"}).retry_after == 3
+    assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
+    assert (
+        classify(429, *error_of(b'{"error":{"code":429,"details":[{"retryDelay":"34s"}]}}')).retry_after == 34
+    )
+    # on every answer of some providers, so of no meaning where no limit was passed
+    assert classify(500, "", "oops", {"x-ratelimit-reset-requests": "6m0s"}).retry_after is None
+    assert classify(429, "", "slow", {"x-ratelimit-reset-requests": "6m0s"}).retry_after == 360
+
+
+def test_context_is_told() -> None:
+    """A request that is too long carries the judge's numbers."""
+    assert classify(400, "", "prompt is too long: 12 tokens > 10 maximum").context == (10, 12)
+    assert classify(500, "", "oops").context is None
 
 
 def test_refuses_format() -> None:
@@ -101,11 +93,19 @@ def test_refuses_format() -> None:
     assert not refuses_format(429, "json_schema")
 
 
+def test_reason_is_clean() -> None:
+    """The sentence of a fault holds no key, whoever wrote it into the answer."""
+    fault = classify(401, "", "bad key my-own-key", None, "my-own-key")
+    assert "my-own-key" not in fault.reason
+    assert "[key]" in fault.reason
+
+
 def test_clean() -> None:
-    """Foreign text loses keys, control characters and length."""
+    """Foreign text loses keys, passwords, control characters and length."""
     text = clean("bad key my-own-key and sk-proj-abcdefgh123\x1b[31m\nBearer abc" + "x" * 999, "my-own-key")
     assert "my-own-key" not in text
     assert "sk-proj" not in text
     assert "\x1b" not in text
     assert "\n" not in text
     assert len(text) <= 301
+    assert clean("proxy http://me:secret@host:1/") == "proxy http://[key]@host:1/"

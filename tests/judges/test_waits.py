@@ -1,0 +1,148 @@
+"""Every spelling of how long to wait."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ruler_cli.judges.waits import named, retry_after, wait_of
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+SOON = NOW + timedelta(seconds=90)
+NAMES = (
+    "Retry-After", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-requests",
+    "x-ratelimit-remaining-requests", "anthropic-ratelimit-tokens-reset", "ratelimit-reset",
+    "anthropic-ratelimit-tokens-remaining",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("7.", 7.0), (" 7 ", 7.0),
+        ("1m30s", 90.0), ("500ms", 0.5), ("6m0s", 360.0), ("1h", 3600.0), ("2d3h", 183600.0),
+        ("2m59.56s", 179.56), ("1h 5m", 3900.0), ("30 seconds", 30.0), ("2 minutes", 120.0),
+        ("Sun, 01 Mar 2026 12:01:30 GMT", 90.0),  # RFC 1123
+        ("Sunday, 01-Mar-26 12:01:30 GMT", 90.0),  # RFC 850
+        ("Sun Mar  1 12:01:30 2026", 90.0),  # asctime
+        ("2026-03-01T12:01:30Z", 90.0), ("2026-03-01T13:01:30.5+01:00", 90.5), ("2026-03-01T12:01:30", 90.0),
+        (str(int(SOON.timestamp())), 90.0), (str(int(SOON.timestamp() * 1000)), 90.0),
+        ("Sun, 01 Mar 2020 12:01:30 GMT", 0.0), ("2020-03-01T12:01:30Z", 0.0), ("1500000000", 0.0),
+        ("soon", None), ("", None), ("-3", None), ("inf", None), ("nan", None), ("1e9", None), ("1_0", None),
+        ("9" * 400, None), ("5 models", None), ("٣", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["Retry-After", "x-ratelimit-reset", "anthropic-ratelimit-tokens-reset"])
+def test_spellings(name: str, value: str, seconds: float | None) -> None:
+    """Spans, dates and times are read alike wherever they stand, and nonsense is nothing."""
+    found = retry_after({name: value}, NOW)
+    if seconds == 0 and name != "Retry-After":
+        assert found is None  # a reset that is over tells nothing
+    else:
+        assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        # the call's own wait first, the finer unit before the coarser
+        ({"retry-after-ms": "250", "Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 0.25),
+        ({"retry-after-ms": "x", "Retry-After": "1"}, 1.0),
+        ({"Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 1.0),
+        ({"Retry-After": "soon", "x-ratelimit-reset-requests": "9s"}, 9.0),
+        ({"llm_provider-retry-after": "4"}, 4.0),
+        # then what is used up, the latest of it
+        (
+            {
+                "x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-requests": "9",
+                "x-ratelimit-reset-tokens": "1m30s", "x-ratelimit-remaining-tokens": "0",
+            },
+            90.0,
+        ),
+        (
+            {
+                "anthropic-ratelimit-requests-reset": "2026-03-01T12:00:05Z",
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2026-03-01T12:00:08Z",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+            },
+            8.0,
+        ),
+        # nothing is used up: no limit of these was passed
+        ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-requests": "9"}, None),
+        # nothing tells what is: the earliest to come
+        ({"x-ratelimit-reset-requests": "0s", "x-ratelimit-reset-tokens": "9s", "ratelimit-reset": "20"}, 9),
+        ({"x-ratelimit-reset-requests": "3s", "x-ratelimit-remaining-requests": "many"}, 3.0),
+    ],
+)  # fmt: skip
+def test_which_wins(headers: dict[str, str], seconds: float | None) -> None:
+    """The call's own wait wins over resets, and the reset of what is used up over the others."""
+    assert retry_after(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds"),
+    [
+        ("Please try again in 1.2s. Visit https://x", 1.2),
+        ("Please try again in 20ms.", 0.02),
+        ("Please try again in 6m0s.", 360.0),
+        ("Please try again in 9m38.016s. Need more?", 578.016),
+        ("Please retry after 26 seconds.", 26.0),
+        ("Please retry in 20.04466179s.", 20.04466179),
+        ("Rate limit is exceeded. Try again in 30 seconds.", 30.0),
+        ('{"@type": "RetryInfo", "retryDelay": "34s"}', 34.0),
+        ("retryDelay: 34s", 34.0),
+        ("please wait 5 minutes", 300.0),
+        ("try again in a while, wait for 3s", 3.0),
+        ("try again in 5 models", None),
+        ("limit 20s", None),
+        ("x" * 5000 + "try again in 1s", None),
+    ],
+)
+def test_named(message: str, seconds: float | None) -> None:
+    """A delay that a message names is read in every unit."""
+    found = named(message)
+    assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_order_with_a_message() -> None:
+    """The header's own word, then the message's, then a reset where a limit was passed."""
+    reset = {"x-ratelimit-reset-tokens": "9s"}
+    assert wait_of({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
+    assert wait_of(reset, "try again in 4s", True, NOW) == 4
+    assert wait_of(reset, "no", True, NOW) == 9
+    assert wait_of(reset, "no", False, NOW) is None
+
+
+ODD = st.one_of(
+    st.text(max_size=120),
+    st.from_regex(r"[0-9.]{1,40}(ms|s|m|h|d| days)?", fullmatch=True),
+    st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{1,9}( GMT| [+-][0-9]{1,6})?"),
+    st.from_regex(r"[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9:.]{2,12}(Z|[+-][0-9]{2}:[0-9]{2})?", fullmatch=True),
+    st.datetimes().map(format_datetime),
+    st.floats().map(str),
+    st.integers().map(str),
+)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), ODD), st.datetimes(timezones=st.just(UTC)), ODD)
+@example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
+@example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
+def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
+    """No header and no message raises, and what comes out is None or finite and not negative."""
+    for found in (retry_after(headers, now), wait_of(headers, f"try again in {text}", True, now)):
+        assert found is None or (math.isfinite(found) and found >= 0)
+
+
+@given(st.floats(0, 1e8, allow_subnormal=False))
+def test_span_and_date_agree(seconds: float) -> None:
+    """A wait told as a span and as the time it ends is the same wait."""
+    when = (NOW + timedelta(seconds=seconds)).isoformat()
+    assert retry_after({"Retry-After": when}, NOW) == pytest.approx(seconds, abs=1e-5)
+    assert retry_after({"Retry-After": f"{seconds:.6f}s"}, NOW) == pytest.approx(seconds, abs=1e-5)
