@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ import anyio
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import FORMATS, missing_key, reply_of, unknown_judge
+from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
 
@@ -28,31 +29,43 @@ class LitellmJudge:
 
     name: str
     model: str
-    key: str | None
+    key: str | None = field(repr=False)
     base: str | None
     timeout: float
     params: Mapping[str, Any]
     _level: int = 0
     _litellm: Any = None
+    _found: str | None = field(default=None, repr=False)
 
     async def ask(self, request: Request) -> Reply | Fault:
-        """One completion; once more at each step down of the answer format that is refused."""
+        """One completion; once more at each step down of the answer format that is refused.
+
+        The deadline is one for all of it, from the connection to the last byte.
+        """
+        try:
+            with anyio.fail_after(self.timeout):
+                return await self._ask(request)
+        except TimeoutError:
+            return self._late()
+
+    async def _ask(self, request: Request) -> Reply | Fault:
         while True:
             level = self._level
             try:
-                with anyio.fail_after(self.timeout):
-                    answer = await self._litellm.acompletion(**self._arguments(request, level))
-                return _reply(answer, self.key)
+                return _reply(
+                    await self._litellm.acompletion(**self._arguments(request, level)), self._secret
+                )
             except TimeoutError:
-                return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+                return self._late()
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-                said = str(getattr(error, "message", "") or error)
-                status = int(getattr(error, "status_code", 0) or 0)
+                status, signs, said, headers = _said(error)
                 refused = type(error).__name__ == "UnsupportedParamsError" or refuses_format(status, said)
                 if refused and level + 1 < len(FORMATS) and "response_format" not in self.params:
                     self._level = max(self._level, level + 1)
                     continue
-                return self._fault(error, status, said)
+                return self._silent(error, status, said) or classify(
+                    status, signs, said, headers, self._secret
+                )
 
     def _arguments(self, request: Request, level: int) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -78,22 +91,29 @@ class LitellmJudge:
             arguments["max_tokens"] = request.room
         return arguments
 
-    def _fault(self, error: Exception, status: int, said: str) -> Fault:
+    @property
+    def _secret(self) -> str | None:
+        """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
+        return self.key or self._found
+
+    def _late(self) -> Fault:
+        return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+
+    def _silent(self, error: Exception, status: int, said: str) -> Fault | None:
+        """The Fault where nothing has answered; litellm gives such errors the status 500."""
         if isinstance(error, TypeError | AttributeError | KeyError) and not status:
             raise error  # a mistake of ours or of litellm's, not the outside world
-        if type(error).__name__ == "Timeout" or status == 408:
-            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
-        # a refused connection arrives as an InternalServerError: nothing has answered
-        unreached = "onnection error" in said or "Cannot connect" in said or "refused" in said.lower()
-        if unreached and status in (0, 500, 503):
-            why = clean(said, self.key)
+        if _answer(error):
+            return None
+        names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
+        why = clean(said, self._secret)
+        if names & _UNREACHED:
             return Fault("transport", f"the judge cannot be reached ({why})", "call", sent=False)
-        body = getattr(error, "body", None)
-        code = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
-        if status == 500 and "overloaded" in said.lower():
-            status = 529
-        headers = getattr(error, "litellm_response_headers", None)
-        return classify(status, code, said, dict(headers) if isinstance(headers, Mapping) else None, self.key)
+        if names & _TOO_LATE:
+            return self._late()
+        if names & _BROKEN:
+            return Fault("transport", f"the connection to the judge broke ({why})", "call")
+        return None
 
     async def __aenter__(self) -> Self:
         """Import litellm (seconds): only here, only for a judge that needs it."""
@@ -109,6 +129,8 @@ class LitellmJudge:
             raise UsageError(unknown_judge(self.name)) from None
         if not self.key and not self.base:
             lost = litellm.validate_environment(self.model).get("missing_keys") or []
+            provider = litellm.get_llm_provider(self.model)[1]
+            self._found = os.environ.get(f"{provider.upper()}_API_KEY") or None
             if len(lost) == 1 and lost[0].endswith("_API_KEY") and "mock_response" not in self.params:
                 raise UsageError(missing_key(self.name, lost[0]))
         self._litellm = litellm
@@ -118,6 +140,50 @@ class LitellmJudge:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Leave litellm's clients open: it shares them by process, and others may be using them."""
+
+
+_UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
+_TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
+_BROKEN = {"TransportError", "ClientError", "ConnectionError", "APIConnectionError"}
+"""Names of errors in which no answer came, in httpx, aiohttp, the provider SDKs and Python."""
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error and what led to it, the first cause last."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 20:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return causes
+
+
+def _answer(error: Exception) -> tuple[int, Mapping[str, str], bytes] | None:
+    """Status, headers and body as the provider sent them: litellm makes 500 of 529 and drops codes."""
+    for cause in reversed(_causes(error)):
+        response = getattr(cause, "response", None)
+        try:
+            status, headers, body = response.status_code, response.headers, response.content  # type: ignore[union-attr]  # not every error has one
+        except (AttributeError, RuntimeError):  # none, or one that was not read
+            continue
+        if isinstance(status, int) and isinstance(headers, Mapping) and isinstance(body, bytes) and body:
+            return status, headers, body
+    return None
+
+
+def _said(error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
+    """(status, signs, message, headers) of an error: the provider's own, else as litellm tells them."""
+    answer = _answer(error)
+    if answer:
+        status, headers, data = answer
+        signs, said = error_of(data)
+        return status, signs, said, dict(headers)
+    body, told = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
+    code = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
+    said = str(getattr(error, "message", "") or error)
+    status = getattr(error, "status_code", 0)
+    status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
+    return status, code, said, dict(told) if isinstance(told, Mapping) else {}
 
 
 def _reply(answer: Any, key: str | None) -> Reply | Fault:
