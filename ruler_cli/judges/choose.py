@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ruler_cli.errors import UsageError
@@ -36,7 +36,7 @@ def model_of(settings: JudgeSettings) -> Model:
     if settings.api_base:  # what stands behind an endpoint of one's own is not known by its name
         return Model(given)
     found = known(settings.model)
-    return Model(given or found.price, found.context)
+    return replace(found, price=given or found.price)
 
 
 def choose(settings: JudgeSettings) -> Chosen:

@@ -31,10 +31,16 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is known of a model by name; None is unknown."""
+    """What is known of a model by name; None is unknown.
+
+    `context` and `max_output` are tokens; a model with `reasoning` bills more completion tokens
+    than its answer shows.
+    """
 
     price: Price | None = None
     context: int | None = None
+    max_output: int | None = None
+    reasoning: bool = False
 
 
 def known(name: str) -> Model:
@@ -46,8 +52,13 @@ def known(name: str) -> Model:
     if isinstance(prompt, float | int) and isinstance(completion, float | int):
         cached = entry.get("cache_read_input_token_cost")
         price = Price(prompt, completion, cached if isinstance(cached, float | int) else prompt)
-    context = entry.get("max_input_tokens")
-    return Model(price, context if isinstance(context, int) else None)
+    context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
+    return Model(
+        price,
+        context if isinstance(context, int) else None,
+        output if isinstance(output, int) else None,
+        entry.get("supports_reasoning") is True,
+    )
 
 
 def stated(per_million: tuple[float, float]) -> Price:
