@@ -46,7 +46,7 @@ class LitellmJudge:
             with anyio.fail_after(self.timeout):
                 return await self._ask(request)
         except TimeoutError:
-            return self._late()
+            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
 
     async def _ask(self, request: Request) -> Reply | Fault:
         while True:
@@ -55,8 +55,6 @@ class LitellmJudge:
                 return _reply(
                     await self._litellm.acompletion(**self._arguments(request, level)), self._secret
                 )
-            except TimeoutError:
-                return self._late()
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
                 status, signs, said, headers = _said(error)
                 refused = type(error).__name__ == "UnsupportedParamsError" or refuses_format(status, said)
@@ -74,7 +72,7 @@ class LitellmJudge:
                 {"role": "system", "content": request.system},
                 {"role": "user", "content": request.user},
             ],
-            "timeout": self.timeout,
+            "timeout": self.timeout + 5,  # behind our own deadline, which is to be the one that ends it
             "num_retries": 0,
             "max_retries": 0,
         }
@@ -96,9 +94,6 @@ class LitellmJudge:
         """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
         return self.key or self._found
 
-    def _late(self) -> Fault:
-        return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
-
     def _silent(self, error: Exception, status: int, said: str) -> Fault | None:
         """The Fault where nothing has answered; litellm gives such errors the status 500."""
         if isinstance(error, TypeError | AttributeError | KeyError) and not status:
@@ -110,7 +105,7 @@ class LitellmJudge:
         if names & _UNREACHED:
             return Fault("transport", f"the judge cannot be reached ({why})", "call", sent=False)
         if names & _TOO_LATE:
-            return self._late()
+            return Fault("transport", f"the judge did not answer in time ({why})", "call")
         if names & _BROKEN:
             return Fault("transport", f"the connection to the judge broke ({why})", "call")
         return None

@@ -165,3 +165,17 @@ async def test_key_that_litellm_finds_itself(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(fault, Fault)
     assert KEY not in fault.reason
     assert "[key]" in fault.reason
+
+
+@pytest.mark.parametrize("model", ["openai/m", "anthropic/m"])
+async def test_time_that_litellm_limits(model: str) -> None:
+    """A limit that the user gives litellm itself ends the call as a deadline does."""
+    async with serving(GOOD, wait=20) as server:
+        settings = JudgeSettings(
+            model, via="litellm", api_base=server.base, api_key=KEY, params={"timeout": 0.3}, timeout=20
+        )
+        async with choose(settings).judge as judge:
+            fault = await judge.ask(ASKED)
+    assert isinstance(fault, Fault)
+    assert (fault.scope, fault.sent) == ("call", True)
+    assert "in time" in fault.reason
