@@ -206,6 +206,7 @@ def test_refusals(judge: JudgeServer) -> None:
 def test_limits(judge: JudgeServer) -> None:
     """A limit says when to come back, a spent quota does not."""
     assert post(judge, "429")[1]["Retry-After"] == "0"
+    assert post(judge, "429-bare")[1]["Retry-After"] is None
     soon = parsedate_to_datetime(post(judge, "429-date")[1]["Retry-After"])
     assert abs(soon.timestamp() - time.time()) < 3
     status, headers, body = post(judge, "quota")
@@ -244,9 +245,10 @@ def ends(judge: JudgeServer, model: str, seconds: float) -> bool:
 
 
 def test_usage(judge: JudgeServer) -> None:
-    """Usage counts four characters of every message to the token."""
-    reply = json.loads(post(judge, "good")[2])
-    used = len("rank" + prompt(list(ROLLOUTS), ROLLOUTS)) // 4
+    """Usage counts 3.8 bytes of the messages, and four characters of the answer, to the token."""
+    rollouts = {"é": "é" * 1000}
+    reply = json.loads(post(judge, "good", rollouts=rollouts)[2])
+    used = int(len(("rank" + prompt(["é"], rollouts)).encode()) / 3.8)
     made = len(reply["choices"][0]["message"]["content"]) // 4
     tokens = {"prompt_tokens": used, "completion_tokens": made, "total_tokens": used + made}
     assert reply["usage"] == tokens
@@ -258,13 +260,16 @@ def test_counters(judge: JudgeServer) -> None:
     for model, form in (("good", "json_schema"), ("500", "json_object")):
         post(judge, model, response_format={"type": form})
     post(judge, "good")
-    assert judge.stats() == {
+    stats = judge.stats()
+    expected = {
         "requests": 3,
+        "in_flight": 0,
         "in_flight_max": 1,
         "by_status": {"200": 2, "500": 1},
         "by_format": {"json_schema": 1, "json_object": 1, "none": 1},
         "keys": ["Bearer secret"],
     }
+    assert {name: stats[name] for name in expected} == expected
     assert [request["model"] for request in judge.requests()] == ["good", "500", "good"]
     judge.reset()
     assert (judge.stats()["requests"], judge.stats()["keys"], judge.requests()) == (0, [], [])
@@ -288,7 +293,7 @@ def test_bad_prompt(judge: JudgeServer) -> None:
 def test_end() -> None:
     """The server ends by itself, in silence, when its lifetime is over or its stdin closes."""
     for lifetime, text in (("0.1", None), ("600", "")):
-        command = [sys.executable, judge_server.__file__, "--lifetime", lifetime]
+        command = [sys.executable, "-m", "tests.judge_server", "--lifetime", lifetime]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             if text is None:

@@ -1,0 +1,1 @@
+"""The judge server's parts: what is asked, what is answered, what is refused, counted and sent."""

@@ -1,0 +1,75 @@
+"""A chat completion request → what the judge is asked, and the right answer to it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+_ASK = "trajectory_ids to score: "
+_TRUTH = re.compile(r"truth=([01](?:\.\d+)?)")
+_OPENING = re.compile(r'\n<trajectory id="([^"\n]*)">(?=\n)')
+_OPENS = '\n<trajectory id="'
+_CLOSING = "\n</trajectory>\n"
+Entries = list[dict[str, Any]]
+
+
+def expected_score(body: str) -> float:
+    """Score a rollout, the text between its delimiters: by its last `truth=`, else by its hash."""
+    if "truth=" in body and (found := _TRUTH.findall(body)):
+        return float(found[-1])
+    return int(hashlib.sha256(body.encode()).hexdigest()[:8], 16) % 21 / 20
+
+
+@dataclass(slots=True)
+class Ask:
+    """One request, read."""
+
+    model: str
+    form: str  # response_format.type, or "none"
+    texts: list[str]
+    bodies: dict[str, str]  # of every rollout shown, by label
+    entries: Entries  # the right answer
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None  # as drawn; None: by the length of the reply
+
+
+def read_ask(request: Any) -> Ask:
+    """Raise ValueError for a prompt that no judge could answer, so that a test sees it at once."""
+    try:
+        contents = [message["content"] for message in request["messages"]]
+        form = str((request.get("response_format") or {"type": "none"})["type"])
+        model = str(request["model"])
+        texts = [c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents]
+        last = texts[-1].rstrip().rpartition("\n")[2]
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"not a chat completion request: {error!r}") from error
+    if not last.startswith(_ASK):
+        raise ValueError(f"the last line does not start with {_ASK!r}")
+    labels, bodies = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
+    if not labels or not all(isinstance(label, str) and label in bodies for label in labels):
+        raise ValueError(f"asked to score {labels}, shown {list(bodies)}")
+    return Ask(model, form, texts, bodies, [_judge(label, bodies[label]) for label in labels])
+
+
+def _read_rollouts(prompt: str) -> dict[str, str]:
+    text, bodies, at = f"\n{prompt}", {}, 0
+    while (at := text.find(_OPENS, at)) >= 0:  # find: a regex is slow on long rollouts
+        opening = _OPENING.match(text, at)
+        if opening is None:
+            at += 1
+            continue
+        at = text.find(_CLOSING, opening.end())
+        if at < 0 or opening[1] in bodies:
+            raise ValueError(f"the rollout {opening[1]!r} is not closed, or shown twice")
+        bodies[opening[1]] = text[opening.end() + 1 : at]
+        at += len(_CLOSING) - 1  # the newline also begins the next delimiter
+    return bodies
+
+
+def _judge(label: str, body: str) -> dict[str, Any]:
+    reason = f"judged {label} by its content alone."
+    return {"trajectory_id": label, "explanation": reason, "score": expected_score(body)}

@@ -1,0 +1,80 @@
+"""How a server behaves whatever it is asked: its speed, its limits, its faults."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from tests.judging_server.cues import CUES, MALFORMED
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What a test or a benchmark sets; `with_` checks it."""
+
+    latency: float = 0.0
+    """Seconds before each reply, the mean of them; a refusal by a limit comes at once."""
+    latency_spread: float = 0.0
+    """Sigma of a log-normal latency; 0: it is fixed."""
+    capacity: int | None = None
+    """Requests in flight; one more is answered 429."""
+    schedule: tuple[tuple[float, int | None], ...] = ()
+    """(seconds after the first request, capacity from then on), in order."""
+    rpm: float | None = None
+    tpm: float | None = None
+    """Requests and tokens per window; what exceeds them is answered 429."""
+    window: float = 60.0
+    """Seconds of the sliding window."""
+    retry_after: float | None = None
+    """Seconds that a 429 of chaos or of the capacity asks to wait; one of a rate says when there is
+    room, in whole seconds. None: neither says anything."""
+    chaos: Mapping[str, float] = field(default_factory=dict)
+    """Probability of each cue, or of `malformed`, which is one of several."""
+    seed: int = 0
+    bytes_per_token: float = 3.8
+    completion: float | None = None
+    """Mean of the completion tokens; None: a token for four characters of the reply."""
+    completion_spread: float = 0.0
+    """Sigma of log-normal completion tokens; 0: they are fixed."""
+
+    def with_(self, changes: Mapping[str, Any]) -> Conduct:
+        """The same with changes, as they come in JSON; ValueError for what does not exist."""
+        if unknown := set(changes) - {each.name for each in fields(self)}:
+            raise ValueError(f"no such setting: {', '.join(sorted(unknown))}")
+        changed = dict(changes)
+        if "schedule" in changed:
+            changed["schedule"] = tuple((at, capacity) for at, capacity in changed["schedule"])
+        conduct = replace(self, **changed)
+        if unknown := set(conduct.chaos) - {*CUES, "malformed"}:
+            raise ValueError(f"no such cue: {', '.join(sorted(unknown))}")
+        if sum(conduct.chaos.values()) > 1:
+            raise ValueError("the probabilities of chaos exceed 1")
+        return conduct
+
+    @property
+    def draws(self) -> bool:
+        """Whether anything is left to chance."""
+        return bool(self.chaos or self.latency_spread or self.completion is not None)
+
+    def dice(self, body: bytes, seen: int) -> random.Random:
+        """Chance that is the same in every run: by the seed, a request, and how often it came before."""
+        digest = hashlib.blake2b(body, digest_size=8, key=b"%d-%d" % (self.seed, seen))
+        return random.Random(digest.digest())
+
+    def fault(self, dice: random.Random) -> str | None:
+        """The cue that chance picks, if any."""
+        drawn, kind = dice.random(), dice.choice(MALFORMED)
+        for cue, share in self.chaos.items():
+            if drawn < share:
+                return kind if cue == "malformed" else cue
+            drawn -= share
+        return None
+
+
+def around(mean: float, spread: float, dice: random.Random) -> float:
+    """A log-normal number with this mean and sigma."""
+    return mean * math.exp(spread * dice.gauss() - spread * spread / 2) if spread else mean

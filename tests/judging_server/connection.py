@@ -1,0 +1,128 @@
+"""HTTP/1.1 as little of it as a judge needs, and the ways in which a reply may not arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.judging_server.judge import Judge
+from tests.judging_server.replies import Reply, refuse
+
+_HEADERS = re.compile(
+    r"\r\n(authorization|connection|content-length|transfer-encoding):[ \t]*([^\r\n]*)", re.IGNORECASE
+)
+
+
+class Connection(asyncio.Protocol):
+    """HTTP/1.1 with keep-alive: one request at a time, in order."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.buffer = bytearray()
+        self.request_line = ""
+        self.headers: dict[str, str] = {}
+        self.busy = False
+        self.judging: Reply | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop what is under way for a caller that is gone."""
+        if self.timer:
+            self.timer.cancel()
+        self.done(gone=True)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve a request as soon as it is whole."""
+        self.buffer += data
+        if not self.busy:
+            self.read_request()
+
+    def read_request(self) -> None:
+        """Serve the next request if all of it is there."""
+        if not self.request_line:
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = self.buffer[:end].decode("latin-1")
+            self.request_line = head.partition("\r\n")[0]
+            self.headers = {name.lower(): value for name, value in _HEADERS.findall(head)}
+            del self.buffer[: end + 4]
+        length = int(self.headers.get("content-length", 0))
+        if len(self.buffer) >= length:
+            body = bytes(self.buffer[:length])
+            del self.buffer[:length]
+            self.serve(body)
+
+    def serve(self, body: bytes) -> None:
+        """Have a request answered, now or after its delay."""
+        method, target, _ = self.request_line.split(" ", 2)
+        path, self.request_line, self.busy = target.partition("?")[0], "", True
+        if "transfer-encoding" in self.headers:
+            self.headers["connection"] = "close"  # where that body ends is unknown
+            reply = refuse(411, "A Content-Length is required.")
+        elif method == "POST" and path.endswith("/chat/completions"):
+            reply = self.judging = self.judge.chat(body, self.headers.get("authorization"))
+        else:
+            reply = self.judge.other(f"{method} {path}", body)
+        deliver = DELIVERIES[reply.delivery]
+        if reply.delay:
+            loop = asyncio.get_running_loop()
+            self.timer = loop.call_later(reply.delay, deliver, self, reply)
+        else:
+            deliver(self, reply)
+
+    def done(self, gone: bool) -> None:
+        """Tell the judge once that a request is over."""
+        if self.judging is not None:
+            self.judge.leave(self.judging, gone)
+            self.judging = None
+
+    def whole(self, reply: Reply) -> None:
+        """Send all of it."""
+        self.done(gone=False)
+        self.busy = False
+        self.transport.write(reply.wire(len(reply.body)))
+        if self.headers.get("connection", "").lower() == "close":
+            self.transport.close()
+        elif self.buffer:
+            self.read_request()
+
+    def half(self, reply: Reply) -> None:
+        """Send half of the body and hang up."""
+        self.transport.write(reply.wire(len(reply.body))[: -len(reply.body) // 2])
+        self.transport.close()
+
+    def drip(self, reply: Reply) -> None:
+        """Send a byte at a time of a body without end: a limit on silence is never reached."""
+        self.transport.write(replace(reply, body=b"").wire(10**9))
+        self.drip_byte()
+
+    def drip_byte(self) -> None:
+        """Send one more."""
+        self.transport.write(b" ")
+        self.timer = asyncio.get_running_loop().call_later(0.05, self.drip_byte)
+
+    def drop(self, reply: Reply) -> None:
+        """Hang up without a word."""
+        self.transport.close()
+
+    def hang(self, reply: Reply) -> None:
+        """Stay busy: whatever else comes on this connection is left unread."""
+
+
+DELIVERIES: dict[str, Callable[[Connection, Reply], None]] = {
+    "whole": Connection.whole,
+    "half": Connection.half,
+    "drip": Connection.drip,
+    "drop": Connection.drop,
+    "hang": Connection.hang,
+}

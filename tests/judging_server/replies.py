@@ -1,0 +1,85 @@
+"""What goes back: completions, errors in OpenAI's form, and pages of a gateway."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tests.judging_server.asks import Ask
+
+
+@dataclass(slots=True)
+class Reply:
+    """One reply, how it is delivered, and what it costs."""
+
+    body: bytes
+    status: int = 200
+    mime: str = "application/json"
+    headers: str = ""
+    delivery: str = "whole"  # a key of connection.DELIVERIES
+    delay: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    content: int = 0  # which request it answers, for the books
+
+    @property
+    def charged(self) -> bool:
+        """Whether its tokens are paid for: a completion, good or not, that arrives whole."""
+        return self.status == 200 and self.delivery == "whole" and self.content != 0
+
+    def wire(self, length: int) -> bytes:
+        """The bytes to send, whose head announces a body of `length`."""
+        head = (
+            f"HTTP/1.1 {self.status} {'OK' if self.status == 200 else 'Error'}\r\n"
+            f"Content-Type: {self.mime}\r\nContent-Length: {length}\r\n{self.headers}\r\n"
+        )
+        return head.encode() + self.body
+
+
+def complete(ask: Ask, content: str | None, finish: str = "stop", **message: Any) -> Reply:
+    """A chat completion whose message has this content."""
+    used, made = ask.prompt_tokens, ask.completion_tokens
+    if made is None:
+        made = len(content or "") // 4
+    document = {
+        "id": "chatcmpl-judge",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": ask.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": content, **message},
+                "finish_reason": finish,
+            }
+        ],
+        "usage": {"prompt_tokens": used, "completion_tokens": made, "total_tokens": used + made},
+    }
+    return Reply(orjson.dumps(document), prompt_tokens=used, completion_tokens=made)
+
+
+def good(ask: Ask) -> Reply:
+    """The right answer."""
+    return complete(ask, orjson.dumps({"scores": ask.entries}).decode())
+
+
+def page(status: int, title: str) -> Reply:
+    """A page for people, as a gateway or a portal sends it."""
+    body = f"<html><head><title>{title}</title></head><body>{title}</body></html>"
+    return Reply(body.encode(), status, mime="text/html")
+
+
+def refuse(status: int, message: str, code: str | None = None, headers: str = "") -> Reply:
+    """An error in OpenAI's form."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    return Reply(orjson.dumps({"error": error}), status, headers=headers)
+
+
+def limit(retry_after: str | None) -> Reply:
+    """A 429 that says when to come back, or does not."""
+    header = "" if retry_after is None else f"Retry-After: {retry_after}\r\n"
+    return refuse(429, "Rate limit reached for requests.", "rate_limit_exceeded", header)
