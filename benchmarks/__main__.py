@@ -9,17 +9,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.promises import QUICK, Result, Sizes, memory, speed, starts, tokens
-
-
-def _table(results: list[Result]) -> str:
-    rows = [("promise", "measured", "limit", "holds", "from")]
-    for r in results:
-        measured = "-" if r.ratio is None else f"{r.ratio:.3g}"
-        holds = {True: "yes", False: "NO", None: "-"}[r.holds]
-        rows.append((f"{r.promise}  {r.what}", measured, f"{r.relation} {r.limit:g}", holds, r.detail))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+from benchmarks import adaptive, cap, chaos, kills, latency, limits
+from benchmarks.promises import QUICK, Sizes, memory, speed, starts, tokens
+from benchmarks.results import Result, table
 
 
 def _main() -> int:
@@ -34,8 +26,11 @@ def _main() -> int:
             for result in measure(Path(folder), sizes):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)
-    results.sort(key=lambda result: result.promise)
-    print(_table(results))
+        for module in (latency, limits, adaptive, chaos, kills, cap):
+            for result in module.measure(Path(folder), options.quick):
+                print(f"measured: {result.what}", file=sys.stderr)
+                results.append(result)
+    print(table(results))
     if options.json:
         rows = [{**asdict(result), "holds": result.holds} for result in results]
         options.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -28,27 +28,61 @@ class Cost:
     peak: int
 
 
-def run(command: Sequence[str]) -> Cost:
-    """Run a command of the checkout; SystemExit with its last words where it fails.
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a command ended: its exit code, what it cost, and the last that it said."""
+
+    code: int
+    cost: Cost
+    said: str
+
+
+class Child:
+    """A command of the checkout in a process of its own; it is killed where it takes too long.
 
     The kernel counts a child's peak from its parent's size on, so this process must stay small:
     it imports neither litellm nor aiohttp nor a tokenizer, and holds no file in memory.
     """
-    with tempfile.TemporaryFile() as said:
-        began = time.perf_counter()
-        process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=said, stderr=said)
-        killer = threading.Timer(LIMIT, process.kill)
-        killer.start()
-        _, status, used = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - began
-        killer.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = " ".join(command)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        self.began = time.perf_counter()
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=_environment(), stdout=self._said, stderr=self._said
+        )
+        self._killer = threading.Timer(LIMIT, self._process.kill)
+        self._killer.start()
+
+    def running(self) -> bool:
+        """Whether it has not ended; it stays a zombie until `end`, so a signal cannot go astray."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is None
+
+    def send(self, signal: int) -> None:
+        """Send a signal."""
+        os.kill(self._process.pid, signal)
+
+    def end(self) -> End:
+        """Wait until it ends."""
+        _, status, used = os.wait4(self._process.pid, 0)
+        wall = time.perf_counter() - self.began
+        self._killer.cancel()
+        self._process.returncode = code = os.waitstatus_to_exitcode(status)
+        with self._said as said:
             said.seek(0)
             tail = said.read()[-2000:].decode(errors="replace")
-            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit)
+        unit = 1 if sys.platform == "darwin" else 1024
+        return End(code, Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit), tail)
+
+
+def run(command: Sequence[str]) -> Cost:
+    """Run a command to its end; SystemExit with its last words where it fails."""
+    child = Child(command)
+    end = child.end()
+    if end.code:
+        raise SystemExit(f"{child.command} ended with {end.code}:\n{end.said}")
+    return end.cost
 
 
 def seconds_to_first_byte(command: Sequence[str]) -> float:

@@ -45,6 +45,21 @@ def write_small(path: Path, groups: int, layout: Layout) -> Path:
     return path
 
 
+def write_uneven(path: Path, groups: int, seed: int) -> Path:
+    """Write groups of 2 to 6 rollouts of 5 to 400 words each, which cost a judge very different sums."""
+    dice = random.Random(seed)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(groups):
+            words = int(dice.triangular(5, 400, 30))
+            question = {"role": "user", "content": f"Task {number}: {_text(dice, 8)}"}
+            rollouts = [
+                {"messages": [question, {"role": "assistant", "content": _text(dice, words)}]}
+                for _ in range(dice.randint(2, 6))
+            ]
+            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": rollouts}) + "\n")
+    return path
+
+
 def _small(groups: int, layout: Layout) -> Iterator[dict[str, Any]]:
     if layout == "line":
         for number in range(groups):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from benchmarks.child import LIMIT, PYTHON, ROOT, Cost, run, seconds_to_first_byte
 from benchmarks.inputs import Layout, write_rich, write_small
+from benchmarks.results import Result
 from tests.judge_server import JudgeServer
 
 TAU_BENCH = ROOT.parent / "shared" / "data" / "tau_bench_gpt4o_airline.jsonl"
@@ -32,25 +32,6 @@ class Sizes:
 
 
 QUICK = Sizes(direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), repeats=1, starts=3)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One promise: the ratio measured (None: skipped), from what, and the limit it is held to."""
-
-    promise: int
-    what: str
-    ratio: float | None
-    detail: str
-    relation: Literal["<=", ">="]
-    limit: float
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether the promise is kept; None where it was not measured."""
-        if self.ratio is None:
-            return None
-        return self.ratio <= self.limit if self.relation == "<=" else self.ratio >= self.limit
 
 
 def speed(folder: Path, sizes: Sizes) -> Iterator[Result]:

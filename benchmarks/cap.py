@@ -1,0 +1,86 @@
+"""`--max-cost` in random runs: how far past the cap is spent, in units of one call."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.inputs import write_uneven
+from benchmarks.results import Result, alone
+from benchmarks.scoring import FOREVER, command, ended, statuses
+from tests.judge_server import JudgeServer
+
+_RUNS, _QUICK = 50, 10
+_RUBRIC_TOKENS = 500  # roughly; a cap only has to be somewhere below the whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    over: float
+    """Spent past the cap, in mean calls of this run; negative: what was left."""
+    code: int
+    again: int
+    """Calls paid for twice, after the rerun without a cap."""
+    complete: bool
+    """Whether the rerun scored everything, with exit code 0."""
+
+
+def measure(folder: Path, quick: bool) -> Iterator[Result]:
+    """The worst of all runs."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(partial(_run, folder), range(_QUICK if quick else _RUNS)))
+    name = f"--max-cost, {len(runs)} runs"
+    detail = f"left at most {-min(run.over for run in runs):.1f} calls"
+    yield Result(7, f"{name}: worst overspend in calls", max(run.over for run in runs), detail, "<=", 1.0)
+    codes = [run.code for run in runs]
+    yield Result(7, f"{name}: ended with 4", codes.count(4) / len(runs), f"{sorted(set(codes))}", ">=", 1.0)
+    whole, again = sum(run.complete for run in runs), sum(run.again for run in runs)
+    detail = f"{again} calls paid twice"
+    yield Result(7, f"{name}: rerun ends", whole / len(runs), "all scored, exit code 0", ">=", 1.0)
+    yield Result(7, f"{name}: rerun pays again", float(again), detail, "<=", 0.0)
+
+
+def _run(folder: Path, number: int) -> _Run:
+    dice, here = random.Random(number), folder / f"cap-{number}"
+    here.mkdir()
+    calls = round(2 ** dice.uniform(0, 6))
+    groups = 30 + 5 * calls
+    source = write_uneven(here / "uneven.jsonl", groups, number)
+    output, ledger = here / "scored.jsonl", here / "ledger.sqlite"
+    dollars = 10 ** dice.uniform(-1, 1.3), 10 ** dice.uniform(-0.5, 1.9)  # per million tokens
+    conduct = {
+        "completion": 10 ** dice.uniform(1.5, 3),
+        "completion_spread": dice.uniform(0, 0.8),
+        "bytes_per_token": dice.choice((3.8, 3.8, 2.5, 6.0)),
+        "latency_spread": 0.5,
+        "seed": number,
+    }
+    prompt = source.stat().st_size / groups / conduct["bytes_per_token"] + _RUBRIC_TOKENS
+    whole = groups * (prompt * dollars[0] + conduct["completion"] * dollars[1]) / 1e6
+    cap = round(whole * dice.uniform(0.05, 0.6), 6)
+    with JudgeServer(0.05, FOREVER, **conduct) as server:
+        price = ",".join(f"{each:.4f}" for each in dollars)
+        line = partial(command, source, output, server.base, c=calls, price=price, ledger=ledger)
+        end = ended(line(max_cost=f"{cap:.6f}"), 0, 1, 4)
+        books = server.stats()["books"]
+        spent, asked = _spent(books, price), books["answered"]["calls"]
+        rerun = ended(line(), 0, 1, 3, 4)
+        again = server.stats()["books"]["paid_again"]
+    complete = rerun.code == 0 and set(statuses(output)) == {"scored"}
+    return _Run((spent - cap) / (spent / asked) if asked else 0.0, end.code, again, complete)
+
+
+def _spent(books: Any, price: str) -> float:
+    prompt, completion = (float(each) / 1e6 for each in price.split(","))
+    columns = books["answered"], books["abandoned"]
+    return float(sum(column["prompt"] * prompt + column["completion"] * completion for column in columns))
+
+
+if __name__ == "__main__":
+    sys.exit(alone(measure))

@@ -1,0 +1,96 @@
+"""`kill -9` and SIGTERM at random moments of one run, which is started again until it ends."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.child import Child
+from benchmarks.inputs import write_small
+from benchmarks.results import Result, alone
+from benchmarks.scoring import FOREVER, command, digest, ended
+from tests.judge_server import JudgeServer
+
+_CALLS, _LATENCY = 16, 0.1
+_LONGEST = 60.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    signals: int = 0
+    in_flight: int = 0
+    codes: str = ""
+
+
+def measure(folder: Path, quick: bool) -> Iterator[Result]:
+    """Two rows for each signal: whether the outputs are equal, and what was paid for again."""
+    groups = 400 if quick else 1_600
+    source = write_small(folder / "small.jsonl", groups, "line")
+    whole = folder / "whole.jsonl"
+    with JudgeServer(_LATENCY, FOREVER) as server:
+        ended(command(source, whole, server.base, c=_CALLS))
+    for name, which, times in (("kill -9", signal.SIGKILL, 25), ("SIGTERM", signal.SIGTERM, 10)):
+        output, ledger = folder / f"scored-{which}.jsonl", folder / f"ledger-{which}.sqlite"
+        with JudgeServer(_LATENCY, FOREVER) as server:
+            line = command(source, output, server.base, c=_CALLS, ledger=ledger)
+            tally = _interrupt(line, server, which, times if not quick else times // 2, groups)
+            books = server.stats()["books"]
+        same = digest(output) == digest(whole)
+        what = f"{name} at {tally.signals} moments: output equals"
+        yield Result(7, what, float(same), f"the uninterrupted one; {tally.codes}", ">=", 1.0)
+        what = f"{name}: paid again / in flight"
+        detail = f"{books['paid_again']} calls of {books['contents']:,}, {tally.in_flight} in flight"
+        yield Result(7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0)
+
+
+def _interrupt(line: list[str], server: JudgeServer, which: int, times: int, groups: int) -> _Tally:
+    """Four in five moments are of the judging, the others of starting up and of finishing."""
+    dice, tally, codes = random.Random(which), _Tally(), set()
+    moments = sorted(dice.uniform(0, groups) for _ in range(times * 4 // 5))
+    moments += [moments[-1]] * (times - len(moments))
+    dice.shuffle(early := [n >= times * 4 // 5 for n in range(times)])
+    later = iter(moments)
+    for at_start in early:
+        child = Child(line)
+        if at_start:
+            time.sleep(dice.uniform(0.02, 0.6))
+        else:
+            _until_answered(server, child, next(later) + dice.uniform(0, _CALLS))
+        if not child.running():
+            codes.add(child.end().code)
+            continue
+        tally.in_flight += _freeze(server, child)
+        child.send(which)
+        child.send(signal.SIGCONT)
+        tally.signals += 1
+        codes.add(child.end().code)
+    last = ended(line)
+    tally.codes = f"exit codes {sorted(codes)}, then {last.code}"
+    return tally
+
+
+def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
+    """Wait until so many calls are answered in all, or the command has ended."""
+    end = time.monotonic() + _LONGEST
+    while child.running() and server.stats()["books"]["answered"]["calls"] < calls:
+        if time.monotonic() > end:
+            raise SystemExit(f"{child.command} does not come as far as {calls:.0f} calls")
+        time.sleep(0.01)
+
+
+def _freeze(server: JudgeServer, child: Child) -> int:
+    """Stop the command; the calls that it holds: not answered, or so lately that it may not know."""
+    before = server.stats()["books"]["answered"]["calls"]
+    time.sleep(0.01)
+    child.send(signal.SIGSTOP)
+    stats = server.stats()
+    return int(min(_CALLS, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))
+
+
+if __name__ == "__main__":
+    sys.exit(alone(measure))

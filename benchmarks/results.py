@@ -1,0 +1,57 @@
+"""What was measured, and the table of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was measured (None: skipped), from what, and the limit where a promise sets one."""
+
+    promise: int | None
+    what: str
+    ratio: float | None
+    detail: str
+    relation: Literal["<=", ">="] = "<="
+    limit: float | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the promise is kept; None where there is none or it was not measured."""
+        if self.ratio is None or self.limit is None:
+            return None
+        return self.ratio <= self.limit if self.relation == "<=" else self.ratio >= self.limit
+
+
+def table(results: list[Result]) -> str:
+    """The results in the order of the promises, what nobody promised last."""
+    rows = [("promise", "measured", "limit", "holds", "from")]
+    for r in sorted(results, key=lambda result: result.promise or sys.maxsize):
+        measured = "-" if r.ratio is None else f"{r.ratio:.3g}"
+        limit = "-" if r.limit is None else f"{r.relation} {r.limit:g}"
+        holds = {True: "yes", False: "NO", None: "-"}[r.holds]
+        rows.append((f"{r.promise or '-'}  {r.what}", measured, limit, holds, r.detail))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def alone(measure: Callable[[Path, bool], Iterator[Result]]) -> int:
+    """Run one module's measurements by themselves; 1 where a promise is not kept."""
+    module = sys.modules[measure.__module__]
+    parser = argparse.ArgumentParser(description=module.__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller and shorter")
+    quick = parser.parse_args().quick
+    results = []
+    with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
+        for result in measure(Path(folder), quick):
+            print(f"measured: {result.what}", file=sys.stderr)
+            results.append(result)
+    print(table(results))
+    return int(any(result.holds is False for result in results))
