@@ -226,6 +226,14 @@ def test_usage_is_set(judge: JudgeServer) -> None:
     assert len(set(spread)) > 1
 
 
+def test_latency_measured(judge: JudgeServer) -> None:
+    """The latency is told as it was, which is a little more than what was asked for."""
+    judge.configure(latency=0.05)
+    start = time.monotonic()
+    post(judge, "good")
+    assert 0.05 <= judge.stats()["latency"] <= time.monotonic() - start
+
+
 def test_books(judge: JudgeServer) -> None:
     """Every whole completion is billed to its content, good or not; a failure is not."""
     judge.configure(completion=50)

@@ -33,6 +33,7 @@ class Judge:
         self.load.reset()
         self.rates = Rates(self.conduct.window)
         self.books = Books()
+        self.waits, self.waited = 0, 0.0
         self.statuses: Counter[str] = Counter()
         self.forms: Counter[str] = Counter(json_schema=0, json_object=0, none=0)
         self.keys: dict[str, None] = {}
@@ -49,6 +50,7 @@ class Judge:
             reply = self.answer(body, now, room)
         except ValueError as error:
             reply = refuse(400, f"judge_server: {error}")
+        reply.asked = now
         paid = reply.status == 200
         self.rates.arrive(now, reply.prompt_tokens * paid, reply.completion_tokens * paid)
         # What never arrives whole has no status: it counts by the name of its delivery.
@@ -113,7 +115,11 @@ class Judge:
 
     def leave(self, reply: Reply, gone: bool) -> None:
         """A request is over: answered, or its caller is gone."""
-        self.load.leave(time.monotonic())
+        now = time.monotonic()
+        self.load.leave(now)
+        if not gone:
+            self.waits += 1
+            self.waited += now - reply.asked
         if reply.charged:
             self.books.bill(reply, gone)
 
@@ -141,6 +147,7 @@ class Judge:
             "requests": self.rates.requests,
             "in_flight": self.load.in_flight,
             "in_flight_max": self.load.most,
+            "latency": self.waited / self.waits if self.waits else None,
             "by_status": self.statuses,
             "by_format": self.forms,
             "keys": list(self.keys),

@@ -21,6 +21,7 @@ class Reply:
     headers: str = ""
     delivery: str = "whole"  # a key of connection.DELIVERIES
     delay: float = 0.0
+    asked: float = 0.0  # when its request had come in, by the monotonic clock
     prompt_tokens: int = 0
     completion_tokens: int = 0
     content: int = 0  # which request it answers, for the books
