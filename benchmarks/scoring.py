@@ -10,9 +10,6 @@ import orjson
 
 from benchmarks.child import PYTHON, Child, End
 
-NOT_YET = ("--rpm", "--tpm", "--max-cost", "--ledger")
-"""Options that the command does not have so far; they are left out, each with its value."""
-
 FOREVER = 3600.0
 """Seconds that a judge server of a benchmark lives at most."""
 
@@ -24,8 +21,7 @@ def command(source: Path, output: Path, base: str, **options: object) -> list[st
     for name, value in options.items():
         given["-c" if name == "c" else "--" + name.replace("_", "-")] = str(value)
     for flag, value in given.items():
-        if flag not in NOT_YET:
-            line += [flag, value]
+        line += [flag, value]
     return line
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from ruler_cli.errors import RulerError
+from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.judges.choose import choose
 from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.pool import pool
 from ruler_cli.records import Failure, Group, Line, Record, Rollout
-from ruler_cli.settings import AskSettings, JudgeSettings
+from ruler_cli.settings import AskSettings, JudgeSettings, PoolSettings
 
 _LOG = "RULER explanation: "
 
@@ -106,33 +107,38 @@ async def score_group(
 
 
 async def _judge(group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool) -> Outcome:
-    settings = _settings(model, dict(params or {}))
+    settings, retries = _settings(model, dict(params or {}))
     chosen = choose(settings)
 
     def show(_key: str, text: str) -> None:
         sys.stderr.write(f"judge: {text}\n")
 
-    async with chosen.judge as open_judge:
-        call = Caller(open_judge, 1, settings.retries).call
-        return await judge_group(
-            group, AskSettings(context_tokens=chosen.context), call, show if debug else None
+    async with chosen.judge:
+        halt = Halt()
+        caller = pool(chosen, settings, PoolSettings(concurrency=1, retries=retries), halt)
+        ask = AskSettings(context_tokens=chosen.context)
+        outcome = await judge_group(group, ask, caller.call, show if debug else None)
+    if halt.reason is not None:
+        raise NotScoredError(
+            "refused" if isinstance(halt.reason, RefusedError) else "transport", str(halt.reason)
         )
+    return outcome
 
 
-def _settings(model: str, params: dict[str, Any]) -> JudgeSettings:
+def _settings(model: str, params: dict[str, Any]) -> tuple[JudgeSettings, int]:
     """litellm's own parameters are ours to act on; the rest goes into the call."""
     usual = JudgeSettings()
     base = params.pop("api_base", None) or params.pop("base_url", None)
     params.pop("base_url", None)
     tries = [params.pop(name, None) for name in ("num_retries", "max_retries")]
-    return JudgeSettings(
+    settings = JudgeSettings(
         model,
         api_base=base,
         api_key=params.pop("api_key", None),
         timeout=float(params.pop("timeout", None) or usual.timeout),
-        retries=next((int(n) for n in tries if n is not None), usual.retries),
         params=params,
     )
+    return settings, next((int(n) for n in tries if n is not None), PoolSettings().retries)
 
 
 def _group(values: list[dict[str, Any]], rubric: str | None, tools: Any) -> Group:

@@ -5,6 +5,9 @@ RulerError            a run that cannot go on; carries the exit code
 │                        that its groups are not adjacent
 ├── RefusedError      3  the judge refused the run (key, quota, unknown model, unreachable)
 ├── OutputError       1  OUTPUT could not be written to its end
+├── TooManyFailures   1  more failed than --max-failures allows
+├── CapReached        4  --max-cost is reached; everything that fitted is done
+├── ReaderGone        0  nobody reads stdout any more (`| head`)
 └── InterruptedRun    130 or 143  Ctrl-C or SIGTERM
 UnreadableError       one record that cannot be read; counted, never fatal to the rest
 """
@@ -34,12 +37,43 @@ class OutputError(RulerError):
     """OUTPUT could not be written to its end."""
 
 
+class TooManyFailures(RulerError):  # noqa: N818 - the run stops as it was told to
+    """More failed than the user allows."""
+
+    def __init__(self, lost: int, allowed: str) -> None:
+        """`lost` groups, lines and trajectories; `allowed` as it was given."""
+        super().__init__(f"stopped: {lost} failed, more than --max-failures {allowed}")
+
+
+class CapReached(RulerError):  # noqa: N818 - the run stops as it was told to
+    """The next call could have cost more than the user allows."""
+
+    exit_code = 4
+
+    def __init__(self, cap: float, left: int) -> None:
+        """`cap` in USD; `left` groups could not be judged for it."""
+        groups = "1 group is" if left == 1 else f"{left} groups are"
+        super().__init__(
+            f"--max-cost {cap:g} is reached: {groups} not scored; a higher one goes on from here"
+        )
+
+
+class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
+    """Nobody reads stdout any more."""
+
+    exit_code = 0
+
+    def __init__(self) -> None:
+        """Nothing to say."""
+        super().__init__("nobody reads stdout any more")
+
+
 class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
     """The run was told to stop; `exit_code` is 128 + the signal's number, as shells have it."""
 
     def __init__(self, signum: int) -> None:
         """`signum` is the signal that came."""
-        super().__init__("interrupted; what is whole so far is kept in OUTPUT.partial")
+        super().__init__("interrupted; OUTPUT.partial holds what is whole so far")
         self.exit_code = 128 + signum
 
 

@@ -2,49 +2,76 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ruler_cli.judges.prices import Price
 from ruler_cli.records import Failure, Fault, Group, Mark, Reply, Request, Usage, Verdict
 from ruler_cli.scoring.dialogue import judge
 from ruler_cli.settings import AskSettings
 
-Call = Callable[[Request], Awaitable[Reply | Fault]]
+
+class Call(Protocol):
+    """What asks: the pool's caller."""
+
+    async def __call__(self, request: Request, *, again: bool = False) -> Reply | Fault:
+        """One answer; `again` asks anew what was answered in an earlier run."""
+
+
+Told = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a group, and the last fault where it ends the whole run."""
+    """What became of a group.
+
+    `seconds` is what the judge took for its replies, `kept` that none of them had to be asked for,
+    `paid` the tokens of those that were.
+    """
 
     verdict: Verdict | Failure
     seconds: float
-    fatal: Fault | None = None
+    kept: bool
+    paid: Usage
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all calls of the group."""
+        """Tokens of all replies of the group, whenever they were asked for."""
         return self.verdict.usage
 
 
 async def judge_group(
-    group: Group, ask: AskSettings, call: Call, on_reply: Callable[[str, str], None] | None = None
+    group: Group, ask: AskSettings, call: Call, on_reply: Told | None = None, *, retry_failed: bool = False
 ) -> Outcome:
-    """Ask until there is a verdict or a failure."""
-    began = time.perf_counter()
+    """Ask until there is a verdict or a failure.
+
+    A failure that earlier answers led to is one still; with `retry_failed` the group is asked anew.
+    """
+    outcome = await _converse(group, ask, call, on_reply, again=False)
+    if retry_failed and outcome.kept and isinstance(outcome.verdict, Failure):
+        return await _converse(group, ask, call, on_reply, again=True)
+    return outcome
+
+
+async def _converse(
+    group: Group, ask: AskSettings, call: Call, on_reply: Told | None, *, again: bool
+) -> Outcome:
     dialogue = judge(group, ask)
     answer: Reply | Fault | None = None
+    seconds, kept, paid = 0.0, True, Usage()
     try:
         while True:
             request = dialogue.send(answer) if answer is not None else next(dialogue)
-            answer = await call(request)
+            answer = await call(request, again=again)
+            kept = kept and answer.kept
+            if isinstance(answer, Reply):
+                seconds += answer.seconds
+                paid += Usage() if answer.kept else answer.usage
             if on_reply is not None:
                 on_reply(group.key, answer.text if isinstance(answer, Reply) else answer.reason)
     except StopIteration as end:
-        fatal = answer if isinstance(answer, Fault) and answer.scope == "run" else None
-        return Outcome(end.value, time.perf_counter() - began, fatal)
+        return Outcome(end.value, seconds, kept and answer is not None, paid)
 
 
 def marks_of(group: Group, outcome: Outcome, name: str) -> list[Mark]:
@@ -95,5 +122,5 @@ def group_fields(group: Group, outcome: Outcome, name: str, price: Price | None)
     }
     fields["cost_usd"] = None if price is None else round(price.of(usage), 8)
     fields["latency_s"] = round(outcome.seconds, 3)
-    fields["cached"] = False
+    fields["cached"] = outcome.kept
     return fields

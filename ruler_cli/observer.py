@@ -9,12 +9,20 @@ from ruler_cli.records import Problem, Usage
 
 @dataclass(slots=True)
 class Summary:
-    """What a run did. `failed` counts groups by the kind of their failure."""
+    """What a run did.
+
+    `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in
+    an earlier run and were not asked again, `kept` groups that needed no call. `asked` counts calls with
+    all their tries, `retried` tries by what made them necessary. `usage` and `cost_usd` are of this
+    run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without a reply may have cost.
+    """
 
     groups: int = 0
     scored: int = 0
+    kept: int = 0
     rollouts: int = 0
     failed: dict[str, int] = field(default_factory=dict)
+    failed_before: int = 0
     unreadable: int = 0
     tied: int = 0
     suspect: int = 0
@@ -22,14 +30,37 @@ class Summary:
     unknown_ids: int = 0
     shortened: int = 0
     written: int = 0
+    asked: int = 0
+    retried: dict[str, int] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
+    kept_usd: float | None = 0.0
+    unsure_usd: float | None = 0.0
+    most_in_flight: int = 0
     seconds: float = 0.0
+    stopped: str | None = None
 
     @property
     def complete(self) -> bool:
         """Whether every group and every trajectory has its score."""
         return not self.failed and not self.unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the pool is doing at one moment.
+
+    `waiting` is how many seconds nothing will go, and `why`; per-minute figures are of the last one.
+    """
+
+    in_flight: int = 0
+    limit: int = 0
+    queued: int = 0
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    waiting: float = 0.0
+    why: str = ""
+    spent_usd: float | None = None
 
 
 class Observer:
@@ -52,6 +83,12 @@ class Observer:
 
     def advanced(self, summary: Summary) -> None:
         """A group is done and written."""
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """A second has passed."""
+
+    def stopping(self, in_flight: int, grace: float) -> None:
+        """The run is told to stop, and waits so many seconds at most for what is in flight."""
 
     def replied(self, group: str, text: str) -> None:
         """A judge's reply, as it came."""

@@ -123,7 +123,8 @@ class Request:
 class Reply:
     """What the judge answered; `refusal` is its own word that it will not.
 
-    `body` is the chat completion as it came, JSON without the key; what is kept is that.
+    `body` is the chat completion as it came, JSON without the key; what is kept is that. `seconds` is
+    what the judge took for it; `kept` tells that it was not asked now but before.
     """
 
     text: str
@@ -131,6 +132,8 @@ class Reply:
     truncated: bool = False
     refusal: str | None = None
     body: bytes = field(default=b"", repr=False, compare=False)
+    seconds: float = field(default=0.0, compare=False)
+    kept: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +153,10 @@ class Fault:
     retry_after: float | None = None
     context: tuple[int, int] | None = None
     sent: bool = True
+    billed: bool = True
     rate: bool = False
     body: bytes = field(default=b"", repr=False, compare=False)
+    kept: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,102 +2,220 @@
 
 from __future__ import annotations
 
-import os
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import cast
 
+import anyio
 import anyio.to_thread
 
 from ruler_cli.annotate import annotate, trajectory_bytes
-from ruler_cli.errors import RefusedError, UsageError
+from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.formats.detect import Reader
-from ruler_cli.groups import Index
 from ruler_cli.judges.choose import Chosen, choose
 from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
+from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.engine import Bounds, run
+from ruler_cli.pool.engine import first_of, run
 from ruler_cli.pool.feed import threaded
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.pool import pool
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Failure, Group, Problem
 from ruler_cli.settings import ScoreSettings
+from ruler_cli.shelf import Shelf
+from ruler_cli.writing import ByTurn, InOrder, Writer, failed_path, refuse_clashes
+
+_POLL = 0.05
+_TICK = 1.0
+_ENOUGH = 20
+"""Groups of a stream before which a share of them says nothing."""
 
 
-async def score(settings: ScoreSettings, observer: Observer | None = None) -> Summary:
-    """Score INPUT into OUTPUT; what cannot go on is a RulerError with its exit code."""
-    observer = observer or Observer()
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a run did, and why it stopped where it did not come to its end."""
+
+    summary: Summary
+    stopped: RulerError | None = None
+
+
+async def score(settings: ScoreSettings, observer: Observer | None = None, halt: Halt | None = None) -> Done:
+    """Score INPUT into OUTPUT.
+
+    RulerError where nothing could begin; once calls may have been made the reason to stop is a part
+    of the result. `halt` stops the run from outside: what is in flight finishes, what is whole stays.
+    """
+    observer, halt = observer or Observer(), halt or Halt()
     chosen = choose(settings.judge)
     if settings.ask.context_tokens is None:
         settings = replace(settings, ask=replace(settings.ask, context_tokens=chosen.context))
-    _refuse_clashes(settings)
+    refuse_clashes(settings)
+    if settings.pool.max_cost is not None and chosen.price is None:
+        raise UsageError(
+            f"--max-cost: the price of {settings.judge.model} is not known; give it with --price IN,OUT, "
+            "in USD per million prompt and completion tokens"
+        )
     with ExitStack() as stack:
+        shelf = _shelf(settings, chosen, stack)
         output = stack.enter_context(Output(settings.output))
-        failed = FailedFile(_failed_path(settings))
+        failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
-        run_ = _Run(settings, chosen, observer, output, failed)
         async with chosen.judge:  # before the input is read: a judge that is not there costs no wait
-            # in a thread, because a pipe may be silent for long and the survey of a file be long
-            opened = threaded(open_input(settings.input, stack, run_.unreadable) for _ in range(1))
-            found = cast(Input, await opened())
-            observer.note(found.found())
-            for sentence in found.survey.warnings() if found.survey else ():
-                observer.warn(sentence)
-            observer.started(found.survey.groups if found.survey else None)
-            await run_.all(found)
+            caller = pool(chosen, settings.judge, settings.pool, halt, shelf)
+            run_ = _Run(settings, chosen, observer, output, failed, caller)
+            await run_.all(stack)
         failed.close()
-        output.commit()
-    return run_.finish()
+        if halt.reason is None:
+            output.commit()
+    summary = run_.finish()
+    left, cap = summary.failed.get("budget", 0), settings.pool.max_cost
+    return Done(
+        summary, CapReached(cap, left) if left and cap is not None and not halt.reason else halt.reason
+    )
+
+
+def _shelf(settings: ScoreSettings, chosen: Chosen, stack: ExitStack) -> Shelf | None:
+    """Where replies are kept: nowhere for a judge that costs nothing to ask again."""
+    if settings.ledger is None or chosen.embedded:
+        return None
+    ledger = stack.enter_context(Ledger(settings.ledger))
+    return Shelf(ledger, settings.judge.model, settings.judge.params)
 
 
 class _Run:
     """One run: what is counted, and what each group goes through."""
 
     def __init__(
-        self, settings: ScoreSettings, chosen: Chosen, observer: Observer, output: Output, failed: FailedFile
+        self,
+        settings: ScoreSettings,
+        chosen: Chosen,
+        observer: Observer,
+        output: Output,
+        failed: FailedFile,
+        caller: Caller,
     ) -> None:
         self._settings, self._chosen, self._observer = settings, chosen, observer
-        self._output, self._failed = output, failed
+        self._output, self._failed, self._caller = output, failed, caller
+        self.halt = caller.gate.halt
         self._summary = Summary()
         self._began = time.perf_counter()
-        self._caller = Caller(chosen.judge, settings.judge.concurrency, settings.judge.retries)
-        self._writer: _Writer = _InOrder(output)
+        self._total: int | None = None
+        self._begun = self._stopped = False
 
-    async def all(self, found: Input) -> None:
-        """Judge and write every group."""
-        if found.reader is None:
-            return
-        self._reader: Reader = found.reader
-        if found.scattered:
-            self._writer = _ByTurn(self._output, found.index)
-        bounds = Bounds(items=4 * self._settings.judge.concurrency)
-        await run(found.pull(), self._judge, self._deliver, lambda group: group.size, bounds)
+    async def all(self, stack: ExitStack) -> None:
+        """Read, judge and write every group, until the end or until the run is told to stop."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._drain, tasks.cancel_scope)
+                tasks.start_soon(self._tick)
+                # in a thread, because a pipe may be silent for long and the survey of a file be long
+                opened = threaded(open_input(self._settings.input, stack, self.unreadable) for _ in range(1))
+                found = cast(Input, await opened())
+                self._begin(found)
+                if found.reader is not None:
+                    await self._judge_all(found)
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_of(group) from None
 
     def unreadable(self, problem: Problem) -> None:
         """Count, tell and keep something of the input that could not be read."""
         self._summary.unreadable += 1
         self._observer.problem(problem)
         self._failed.add(problem)
+        self._too_many()
 
     def finish(self) -> Summary:
         """The counts of the whole run."""
-        self._summary.seconds = time.perf_counter() - self._began
-        return self._summary
+        summary, caller = self._summary, self._caller
+        summary.seconds = time.perf_counter() - self._began
+        summary.asked, summary.retried = caller.tally.asked, dict(sorted(caller.tally.retried.items()))
+        summary.unsure_usd = caller.gate.budget.unsure if self._chosen.price else None
+        summary.most_in_flight = caller.tally.most
+        summary.stopped = None if self.halt.reason is None else str(self.halt.reason)
+        return summary
+
+    def _begin(self, found: Input) -> None:
+        self._observer.note(found.found())
+        for sentence in found.survey.warnings() if found.survey else ():
+            self._observer.warn(sentence)
+        self._total = found.survey.groups if found.survey else None
+        self._observer.started(self._total)
+        if found.reader is not None:
+            self._reader: Reader = found.reader
+        self._writer: Writer = ByTurn(self._output, found.index) if found.scattered else InOrder(self._output)
+        self._begun = True
+
+    async def _judge_all(self, found: Input) -> None:
+        pull = found.pull()
+
+        async def next_group() -> Group | None:
+            if self.halt.reason is not None:
+                return None
+            try:
+                return await pull()
+            except RulerError as error:  # what is in flight is paid for and may finish
+                self.halt.now(error)
+                return None
+
+        await run(next_group, self._judge, self._deliver, lambda group: group.size, self._caller.gate.room)
+
+    async def _drain(self, scope: anyio.CancelScope) -> None:
+        """Once told to stop, wait for what is in flight, not for ever, and end what only waits."""
+        await self.halt.told.wait()
+        gate = self._caller.gate
+        gate.nudge()
+        self._observer.stopping(gate.in_flight, self._settings.grace)
+        with anyio.move_on_after(self._settings.grace):
+            quiet = 0
+            while quiet < 2:  # twice, so that the last reply is written too
+                await anyio.sleep(_POLL)
+                quiet = 0 if gate.in_flight else quiet + 1
+        scope.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await anyio.sleep(_TICK)
+            if self._begun:
+                self._observer.tick(self._summary, self._caller.gate.status())
 
     async def _judge(self, group: Group) -> Outcome:
-        on_reply = self._observer.replied if self._settings.debug else None
-        outcome = await judge_group(group, self._settings.ask, self._caller.call, on_reply)
-        if outcome.fatal is not None:
-            raise RefusedError(outcome.fatal.reason)
-        return outcome
+        settings = self._settings
+        on_reply = self._observer.replied if settings.debug else None
+        return await judge_group(
+            group, settings.ask, self._caller.call, on_reply, retry_failed=settings.retry_failed
+        )
 
     async def _deliver(self, group: Group, outcome: Outcome) -> None:
+        verdict = outcome.verdict
+        self._stopped = self._stopped or (isinstance(verdict, Failure) and verdict.kind == "interrupted")
+        if self._stopped:  # OUTPUT is whole up to here; the rest is for the run that resumes
+            self._pay(outcome)
+            return
         self._count(group, outcome)
+        batch = self._annotated(group, outcome)
+        try:
+            if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
+                written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
+            else:
+                written = self._writer.write(batch)
+        except BrokenPipeError:
+            self._stopped = True
+            self.halt.now(ReaderGone())
+            return
+        except RulerError as error:
+            self._stopped = True
+            self.halt.now(error)
+            return
+        self._summary.written += written
+        self._observer.advanced(self._summary)
+
+    def _annotated(self, group: Group, outcome: Outcome) -> list[tuple[int, bytes]]:
+        """Each record's line number and new bytes; none where it is left out."""
         settings, name = self._settings, self._chosen.judge.name
         marks = iter(marks_of(group, outcome, name))
         fields = group_fields(group, outcome, name, self._chosen.price)
@@ -116,24 +234,19 @@ class _Run:
             else:
                 body = annotate(record, self._reader.format, mine, fields, settings.on_failure)
             batch.append((record.line.number, body))
-        if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
-            self._summary.written += await anyio.to_thread.run_sync(
-                self._writer.write, batch, abandon_on_cancel=True
-            )
-        else:
-            self._summary.written += self._writer.write(batch)
-        self._observer.advanced(self._summary)
+        return batch
 
     def _count(self, group: Group, outcome: Outcome) -> None:
         summary, verdict = self._summary, outcome.verdict
         summary.groups += 1
+        summary.kept += outcome.kept
         summary.rollouts += len(group.rollouts)
-        summary.usage += outcome.usage
-        price = self._chosen.price
-        summary.cost_usd = None if price is None else price.of(summary.usage)
+        self._pay(outcome)
         if isinstance(verdict, Failure):
             summary.failed[verdict.kind] = summary.failed.get(verdict.kind, 0) + 1
+            summary.failed_before += outcome.kept
             self._observer.failed(group.key, verdict.kind, verdict.reason)
+            self._too_many()
             return
         summary.scored += 1
         summary.tied += verdict.tied
@@ -142,75 +255,25 @@ class _Run:
         summary.unknown_ids += verdict.unknown
         summary.shortened += bool(verdict.shortened)
 
+    def _pay(self, outcome: Outcome) -> None:
+        """Count what was asked for in this run, apart from what was kept of earlier ones."""
+        summary, price = self._summary, self._chosen.price
+        summary.usage += outcome.paid
+        if price is None:
+            summary.cost_usd = summary.kept_usd = None
+        else:
+            summary.cost_usd = price.of(summary.usage)
+            summary.kept_usd = (summary.kept_usd or 0.0) + price.of(outcome.usage) - price.of(outcome.paid)
 
-class _Writer(ABC):
-    """Puts records into OUTPUT in input order; an empty body is a record that is left out."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    @abstractmethod
-    def write(self, batch: list[tuple[int, bytes]]) -> int:
-        """Take the records of one group; the number of records that reached OUTPUT."""
-
-    def _put(self, body: bytes) -> int:
-        if not body:
-            return 0
-        self._output.write(body)
-        return 1
-
-
-class _InOrder(_Writer):
-    """Groups come in input order and their records are adjacent: written at once."""
-
-    def write(self, batch: list[tuple[int, bytes]]) -> int:
-        return sum(self._put(body) for _, body in batch)
-
-
-class _ByTurn(_Writer):
-    """Records of a group lie apart: each is kept on disk until all before it are written."""
-
-    def __init__(self, output: Output, index: Index) -> None:
-        super().__init__(output)
-        self._index = index
-        self._order: Iterator[tuple[int, int, int]] = index.lines()
-        self._next = next(self._order, None)
-
-    def write(self, batch: list[tuple[int, bytes]]) -> int:
-        for number, body in batch:
-            self._index.keep(number, body)
-        written = 0
-        while self._next is not None:
-            ready = self._index.take(self._next[0])
-            if ready is None:
-                break
-            written += self._put(ready)
-            self._next = next(self._order, None)
-        return written
-
-
-def _refuse_clashes(settings: ScoreSettings) -> None:
-    """No file of a run may be another one: the later would destroy the earlier."""
-    source, output, failed = settings.input.source, settings.output, settings.failed
-    if output != "-" and _same(source, output + ".partial"):
-        raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
-    if failed is not None:
-        for other in (source, output, output + ".partial"):
-            if other != "-" and _same(other, str(failed)):
-                raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
-        if failed.is_dir() or failed.suffix in (".gz", ".zst"):
-            raise UsageError(f"--failed {failed}: give the name of a plain file")
-    if settings.on_failure == "drop" and output == "-" and failed is None:
-        raise UsageError("--on-failure drop: with OUTPUT - say where dropped records go, with --failed FILE")
-
-
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _failed_path(settings: ScoreSettings) -> Path | None:
-    if settings.failed is not None:
-        if not settings.failed.parent.is_dir():
-            raise UsageError(f"--failed {settings.failed}: its directory does not exist")
-        return settings.failed
-    return None if settings.output == "-" else Path(settings.output + ".failed.jsonl")
+    def _too_many(self) -> None:
+        """Stop where more has failed than --max-failures allows; what the cap left out is no failure."""
+        most, summary = self._settings.max_failures, self._summary
+        if most is None:
+            return
+        lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
+        allowed = most.number
+        if most.percent:
+            known = self._total if self._total is not None else max(summary.groups, _ENOUGH)
+            allowed = most.number * known / 100
+        if lost > allowed:
+            self.halt.now(TooManyFailures(lost, most.shown))

@@ -25,9 +25,34 @@ class JudgeSettings:
     via: Literal["auto", "http", "litellm"] = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
     timeout: float = 600.0
-    retries: int = 4
-    concurrency: int = 32
     price: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """How many calls may go: in flight (None: found out), per minute, again, and for how much.
+
+    `max_cost` in USD; `rpm` and `tpm` are requests and tokens per minute.
+    """
+
+    concurrency: int | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+    retries: int = 6
+    max_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaxFailures:
+    """When a run stops because too much fails: more than `number`, of everything or of a hundred."""
+
+    number: float
+    percent: bool = False
+
+    @property
+    def shown(self) -> str:
+        """As it was given."""
+        return f"{self.number:g}{'%' * self.percent}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +77,21 @@ class InputSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScoreSettings:
-    """One run of `ruler score`."""
+    """One run of `ruler score`.
+
+    `ledger` None keeps nothing. `grace` is how many seconds calls in flight may take to finish once
+    the run is told to stop.
+    """
 
     input: InputSettings
     output: str
     judge: JudgeSettings = JudgeSettings()
     ask: AskSettings = AskSettings()
+    pool: PoolSettings = PoolSettings()
     on_failure: OnFailure = "null"
     failed: Path | None = None
+    max_failures: MaxFailures | None = None
+    ledger: Path | None = None
+    retry_failed: bool = False
+    grace: float = 20.0
     debug: bool = False

@@ -15,7 +15,7 @@ FLOORS = (
     {"__main__"},
     {"cli"},
     {"api", "score", "estimate"},
-    {"judging", "reading"},
+    {"judging", "reading", "shelf", "writing"},
     {"annotate", "groups"},
     {"pool", "ledger"},
     {"judges"},

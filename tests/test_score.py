@@ -11,8 +11,8 @@ import pytest
 
 from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.observer import Observer, Summary
-from ruler_cli.score import score
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.score import score as run_score
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from tests.conftest import group, read, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -66,14 +66,24 @@ MENDED = [
 FATAL = ["401", "403", "404", "quota"]
 
 
+async def score(run: ScoreSettings, observer: Observer | None = None) -> Summary:
+    """Run to the end; what stops a run is raised."""
+    done = await run_score(run, observer)
+    if done.stopped is not None:
+        raise done.stopped
+    return done.summary
+
+
 def settings(path: Path, server: JudgeServer, cue: str, **judge: object) -> ScoreSettings:
     """A run over GROUPS with a cue for the judge."""
     write(path / "in.jsonl", GROUPS)
     values = {"retries": 1, "timeout": 20.0, **judge}
+    pool = {name: values.pop(name) for name in ("retries", "concurrency") if name in values}
     return ScoreSettings(
         InputSettings(str(path / "in.jsonl")),
         str(path / "out.jsonl"),
         JudgeSettings(f"openai/{cue}", server.base, **values),  # type: ignore[arg-type]  # by keyword
+        pool=PoolSettings(**pool),  # type: ignore[arg-type]  # by keyword
     )
 
 
@@ -137,8 +147,9 @@ async def test_fatal(cue: str, tmp_path: Path, server: JudgeServer) -> None:
 async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
     """A judge that no call ever reaches ends the run and is named."""
     write(tmp_path / "in.jsonl", GROUPS)
-    where = JudgeSettings("openai/x", "http://127.0.0.1:9/v1", retries=0)
-    run = ScoreSettings(InputSettings(str(tmp_path / "in.jsonl")), str(tmp_path / "out.jsonl"), where)
+    where = JudgeSettings("openai/x", "http://127.0.0.1:9/v1")
+    out = str(tmp_path / "out.jsonl")
+    run = ScoreSettings(InputSettings(str(tmp_path / "in.jsonl")), out, where, pool=PoolSettings(retries=0))
     with pytest.raises(RefusedError, match=r"127\.0\.0\.1:9"):
         await score(run)
 
@@ -175,7 +186,9 @@ async def test_order_for_any_delays(seed: int, tmp_path: Path) -> None:
         assert item == result
         out.append(item)
 
-    await run(pull, work, deliver, lambda _: 1, Bounds(16, 10))
+    async def room() -> None: ...
+
+    await run(pull, work, deliver, lambda _: 1, room, Bounds(16, 10))
     assert out == list(range(200))
 
 
@@ -263,7 +276,7 @@ async def test_bad_trajectory_in_group(tmp_path: Path, server: JudgeServer) -> N
 
 async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
     """The summary counts groups, rollouts, calls, tokens and money."""
-    done: Summary = await score(settings(tmp_path, server, "ten", price=(1.0, 2.0)))
+    done = await score(settings(tmp_path, server, "ten", price=(1.0, 2.0)))
     assert (done.groups, done.scored, done.rollouts, done.written) == (3, 3, 9, 3)
     assert done.usage.calls == 3
     assert done.cost_usd == pytest.approx((done.usage.prompt + 2 * done.usage.completion) / 1e6)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from ruler_cli.errors import InterruptedRun, RulerError
-from ruler_cli.observer import Observer, Summary
+from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
+from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.records import Problem
 
 if TYPE_CHECKING:
@@ -43,9 +43,12 @@ def told(resume: str | None = None) -> Iterator[None]:
     try:
         yield
     except RulerError as error:
-        say(f"ruler: {error}")
-        if resume and error.exit_code != 2:
-            say(f"ruler: to run it again: {resume}")
+        if not isinstance(error, ReaderGone):
+            say(f"ruler: {error}")
+            if resume and error.exit_code != 2:
+                say(f"ruler: to go on: {resume}")
+        if isinstance(error, ReaderGone):
+            sys.stdout = None
         if isinstance(error, InterruptedRun):
             # at once: a thread may wait for a pipe that nobody reads or writes any more
             sys.stderr.flush()
@@ -97,14 +100,26 @@ class Console(Observer):
             self._bar = tqdm(total=groups, unit="group", file=sys.stderr, dynamic_ncols=True)
 
     def advanced(self, summary: Summary) -> None:
-        """Move the bar, or write a line when it is time."""
+        """Move the bar."""
         if self._bar is not None:
             self._bar.update(1)
-            self._bar.set_postfix_str(_state(summary), refresh=False)
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """Show the state on the bar, or as a line when it is time."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(_state(summary, status, self._total), refresh=True)
         elif self._mode == "log" and time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
             of = f" of {self._total}" if self._total else ""
-            say(f"ruler: {summary.groups}{of} groups; {_state(summary)}")
+            say(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
+
+    def stopping(self, in_flight: int, grace: float) -> None:
+        """Say what is waited for."""
+        if in_flight and self._mode != "none":
+            calls = count(in_flight, "call")
+            self._line(
+                f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C again to stop at once"
+            )
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""
@@ -141,6 +156,8 @@ def closing(summary: Summary) -> list[str]:
     if failed:
         out.append(f"not scored: {failed}")
     notes = (
+        (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
+        (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
         (summary.unreadable, "line or trajectory", "not readable"),
         (summary.tied, "group", "without relative signal (tied)"),
         (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
@@ -153,6 +170,11 @@ def closing(summary: Summary) -> list[str]:
     cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
     tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
     out.append(f"{count(usage.calls, 'call')}, {tokens}, {cost}")
+    if summary.retried:
+        tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
+        out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
+    if summary.unsure_usd:
+        out.append(f"calls without an answer may have cost up to ${summary.unsure_usd:.4f} more")
     return out
 
 
@@ -164,6 +186,31 @@ def count(number: int, what: str) -> str:
     return f"{number} {plural}"
 
 
-def _state(summary: Summary) -> str:
-    cost = "" if not summary.cost_usd else f", ${summary.cost_usd:.2f}"
-    return f"{sum(summary.failed.values())} failed, {count(summary.usage.calls, 'call')}{cost}"
+def _state(summary: Summary, status: Status, total: int | None) -> str:
+    failed = sum(summary.failed.values())
+    parts = [
+        f"{summary.kept} kept" if summary.kept else "",
+        f"{failed} failed" if failed else "",
+        f"{status.in_flight} of {status.limit} calls in flight",
+        f"{status.requests_per_minute:.0f} requests and {_short(status.tokens_per_minute)} tokens per minute",
+        _money(summary, total),
+        f"waiting {status.waiting:.0f} s {status.why}" if status.why else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _money(summary: Summary, total: int | None) -> str:
+    """What is spent, and what all of it will come to if the rest costs as much as what was asked for."""
+    asked = summary.groups - summary.kept
+    if not summary.cost_usd or not asked:
+        return ""
+    left = (total or 0) - summary.groups
+    expected = f" of about ${summary.cost_usd * (1 + left / asked):.2f}" if left > 0 else ""
+    return f"${summary.cost_usd:.2f}{expected}"
+
+
+def _short(number: float) -> str:
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.0f}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ruler_cli.cli import options
 from ruler_cli.cli.console import count, safe, told
 from ruler_cli.errors import UsageError
 
@@ -18,17 +19,7 @@ if TYPE_CHECKING:
     from ruler_cli.ledger import Stats, Tally
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
 _DAY = 86400.0
-Where = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        metavar="PATH|none",
-        envvar="RULER_LEDGER",
-        help="Where replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
-    ),
-]
 
 
 @app.callback()
@@ -37,7 +28,7 @@ def _root() -> None:
 
 
 @app.command("path")
-def path(ledger: Where = None) -> None:
+def path(ledger: options.Ledger = None) -> None:
     """Print where the ledger is, whether it is there yet or not.
 
     Example: du -h "$(ruler ledger path)"
@@ -50,7 +41,7 @@ def path(ledger: Where = None) -> None:
 
 @app.command("stats")
 def stats(
-    ledger: Where = None,
+    ledger: options.Ledger = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object, times as ISO 8601, an unknown cost as null.")
     ] = False,
@@ -81,7 +72,7 @@ def stats(
 
 @app.command("clear")
 def clear(
-    ledger: Where = None,
+    ledger: options.Ledger = None,
     older_than: Annotated[
         float | None,
         typer.Option(metavar="DAYS", min=0.0, help="Only what came before so many days.  [default: all]"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ruler_cli.errors import UsageError
+from ruler_cli.settings import MaxFailures
 
 Source = Annotated[str, typer.Argument(metavar="INPUT", help="JSON lines, plain, .gz or .zst; `-` is stdin.")]
 Model = Annotated[
@@ -80,6 +81,16 @@ Format = Annotated[
 ]
 
 
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|none",
+        envvar="RULER_LEDGER",
+        help="Where paid replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
+    ),
+]
+
+
 def params(pairs: list[str] | None) -> dict[str, Any]:
     """`-p KEY=VALUE` → parameters; VALUE is JSON where it is JSON, else text."""
     found: dict[str, Any] = {}
@@ -107,6 +118,20 @@ def price(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise UsageError(f"--price {text}: write two numbers, USD per million tokens, e.g. 2,8") from None
     return given, taken
+
+
+def max_failures(text: str | None) -> MaxFailures | None:
+    """`--max-failures N|P%` → how much may fail."""
+    if text is None:
+        return None
+    percent = text.endswith("%")
+    try:
+        number = float(text.removesuffix("%")) if percent else int(text)
+        if not 0 <= number <= (100 if percent else 10**12):
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--max-failures {text}: write a number, e.g. 20, or a share, e.g. 5%") from None
+    return MaxFailures(number, percent)
 
 
 def rubric(text: str | None) -> str | None:

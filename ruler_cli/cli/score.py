@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ruler_cli.cli import options
 from ruler_cli.cli.console import Console, closing, say, told
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.observer import Summary
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+
+if TYPE_CHECKING:
+    from ruler_cli.score import Done
 
 _DEFAULT = JudgeSettings()
 
@@ -29,15 +32,35 @@ def command(
     order: options.Order = "random",
     seed: options.Seed = 0,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", min=1, envvar="RULER_CONCURRENCY", help="Calls in flight.")
-    ] = _DEFAULT.concurrency,
+        int | None,
+        typer.Option(
+            "--concurrency",
+            "-c",
+            min=1,
+            envvar="RULER_CONCURRENCY",
+            help="Calls in flight.  [default: as many as the judge takes]",
+        ),
+    ] = None,
+    rpm: Annotated[
+        float | None, typer.Option(metavar="N", min=0.01, envvar="RULER_RPM", help="Requests per minute.")
+    ] = None,
+    tpm: Annotated[
+        float | None, typer.Option(metavar="N", min=1, envvar="RULER_TPM", help="Tokens per minute.")
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(metavar="S", min=0.001, envvar="RULER_TIMEOUT", help="Deadline per call, seconds."),
     ] = _DEFAULT.timeout,
     retries: Annotated[
-        int, typer.Option(min=0, envvar="RULER_RETRIES", help="Retries per call.")
-    ] = _DEFAULT.retries,
+        int,
+        typer.Option(
+            min=0, envvar="RULER_RETRIES", help="Retries per call; waits at a limit are no retries."
+        ),
+    ] = PoolSettings().retries,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(metavar="USD", min=0, envvar="RULER_MAX_COST", help="Stop before spending more."),
+    ] = None,
     price: options.Price = None,
     group_by: options.GroupBy = None,
     grouping: options.Grouping = "auto",
@@ -57,6 +80,21 @@ def command(
             help="Where lines that cannot be read and dropped records go.  [default: OUTPUT.failed.jsonl]",
         ),
     ] = None,
+    max_failures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%",
+            envvar="RULER_MAX_FAILURES",
+            help="Stop when more groups and lines than that fail.",
+        ),
+    ] = None,
+    ledger: options.Ledger = None,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
+        ),
+    ] = False,
     via: options.Via = "auto",
     summary: Annotated[
         Path | None,
@@ -73,9 +111,11 @@ def command(
     Example: ruler score rollouts.jsonl scored.jsonl -m openai/o3
 
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
-    refused the run; 130 and 143 interrupted.
+    refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
     with told(resume=shlex.join(["ruler", *sys.argv[1:]])):
+        from ruler_cli.ledger import located
+
         settings = ScoreSettings(
             InputSettings(source, format_, grouping, group_by),
             output,
@@ -86,26 +126,30 @@ def command(
                 via=via,
                 params=options.params(param),
                 timeout=timeout,
-                retries=retries,
-                concurrency=concurrency,
                 price=options.price(price),
             ),
             AskSettings(options.rubric(rubric), order, seed),
+            PoolSettings(concurrency, rpm, tpm, retries, max_cost),
             on_failure,
             failed,
-            debug,
+            options.max_failures(max_failures),
+            located(ledger),
+            retry_failed,
+            debug=debug,
         )
         _refuse_summary(summary, settings)
         done = _run(settings, progress)
-        if progress != "none":
-            for line in closing(done):
+        if progress != "none" and not isinstance(done.stopped, ReaderGone):
+            for line in closing(done.summary):
                 say(f"ruler: {line}")
         if summary is not None:
-            _write_summary(summary, done)
-        raise typer.Exit(0 if done.complete else 1)
+            _write_summary(summary, done.summary)
+        if done.stopped is not None:
+            raise done.stopped
+        raise typer.Exit(0 if done.summary.complete else 1)
 
 
-def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"]) -> Summary:
+def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"]) -> Done:
     from functools import partial
 
     import anyio

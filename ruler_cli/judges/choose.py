@@ -21,11 +21,12 @@ _PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat",
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A judge, not yet open, with its price and context where they are known."""
+    """A judge, not yet open, with its price and context where they are known; `embedded` needs no call."""
 
     judge: Judge
     price: Price | None
     context: int | None
+    embedded: bool = False
 
 
 def model_of(settings: JudgeSettings) -> Model:
@@ -42,7 +43,7 @@ def model_of(settings: JudgeSettings) -> Model:
 def choose(settings: JudgeSettings) -> Chosen:
     """Pick the way to the judge; UsageError where its key or endpoint is missing."""
     model = model_of(settings)
-    return Chosen(_judge(settings), model.price, model.context)
+    return Chosen(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
 def _judge(settings: JudgeSettings) -> Judge:

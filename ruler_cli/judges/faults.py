@@ -138,6 +138,7 @@ def classify(
         scope,
         retry_after=wait_of(headers or {}, text, rate) if scope == "call" else None,
         context=context_of(text) if row.kind == "too_long" else None,
+        billed=False,
         rate=rate,
     )
 

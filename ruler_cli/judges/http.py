@@ -24,6 +24,8 @@ from ruler_cli.records import Fault, Reply, Request
 
 _BIGGEST = 32 << 20
 """Bytes of an answer that are read; a longer one is no verdict."""
+_CONNECT = 30.0
+"""Seconds to make a connection."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,14 @@ class HttpJudge:
                 continue
             return classify(status, code, message, headers, self.key)
 
+    @property
+    def _patience(self) -> float:
+        return min(_CONNECT, self.timeout)
+
+    def _unreached(self, why: str) -> Fault:
+        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?"
+        return Fault("transport", reason, "call", sent=False, billed=False)
+
     def _body(self, request: Request, level: int) -> bytes:
         body: dict[str, Any] = {
             "model": self.model,
@@ -105,14 +115,10 @@ class HttpJudge:
                     if len(data) > _BIGGEST:
                         return Fault("transport", "the judge's answer is larger than 32 MiB", "call")
                 return response.status, response.headers, data
+        except aiohttp.ConnectionTimeoutError:
+            return self._unreached(f"no connection within {self._patience:g} s")
         except aiohttp.ClientConnectorError as error:
-            why = clean(str(error.os_error), self.key)
-            return Fault(
-                "transport",
-                f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?",
-                "call",
-                sent=False,
-            )
+            return self._unreached(clean(str(error.os_error), self.key))
         except (aiohttp.InvalidURL, ValueError) as error:  # a name that cannot be looked up, a bad proxy
             return Fault("transport", f"the judge's address cannot be used ({clean(str(error))})", "run")
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
@@ -126,7 +132,8 @@ class HttpJudge:
             headers["Authorization"] = f"Bearer {self.key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            timeout=aiohttp.ClientTimeout(),  # none: the deadline is around the whole call
+            # the deadline is around the whole call; a host that is not there is told sooner
+            timeout=aiohttp.ClientTimeout(sock_connect=self._patience),
             headers=headers,
             proxy=_proxy(self.base),  # looked up once: aiohttp would ask the environment at every call
         )

@@ -103,7 +103,9 @@ class LitellmJudge:
         names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
         why = clean(said, self._secret)
         if names & _UNREACHED:
-            return Fault("transport", f"the judge cannot be reached ({why})", "call", sent=False)
+            return Fault(
+                "transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False
+            )
         if names & _TOO_LATE:
             return Fault("transport", f"the judge did not answer in time ({why})", "call")
         if names & _BROKEN:

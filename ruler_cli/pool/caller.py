@@ -1,28 +1,52 @@
-"""Requests → replies, under a fixed number of slots, with bounded retries."""
+"""Requests → replies: from the ledger, else from the judge, as often as the rules allow."""
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import anyio
 
+from ruler_cli.errors import RefusedError
 from ruler_cli.judges.interface import Judge
+from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
+from ruler_cli.pool.retries import Tries
 from ruler_cli.records import Fault, Reply, Request
 
-_BASE, _CEILING = 0.5, 30.0
-_PATIENCE = 600.0
-"""Seconds of a server's Retry-After that are waited; a longer one fails the group with its number."""
+PATIENCE = 3600.0
+"""Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
+_UNREACHED = 3
+"""Tries of a judge that no call of this run has reached yet."""
 
 
-def delay(retry: int, floor: float | None, jitter: float) -> float:
-    """Seconds before retry number `retry` (from 0): full jitter, above what the server asked for.
+class Keeper(Protocol):
+    """Where answers are kept, by the content of the request."""
 
-    floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): the server's word is a floor,
-    so that callers who were told the same second do not come back together.
+    def key(self, request: Request) -> bytes:
+        """What tells this request from every other."""
+
+    def find(self, key: bytes) -> Reply | Fault | None:
+        """What was answered before; a Fault is a call that failed for good."""
+
+    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+        """Store an answer; it is safe when this returns."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the calls of a run came to.
+
+    `asked` counts tries, `retried` those that had to be repeated by kind, `most` is the highest number
+    in flight.
     """
-    return (floor or 0.0) + jitter * min(_CEILING, _BASE * float(2**retry))
+
+    asked: int = 0
+    replies: int = 0
+    kept: int = 0
+    most: int = 0
+    retried: dict[str, int] = field(default_factory=dict)
 
 
 class Caller:
@@ -31,39 +55,138 @@ class Caller:
     def __init__(
         self,
         judge: Judge,
-        concurrency: int,
+        gate: Gate,
+        *,
         retries: int,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        timeout: float,
+        keeper: Keeper | None = None,
     ) -> None:
-        """`concurrency` calls in flight, each tried at most 1 + `retries` times."""
-        self._judge = judge
-        self._slots = anyio.Semaphore(concurrency)
-        self._retries = retries
-        self._sleep = sleep
-        self._answered = False
-        self._random = random.Random()
+        """`timeout` is the judge's own deadline for one try, in seconds."""
+        self.gate, self._judge, self._keeper = gate, judge, keeper
+        self._retries, self._seconds = retries, (1 + retries) * timeout
+        self._reached = False
+        self._random = random.Random()  # jitter only, which must differ between processes
+        self._tickets = itertools.count()
+        self._asking: dict[bytes, anyio.Event] = {}
+        self._again: set[bytes] = set()
+        self.tally = Tally()
 
-    async def call(self, request: Request) -> Reply | Fault:
-        """One answer, or the Fault that the last try ended in."""
-        tried = 0
+    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
+        """One answer, or the Fault that the last try ended in.
+
+        The same request is asked once, also when two groups are alike and both are waiting for it.
+        `again` asks anew what was answered before this run.
+        """
+        if self._keeper is None:
+            return await self._ask(request)
+        key = self._keeper.key(request)
+        while key in self._asking:
+            await self._asking[key].wait()
+        kept = None if again and key not in self._again else self._keeper.find(key)
+        if kept is not None:
+            self.tally.kept += 1
+            return kept
+        done = self._asking[key] = anyio.Event()
+        try:
+            if again:
+                self._again.add(key)
+            return await self._ask(request, key)
+        finally:
+            del self._asking[key]
+            done.set()
+
+    async def _ask(self, request: Request, key: bytes = b"") -> Reply | Fault:
+        ticket = next(self._tickets)
+        tries = Tries(self._retries, self._seconds)
         while True:
-            async with self._slots:
-                answer = await self._judge.ask(request)
+            permit = await self.gate.enter(ticket, request)
+            if isinstance(permit, Fault):
+                return permit
+            began = anyio.current_time()
+            answer = await self._once(permit)
+            took = anyio.current_time() - began
+            tries.asked += 1
             if isinstance(answer, Reply):
-                self._answered = True
+                answer = replace(answer, seconds=took)
+                await self._keep(key, answer)
+                self._replied(permit, took)
                 return answer
-            self._answered = self._answered or answer.sent
-            if answer.scope != "call":
-                return answer
-            if (answer.retry_after or 0.0) > _PATIENCE:
-                asked = f"{answer.reason}; it asks to wait {answer.retry_after:.0f} s, run again after that"
-                return self._given_up(replace(answer, reason=asked), tried)
-            if tried == self._retries:
-                return self._given_up(answer, tried)
-            await self._sleep(delay(tried, answer.retry_after, self._random.random()))
-            tried += 1
+            wait = await self._failed(ticket, permit, answer, tries, took, key)
+            if isinstance(wait, Fault):
+                return wait
+            await self._pause(wait)
 
-    def _given_up(self, fault: Fault, tried: int) -> Fault:
-        reason = f"{fault.reason} (tried {tried + 1} times)" if tried else fault.reason
-        # a judge that no call of this run has ever reached is not there
-        return replace(fault, reason=reason, scope="group" if self._answered else "run")
+    async def _once(self, permit: Permit) -> Reply | Fault:
+        self.tally.asked += 1
+        self.tally.most = max(self.tally.most, self.gate.in_flight)
+        answer: Reply | Fault | None = None
+        try:
+            answer = await self._judge.ask(permit.request)
+            return answer
+        finally:
+            usage = answer.usage if isinstance(answer, Reply) else None
+            self.gate.leave(permit, usage, billed=not isinstance(answer, Fault) or answer.billed)
+
+    def _replied(self, permit: Permit, took: float) -> None:
+        self._reached = True
+        self.tally.replies += 1
+        self.gate.breaker.replied()
+        self.gate.level.replied(anyio.current_time(), permit.epoch, took)
+        self.gate.nudge()
+
+    async def _failed(
+        self, ticket: int, permit: Permit, fault: Fault, tries: Tries, took: float, key: bytes
+    ) -> float | Fault:
+        """Seconds until the next try, or the Fault that it ends with."""
+        gate, now = self.gate, anyio.current_time()
+        self._reached = self._reached or fault.sent
+        if fault.scope == "run":
+            return self._stop(fault.reason)
+        if fault.body:
+            await self._keep(key, fault)
+        if fault.scope == "group":
+            return await self._given_up(fault, tries, key)
+        if fault.rate:
+            gate.level.rejected(now, permit.epoch, gate.in_flight, fault.retry_after)
+        else:
+            gate.level.disturbed()
+        if (fault.retry_after or 0.0) > PATIENCE:
+            return self._stop(
+                f"{fault.reason}; it asks to wait {fault.retry_after:.0f} s, run again after that"
+            )
+        gate.cool(fault.retry_after or 0.0)
+        name = "rate" if fault.rate else fault.kind
+        self.tally.retried[name] = self.tally.retried.get(name, 0) + 1
+        if not self._reached and tries.asked >= min(_UNREACHED, 1 + self._retries):
+            return self._stop(fault.reason)
+        was_open = gate.breaker.open
+        if self._reached:
+            gate.breaker.failed(now, ticket, fault, self._random.random(), probe=permit.probe)
+        if sentence := gate.breaker.over(now):
+            return self._stop(sentence)
+        gate.nudge()
+        if was_open:  # an outage is not this call's failure
+            return 0.0
+        wait = tries.wait(fault, took, self._random.random())
+        return await self._given_up(fault, tries, key) if wait is None else wait
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait without a slot; a run that is told to stop does not wait on."""
+        with anyio.move_on_after(seconds):
+            await self.gate.halt.told.wait()
+
+    def _stop(self, reason: str) -> Fault:
+        self.gate.halt.now(RefusedError(reason))
+        self.gate.nudge()
+        return INTERRUPTED
+
+    async def _given_up(self, fault: Fault, tries: Tries, key: bytes) -> Fault:
+        reason = f"{fault.reason} (tried {tries.asked} times)" if tries.asked > 1 else fault.reason
+        last = replace(fault, reason=reason, scope="group")
+        if last.sent:  # what never reached the judge costs nothing to ask again
+            await self._keep(key, last)
+        return last
+
+    async def _keep(self, key: bytes, answer: Reply | Fault) -> None:
+        if self._keeper is not None:
+            await self._keeper.keep(key, answer)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 Item = TypeVar("Item")
@@ -15,10 +16,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many items, and how many bytes of them, may be held at once; one item always may."""
+    """How many items, and how many bytes of them, may be held at once; one item always may.
 
-    items: int = 128
-    size: int = 256 << 20
+    Held are also those that are done and wait for a slow one before them, so this is what a straggler
+    may cost in memory, and how far the others run on meanwhile.
+    """
+
+    items: int = 10_000
+    size: int = 64 << 20
 
 
 @dataclass(slots=True)
@@ -34,13 +39,15 @@ async def run(
     work: Callable[[Item], Awaitable[Result]],
     deliver: Callable[[Item, Result], Awaitable[None]],
     size: Callable[[Item], int],
-    bounds: Bounds,
+    room: Callable[[], Awaitable[None]],
+    bounds: Bounds = Bounds(),
 ) -> None:
     """Pull items until None, work on them concurrently, deliver results in the order pulled.
 
-    An exception of `pull`, `work` or `deliver` ends everything and comes out as itself.
+    `room` returns when one more should be pulled.  An exception of any of them ends everything and
+    comes out as itself.
     """
-    room = _Room(bounds.size)
+    held = _Held(bounds.size)
     send, receive = anyio.create_memory_object_stream[_Slot[Item, Result]](bounds.items)
 
     async def one(slot: _Slot[Item, Result]) -> None:
@@ -51,16 +58,18 @@ async def run(
         async with out:
             while (item := await pull()) is not None:
                 slot = _Slot[Item, Result](item, size(item))
-                await room.enter(slot.size)
+                await held.enter(slot.size)
                 await out.send(slot)
                 tasks.start_soon(one, slot)
+                await anyio.lowlevel.checkpoint()  # it takes its place before room is asked for
+                await room()
 
     async def consume(slots: ObjectReceiveStream[_Slot[Item, Result]]) -> None:
         async with slots:
             async for slot in slots:
                 await slot.done.wait()
                 await deliver(slot.item, slot.result.pop())
-                room.leave(slot.size)
+                held.leave(slot.size)
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -70,7 +79,7 @@ async def run(
         raise first_of(group) from None
 
 
-class _Room:
+class _Held:
     """Bytes held; whoever would overfill it waits, unless it is empty."""
 
     def __init__(self, limit: int) -> None:

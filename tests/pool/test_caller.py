@@ -1,41 +1,51 @@
-"""Retries are bounded, wait outside their slot, and never before the server's word."""
+"""Retries are bounded, wait outside their slot, never before the server's word, and cost nothing twice."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ruler_cli.pool.caller import Caller, delay
-from ruler_cli.records import Fault, Reply, Request
+from ruler_cli.errors import RefusedError
+from ruler_cli.pool.breaker import DISTINCT, PATIENCE
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.records import Fault, Reply, Request, Usage
+from tests.virtual import virtually
 
-pytestmark = pytest.mark.anyio
+T = TypeVar("T")
 ASKED = Request("s", "u", ("a",))
-BUSY = Fault("transport", "busy", "call", retry_after=3.0)
+OK = Reply("ok", Usage(100, 10, 0, 1), body=b"{}")
+BUSY = Fault("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
+BROKEN = Fault("transport", "broken", "call")
+GONE = Fault("transport", "gone", "call", sent=False, billed=False)
 
 
 class Script:
-    """A judge that answers from a list."""
+    """A judge that takes a second for each answer of a list, the last one for ever."""
 
     name = "script"
 
-    def __init__(self, *answers: Reply | Fault) -> None:
-        self.answers = list(answers)
-        self.asked = self.at_once = self.most = 0
+    def __init__(self, *answers: Reply | Fault, seconds: float = 1.0) -> None:
+        self.answers, self.seconds = list(answers), seconds
+        self.times: list[float] = []
+        self.at_once = self.most = 0
 
     async def ask(self, request: Request) -> Reply | Fault:
         """The next answer."""
-        self.asked += 1
+        self.times.append(anyio.current_time())
         self.at_once += 1
         self.most = max(self.most, self.at_once)
-        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(self.seconds)
         self.at_once -= 1
-        return self.answers.pop(0)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     async def __aenter__(self) -> Self:
         return self
@@ -45,79 +55,288 @@ class Script:
     ) -> None: ...
 
 
-async def test_retry_then_reply() -> None:
-    """A passing fault is tried again after at least the server's word."""
-    slept: list[float] = []
+class Shelf:
+    """A ledger in memory."""
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Reply | Fault] = {}
 
-    judge = Script(BUSY, BUSY, Reply("ok"))
-    answer = await Caller(judge, 1, 2, sleep).call(ASKED)
-    assert isinstance(answer, Reply)
-    assert len(slept) == 2
-    assert all(s >= 3.0 for s in slept)
+    def key(self, request: Request) -> bytes:
+        """The user message."""
+        return request.user.encode()
+
+    def find(self, key: bytes) -> Reply | Fault | None:
+        """What was kept."""
+        kept = self.rows.get(key)
+        return None if kept is None else replace(kept, kept=True)
+
+    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+        """Keep it."""
+        self.rows[key] = answer
 
 
-async def test_bounded() -> None:
+def called(
+    judge: Script, work: Callable[[Caller], Awaitable[T]], slots: int = 4, retries: int = 2, **more: Shelf
+) -> T:
+    """Work with a caller of this judge, in virtual time."""
+
+    async def main() -> T:
+        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, **more)
+        return await work(caller)
+
+    return virtually(main)
+
+
+def asked(judge: Script, retries: int = 2) -> Reply | Fault:
+    """One call."""
+    return called(judge, lambda caller: caller.call(ASKED), retries=retries)
+
+
+def test_retry_then_reply() -> None:
+    """A limit is met again after at least the server's word, and then there is a reply."""
+    judge = Script(BUSY, BUSY, OK)
+    assert asked(judge) == OK
+    assert all(later - earlier >= 4.0 for earlier, later in zip(judge.times, judge.times[1:], strict=False))
+
+
+def test_bounded() -> None:
     """A fault that stays ends in a fault of the group, with the number of tries."""
-
-    async def sleep(_: float) -> None: ...
-
-    judge = Script(BUSY, BUSY, BUSY)
-    answer = await Caller(judge, 1, 2, sleep).call(ASKED)
+    judge = Script(BROKEN)
+    answer = asked(judge)
     assert isinstance(answer, Fault)
-    assert (answer.scope, judge.asked) == ("group", 3)
+    assert (answer.scope, len(judge.times)) == ("group", 3)
     assert "tried 3 times" in answer.reason
 
 
-async def test_patience() -> None:
-    """A server that asks to wait for hours is not waited for; the fault says for how long it asked."""
-    judge = Script(Fault("transport", "busy", "call", retry_after=86400.0))
-    answer = await Caller(judge, 1, 5).call(ASKED)
-    assert isinstance(answer, Fault)
-    assert "86400 s" in answer.reason
-    assert judge.asked == 1
-
-
-async def test_never_reached() -> None:
-    """A judge that was never reached ends the run; one that answered once does not."""
-    gone = Fault("transport", "gone", "call", sent=False)
-    answer = await Caller(Script(gone), 1, 0).call(ASKED)
-    assert isinstance(answer, Fault)
-    assert answer.scope == "run"
-    caller = Caller(Script(Reply("ok"), gone), 1, 0)
-    await caller.call(ASKED)
-    answer = await caller.call(ASKED)
+def test_limits_are_no_retries() -> None:
+    """Waits at a limit are another, generous budget, and that has an end as well."""
+    assert asked(Script(*[replace(BUSY, retry_after=None)] * 20, OK)) == OK
+    judge = Script(replace(BUSY, retry_after=None))
+    answer = asked(judge)
     assert isinstance(answer, Fault)
     assert answer.scope == "group"
+    assert 20 < len(judge.times) < 100
 
 
-async def test_slots() -> None:
-    """No more calls are in flight than asked for, and a waiting call holds no slot."""
-    judge = Script(*[Reply("ok")] * 20)
-    caller = Caller(judge, 3, 0)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(20):
+def test_deadline_over_all() -> None:
+    """Tries that each take their whole time end with the deadline over all of them."""
+    judge = Script(BROKEN, seconds=60.0)
+    asked(judge, retries=3)
+    assert len(judge.times) <= 4
+
+
+def test_cooldown_is_shared() -> None:
+    """The server's Retry-After holds for every call, and jitter is only added to it."""
+    judge = Script(BUSY, OK)
+
+    async def two(caller: Caller) -> None:
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(caller.call, ASKED)
+            await anyio.sleep(1.5)
+            tasks.start_soon(caller.call, ASKED)
+
+    called(judge, two)
+    assert judge.times[0] == 0
+    assert all(at >= 4.0 for at in judge.times[1:])
+
+
+def test_hours() -> None:
+    """A server that asks to wait for a day ends the run with its number."""
+    judge = Script(replace(BUSY, retry_after=86400.0))
+
+    async def work(caller: Caller) -> str:
+        assert await caller.call(ASKED) == INTERRUPTED
+        return str(caller.gate.halt.reason)
+
+    assert "86400 s" in called(judge, work)
+    assert len(judge.times) == 1
+
+
+def test_never_reached() -> None:
+    """A judge that was never reached ends the run in seconds; once it answered it may come back."""
+
+    async def work(caller: Caller) -> tuple[Reply | Fault, float]:
+        return await caller.call(ASKED), anyio.current_time()
+
+    answer, seconds = called(Script(GONE), work, retries=9)
+    assert answer == INTERRUPTED
+    assert seconds < 30
+
+    async def twice(caller: Caller) -> Reply | Fault:
+        await caller.call(ASKED)
+        return await caller.call(ASKED)
+
+    assert called(Script(OK, *[GONE] * 5, OK), twice, retries=9) == OK
+
+
+def test_fatal() -> None:
+    """A fault of the run stops everything at once: who waits is not asked any more."""
+    fatal = Fault("refused", "no such key", "run", billed=False)
+    judge = Script(fatal)
+
+    async def work(caller: Caller) -> RefusedError:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(caller.call, ASKED)
+        assert isinstance(caller.gate.halt.reason, RefusedError)
+        return caller.gate.halt.reason
+
+    assert str(called(judge, work)) == "no such key"
+    assert len(judge.times) == 4
+
+
+def test_slots() -> None:
+    """No more calls are in flight than asked for, and a call that waits to try again holds no slot."""
+    judge = Script(OK)
+
+    async def many(caller: Caller) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(caller.call, ASKED)
+
+    called(judge, many, slots=3)
     assert judge.most == 3
 
-    waiting = anyio.Event()
+    judge = Script(BROKEN, *[OK] * 5, BROKEN)
 
-    async def sleep(_: float) -> None:
-        waiting.set()
-        await anyio.sleep_forever()
+    async def one_waits(caller: Caller) -> float:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.call, ASKED)
+            await anyio.sleep(0.5)
+            for _ in range(3):
+                tasks.start_soon(caller.call, ASKED)
+        return anyio.current_time()
 
-    caller = Caller(Script(BUSY, Reply("ok")), 1, 5, sleep)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.call, ASKED)
-        await waiting.wait()
-        with anyio.fail_after(5):
-            assert await caller.call(ASKED) == Reply("ok")
-        tasks.cancel_scope.cancel()
+    assert called(judge, one_waits, slots=1) < 6.5  # five calls of a second, and no idle wait of long
 
 
-@given(st.integers(0, 40), st.floats(0, 1e4), st.floats(0, 0.999))
-def test_delay(retry: int, floor: float, jitter: float) -> None:
-    """The delay is never below the server's word and at most 30 seconds above it."""
-    assert floor <= delay(retry, floor, jitter) <= floor + 30.0
+def test_order() -> None:
+    """First come, first served: a call that comes back to try again goes before those after it."""
+    order: list[str] = []
+
+    class Named(Script):
+        async def ask(self, request: Request) -> Reply | Fault:
+            order.append(request.user)
+            await anyio.sleep(1.0)
+            return BROKEN if order == ["0"] else OK
+
+    async def work(caller: Caller) -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
+                await anyio.lowlevel.checkpoint()
+
+    called(Named(OK), work, slots=1)
+    assert order[:3] in (["0", "1", "0"], ["0", "0", "1"])
+    assert [n for n in order if n != "0"] == ["1", "2", "3", "4"]
+
+
+def test_outage() -> None:
+    """While a judge is down no group fails, it is hardly asked, and when it is back all goes on."""
+    down = 600.0
+
+    class Down(Script):
+        async def ask(self, request: Request) -> Reply | Fault:
+            self.times.append(anyio.current_time())
+            await anyio.sleep(0.1)
+            return BROKEN if 5 < anyio.current_time() < down else OK
+
+    judge = Down(OK)
+
+    async def work(caller: Caller) -> list[Reply | Fault]:
+        answers: list[Reply | Fault] = []
+
+        async def one(number: int) -> None:
+            answers.append(await caller.call(Request("s", str(number), ("a",))))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(1000):
+                tasks.start_soon(one, number)
+        return answers
+
+    assert called(judge, work) == [OK] * 1000
+    assert sum(6 < at < down for at in judge.times) < 40
+    assert max(judge.times) < down + 60 + 200
+
+
+@pytest.mark.parametrize("fault", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)])
+def test_outage_without_end(fault: Fault) -> None:
+    """A judge that only ever fails or meets its limits ends the run in bounded time, and says so."""
+
+    async def work(caller: Caller) -> float:
+        async with anyio.create_task_group() as tasks:
+            for number in range(2 * DISTINCT):
+                tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
+        assert "has answered no call for" in str(caller.gate.halt.reason)
+        return anyio.current_time()
+
+    assert PATIENCE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * PATIENCE
+
+
+def test_asked_once() -> None:
+    """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
+    judge, shelf = Script(OK), Shelf()
+
+    async def work(caller: Caller) -> tuple[int, int, int]:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(caller.call, ASKED)
+        first = len(judge.times)
+        assert (await caller.call(ASKED)).kept
+        second = len(judge.times)
+        for _ in range(3):
+            await caller.call(ASKED, again=True)
+        return first, second, len(judge.times)
+
+    assert called(judge, work, keeper=shelf) == (1, 1, 2)
+
+
+def test_marks() -> None:
+    """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
+    shelf = Shelf()
+    called(Script(BROKEN), lambda caller: caller.call(ASKED), keeper=shelf)
+    assert isinstance(shelf.rows[b"u"], Fault)
+
+    async def stopped(caller: Caller) -> None:
+        await caller.call(ASKED)
+
+    for fault in (GONE, Fault("refused", "key", "run")):
+        shelf = Shelf()
+        called(Script(fault), stopped, keeper=shelf)
+        assert not shelf.rows
+
+
+def test_odd_answer_is_kept() -> None:
+    """An answer that is no chat completion may have been paid for: it is kept and asked again."""
+    shelf = Shelf()
+    odd = Fault("transport", "odd", "call", body=b"<html>")
+    assert called(Script(odd, OK), lambda caller: caller.call(ASKED), keeper=shelf) == OK
+    assert shelf.rows == {b"u": OK}
+
+
+def test_stop_while_waiting() -> None:
+    """A call that waits to try again, or waits in line, ends when the run is told to stop."""
+    judge = Script(replace(BUSY, retry_after=500.0))
+
+    async def work(caller: Caller) -> float:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.call, ASKED)
+            tasks.start_soon(caller.call, ASKED)
+            await anyio.sleep(5)
+            caller.gate.halt.now(RefusedError("stop"))
+            caller.gate.nudge()
+        return anyio.current_time()
+
+    assert called(judge, work, slots=1) == 5
+
+
+def test_capped_is_not_kept() -> None:
+    """What the cap left out leaves no mark."""
+    shelf = Shelf()
+
+    async def work(caller: Caller) -> Reply | Fault:
+        caller.gate.budget.close()
+        return await caller.call(ASKED)
+
+    assert called(Script(OK), work, keeper=shelf) == CAPPED
+    assert not shelf.rows

@@ -11,6 +11,10 @@ from ruler_cli.pool.feed import inline, threaded
 pytestmark = pytest.mark.anyio
 
 
+async def always() -> None:
+    """There is room."""
+
+
 async def test_bounds() -> None:
     """No more items and bytes are held than allowed, and an item larger than that is let through alone."""
     held = most = 0
@@ -34,7 +38,7 @@ async def test_bounds() -> None:
         held -= item
         out.append(item)
 
-    await run(pull, work, deliver, lambda size: size, Bounds(4, 10))
+    await run(pull, work, deliver, lambda size: size, always, Bounds(4, 10))
     assert out == sizes
     assert most <= 10
 
@@ -52,7 +56,9 @@ async def test_exception(where: str) -> None:
         await step("deliver", result)
 
     with pytest.raises(KeyError, match=where):
-        await run(lambda: step("pull", 1), lambda i: step("work", i), deliver, lambda _: 1, Bounds(2, 10))
+        await run(
+            lambda: step("pull", 1), lambda i: step("work", i), deliver, lambda _: 1, always, Bounds(2, 10)
+        )
 
 
 @pytest.mark.parametrize("feed", [inline, threaded])

@@ -1,0 +1,203 @@
+"""The line before the judge: first come, first served, and nobody passes who must not go yet."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from ruler_cli.observer import Status
+from ruler_cli.pool.breaker import Breaker
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.pool.limits import Entry, Window
+from ruler_cli.records import Fault, Request, Usage
+
+Cost = Callable[[Usage], float | None]
+INTERRUPTED = Fault("interrupted", "the run was stopped before this group was judged", "group", sent=False)
+CAPPED = Fault("budget", "--max-cost is reached; run again with a higher one", "group", sent=False)
+
+
+@dataclass(slots=True)
+class Permit:
+    """One call that may go, with what it has reserved."""
+
+    request: Request
+    epoch: int
+    probe: bool
+    tokens: int
+    cost: float
+    entry: Entry
+
+
+@dataclass(slots=True, order=True)
+class _Place:
+    """A place in the line; an earlier ticket goes first, also when it comes back to try again."""
+
+    ticket: int
+    number: int
+    moved: anyio.Event = field(default_factory=anyio.Event, compare=False)
+
+
+class Gate:
+    """Level, limits, money, cooldown and breaker as one question: may this call go now?"""
+
+    def __init__(
+        self,
+        level: Fixed,
+        halt: Halt,
+        *,
+        requests: Window | None = None,
+        tokens: Window | None = None,
+        budget: Budget | None = None,
+        estimates: Estimates | None = None,
+        cost: Cost = lambda _: None,
+    ) -> None:
+        """`cost` is USD of a usage, None where the price is not known."""
+        self.level, self.halt = level, halt
+        self.requests, self.tokens = requests or Window(), tokens or Window()
+        self.budget, self.estimates = budget or Budget(), estimates or Estimates()
+        self.breaker = Breaker(anyio.current_time())
+        self.in_flight = 0
+        self._cost = cost
+        self._cool_until = -math.inf
+        self._line: list[_Place] = []
+        self._numbers = itertools.count()
+        self._probing: Permit | None = None
+        self._room = anyio.Event()
+
+    async def enter(self, ticket: int, request: Request) -> Permit | Fault:
+        """Wait for the turn; a Fault where nothing goes any more."""
+        place = _Place(ticket, next(self._numbers))
+        heapq.heappush(self._line, place)
+        try:
+            while True:
+                wait = self._wait(request) if self._line[0] is place else math.inf
+                if closed := self._closed():
+                    return closed
+                if not wait:
+                    return self._take(request)
+                place.moved = anyio.Event()
+                if wait == math.inf:
+                    await place.moved.wait()
+                else:
+                    with anyio.move_on_after(wait):
+                        await place.moved.wait()
+        finally:
+            if self._line[0] is place:
+                heapq.heappop(self._line)
+            else:
+                self._line.remove(place)
+                heapq.heapify(self._line)
+            self.nudge()
+
+    def leave(self, permit: Permit, usage: Usage | None, *, billed: bool = True) -> None:
+        """The call is over: settle what it reserved. `usage` is None where there was no reply."""
+        now = anyio.current_time()
+        self.in_flight -= 1
+        if permit is self._probing:
+            self._probing = None
+        if usage is not None and usage.prompt:
+            self.estimates.learn(permit.request, usage)
+            self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
+            self.budget.settle(permit.cost, self._cost(usage) or 0.0)
+        elif billed:
+            self.budget.settle(permit.cost, None)
+        else:
+            self.tokens.settle(now, permit.entry, -permit.tokens)
+            self.budget.settle(permit.cost, 0.0)
+        self.nudge()
+
+    def cool(self, seconds: float) -> None:
+        """Let nobody go for so long: the server's word holds for all calls to it."""
+        self._cool_until = max(self._cool_until, anyio.current_time() + seconds)
+
+    def nudge(self) -> None:
+        """Have the head of the line look again; all of it when nothing goes any more."""
+        for place in self._line if self._closed() else self._line[:1]:
+            place.moved.set()
+        if self.hungry:
+            self._room.set()
+
+    @property
+    def hungry(self) -> bool:
+        """Whether more work should be brought: the line is shorter than what may be in flight."""
+        return len(self._line) <= max(2, self.level.limit // 4) or self._closed() is not None
+
+    async def room(self) -> None:
+        """Wait until more work should be brought."""
+        while not self.hungry:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def status(self) -> Status:
+        """What is going on right now."""
+        now = anyio.current_time()
+        waits = {
+            "as the judge asked": self._cool_until - now,
+            "until the judge is back": self.breaker.wait(now, probing=False) or 0.0,
+        }
+        why, waiting = max(waits.items(), key=lambda item: item[1])
+        return Status(
+            self.in_flight,
+            self.level.limit,
+            len(self._line),
+            self.requests.used(now),
+            self.tokens.used(now),
+            max(0.0, waiting),
+            why if waiting > 0 else "",
+            self.budget.spent,
+        )
+
+    def _closed(self) -> Fault | None:
+        if self.halt.reason is not None:
+            return INTERRUPTED
+        return CAPPED if self.budget.closed else None
+
+    def _wait(self, request: Request) -> float:
+        """Seconds until the head of the line may go; inf until something changes."""
+        now = anyio.current_time()
+        if self._cool_until > now:
+            return self._cool_until - now
+        probe = self.breaker.wait(now, probing=self._probing is not None)
+        if probe is None:
+            return math.inf
+        if probe:
+            return probe
+        if self.in_flight >= self.level.limit and not self.breaker.open:
+            return math.inf
+        if self.budget.cap is not None:
+            if self.in_flight and not self.estimates.known:
+                return math.inf  # the first reply tells what a call costs
+            if not self.budget.fits(self._price(request)):
+                if not self.in_flight:
+                    self.budget.close()
+                    self.nudge()
+                return math.inf
+        return max(self.requests.wait(now, 1), self.tokens.wait(now, self._expected(request)))
+
+    def _take(self, request: Request) -> Permit:
+        now = anyio.current_time()
+        self.in_flight += 1
+        self.requests.take(now, 1)
+        tokens, cost = self._expected(request), self._price(request)
+        self.budget.reserve(cost)
+        self.level.sent(self.in_flight)
+        probe = self.breaker.open
+        permit = Permit(request, self.level.epoch, probe, tokens, cost, self.tokens.take(now, tokens))
+        if probe:
+            self._probing = permit
+        return permit
+
+    def _expected(self, request: Request) -> int:
+        usage = self.estimates.expected(request)
+        return usage.prompt + usage.completion
+
+    def _price(self, request: Request) -> float:
+        return self._cost(self.estimates.highest(request)) or 0.0

@@ -1,0 +1,151 @@
+"""How many calls may be in flight: a number that was asked for, or one that is found out.
+
+The rules are additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase
+and Decrease Algorithms for Congestion Avoidance") with slow start (Jacobson 1988), as follows.
+
+- Start at 4.  A round is as many replies as the level allows, of calls that went since it changed, with
+  no failure among them and four fifths of the level in use.  After each round it doubles.
+- The first 429 of a call that went since the last change cuts it to four fifths, once in 15 s or in the
+  server's Retry-After.  Within that time every further one lowers it to what the server still had in
+  flight, but never below half: a level that doubled too far lands on the capacity itself.
+- After a cut: one clean round leads back to the highest level that was clean below the one that failed.
+  From there 5 % at a time, 15 s after the last 429 at the earliest, after ever more clean rounds, and to
+  at most 1.1 times the level that failed.  Where that is clean too, the memory is wrong and doubling
+  starts again.
+- 5xx and timeouts end a round and never cut.
+- Twice the level that twice gave no more replies per second only made a queue (a local server, or this
+  machine's own processor): half of it is kept, and tried again after a minute.
+"""
+
+from __future__ import annotations
+
+import math
+
+_START = 4
+_CUT, _GROW, _MEMORY, _IN_USE = 0.8, 1.05, 1.1, 0.8
+_COOLDOWN = 15.0
+_DWELL = 8
+_GAIN = 1.15
+_STRIKES = 2
+_PLATEAU = 60.0
+CEILING = 4096
+
+
+class Fixed:
+    """A level that the user has set: it wins over everything."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` calls in flight."""
+        self.limit = limit
+        self.epoch = 0
+
+    def sent(self, in_flight: int) -> None:
+        """A call goes, and makes so many in flight."""
+
+    def replied(self, now: float, epoch: int, seconds: float) -> None:
+        """A call that went in `epoch` was answered after so many seconds."""
+
+    def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
+        """A limit was passed, while so many others were in flight."""
+
+    def disturbed(self) -> None:
+        """A call failed otherwise."""
+
+
+class Adaptive(Fixed):
+    """A level that follows what the server takes."""
+
+    def __init__(self, ceiling: int = CEILING) -> None:
+        """`ceiling` is what this machine can hold open."""
+        super().__init__(min(_START, ceiling))
+        self._ceiling = ceiling
+        self._doubling = True
+        self._failed: int | None = None
+        self._clean: int | None = None
+        self._floor = 1
+        self._cut_until = self._grow_from = float("-inf")
+        self._dwell = self._rounds = 1
+        self._rate, self._strikes = 0.0, 0
+        self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False
+
+    def sent(self, in_flight: int) -> None:
+        """Note how much of the level is used."""
+        self._peak = max(self._peak, in_flight)
+
+    def replied(self, now: float, epoch: int, seconds: float) -> None:
+        """Count towards the round; at its end the level may grow."""
+        if epoch != self.epoch:
+            return
+        self._replies += 1
+        self._seconds += seconds
+        if self._replies < self.limit:
+            return
+        if self._peak < _IN_USE * self.limit or self._disturbed:
+            self._begin()
+            return
+        rate = self.limit * self._replies / max(self._seconds, 1e-9)
+        self._rounds += 1
+        self._grow(now, rate)
+
+    def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
+        """Cut, or within a cooldown learn how much the server still holds."""
+        if epoch != self.epoch and now >= self._cut_until:
+            return  # it went at a level that is gone
+        if now < self._cut_until:
+            self._set(max(self._floor, min(self.limit, in_flight)))
+        else:
+            self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
+            self._failed = self.limit
+            self._floor = max(1, self.limit // 2)
+            if self._clean is not None and self._clean >= self.limit:
+                self._clean = None  # what was clean is so no more
+            self._doubling = False
+            self._set(max(1, int(self.limit * _CUT)))
+            self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
+        self._grow_from = now + _COOLDOWN
+
+    def disturbed(self) -> None:
+        """Growth waits for a round without failures."""
+        self._disturbed = True
+
+    def _grow(self, now: float, rate: float) -> None:
+        if self._failed is not None and self._clean is not None and self.limit < self._clean:
+            self._set(self._clean)
+            return
+        self._clean = max(self.limit, self._clean or 0)
+        if self._doubling:
+            self._double(now, rate)
+        elif now < self._grow_from or self._rounds <= self._dwell:
+            self._begin()
+        elif self._failed is None:  # the time of a plateau is over
+            self._doubling, self._strikes = True, _STRIKES - 1
+            self._set(2 * self.limit)
+        else:
+            most = int(_MEMORY * self._failed)
+            if self.limit >= most:
+                self._failed, self._doubling, self._strikes, self._rate = None, True, 0, rate
+                self._dwell = 1
+                self._set(2 * self.limit)
+            else:
+                self._rounds = 0
+                self._set(min(most, max(self.limit + 1, math.ceil(self.limit * _GROW))))
+
+    def _double(self, now: float, rate: float) -> None:
+        self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
+        self._rate = max(rate, self._rate)
+        if self._strikes < _STRIKES:
+            self._set(2 * self.limit)
+            return
+        self._doubling, self._rounds, self._dwell = False, 0, 1
+        self._grow_from = now + _PLATEAU
+        self._set(max(1, self.limit // 2))
+
+    def _set(self, limit: int) -> None:
+        if limit != self.limit:
+            self.limit = min(limit, self._ceiling)
+            self.epoch += 1
+        self._begin()
+
+    def _begin(self) -> None:
+        """A round begins."""
+        self._replies, self._seconds, self._peak, self._disturbed = 0, 0.0, 0, False

@@ -1,0 +1,59 @@
+"""Settings → the parts of a pool, put together."""
+
+from __future__ import annotations
+
+import resource
+
+from ruler_cli.judges.choose import Chosen
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.caller import Caller, Keeper
+from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Adaptive, Fixed
+from ruler_cli.pool.limits import Window
+from ruler_cli.records import Usage
+from ruler_cli.settings import JudgeSettings, PoolSettings
+
+_EMBEDDED = 32
+_SPARE = 100
+"""File descriptors that are left for everything else."""
+
+
+def pool(
+    chosen: Chosen, judge: JudgeSettings, settings: PoolSettings, halt: Halt, keeper: Keeper | None = None
+) -> Caller:
+    """What asks the judge: must be made where the loop runs."""
+    price = chosen.price
+
+    def cost(usage: Usage) -> float | None:
+        return None if price is None else price.of(usage)
+
+    limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
+    most = [judge.params.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    gate = Gate(
+        Fixed(limit) if limit else Adaptive(connections() - _SPARE),
+        halt,
+        requests=Window(settings.rpm),
+        tokens=Window(settings.tpm),
+        budget=Budget(settings.max_cost),
+        estimates=Estimates(next((n for n in most if isinstance(n, int) and n > 0), None)),
+        cost=cost,
+    )
+    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, keeper=keeper)
+
+
+def connections() -> int:
+    """How many files this process may have open, after asking for all that the system allows.
+
+    Shells give 256 or 1,024 by default, a ceiling that nobody asked for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 14
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            return soft
+        return wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,36 @@
+"""One judge's part of the ledger, in the form in which the pool asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ruler_cli.ledger import Ledger, key_of
+from ruler_cli.records import Fault, Reply, Request
+
+
+class Shelf:
+    """What a run of one judge finds and keeps."""
+
+    def __init__(self, ledger: Ledger, model: str, params: Mapping[str, Any]) -> None:
+        """`model` and `params` as the user gave them: they are part of every key."""
+        self._ledger, self._model, self._params = ledger, model, params
+
+    def key(self, request: Request) -> bytes:
+        """What tells this request from every other."""
+        return key_of(self._model, self._params, request)
+
+    def find(self, key: bytes) -> Reply | Fault | None:
+        """What was answered before, marked as such."""
+        kept = self._ledger.find(key)
+        if kept is None:
+            return None
+        if isinstance(kept.answer, Fault):
+            return replace(kept.answer, kept=True)
+        return replace(kept.answer, seconds=kept.seconds, kept=True)
+
+    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+        """Store an answer; it is safe when this returns."""
+        seconds = answer.seconds if isinstance(answer, Reply) else 0.0
+        await self._ledger.store(key, self._model, answer, seconds)

@@ -1,0 +1,91 @@
+"""Where a run writes: records in input order, and no file that would destroy another."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.output import Output
+from ruler_cli.groups import Index
+from ruler_cli.settings import ScoreSettings
+
+
+class Writer(ABC):
+    """Puts records into OUTPUT in input order; an empty body is a record that is left out."""
+
+    def __init__(self, output: Output) -> None:
+        """`output` is open."""
+        self._output = output
+
+    @abstractmethod
+    def write(self, batch: list[tuple[int, bytes]]) -> int:
+        """Take the records of one group; the number of records that reached OUTPUT."""
+
+    def _put(self, body: bytes) -> int:
+        if not body:
+            return 0
+        self._output.write(body)
+        return 1
+
+
+class InOrder(Writer):
+    """Groups come in input order and their records are adjacent: written at once."""
+
+    def write(self, batch: list[tuple[int, bytes]]) -> int:
+        """Write them."""
+        return sum(self._put(body) for _, body in batch)
+
+
+class ByTurn(Writer):
+    """Records of a group lie apart: each is kept on disk until all before it are written."""
+
+    def __init__(self, output: Output, index: Index) -> None:
+        """`index` knows the order of all records and keeps what waits."""
+        super().__init__(output)
+        self._index = index
+        self._order: Iterator[tuple[int, int, int]] = index.lines()
+        self._next = next(self._order, None)
+
+    def write(self, batch: list[tuple[int, bytes]]) -> int:
+        """Keep them, and write what has its turn."""
+        for number, body in batch:
+            self._index.keep(number, body)
+        written = 0
+        while self._next is not None:
+            ready = self._index.take(self._next[0])
+            if ready is None:
+                break
+            written += self._put(ready)
+            self._next = next(self._order, None)
+        return written
+
+
+def refuse_clashes(settings: ScoreSettings) -> None:
+    """No file of a run may be another one: the later would destroy the earlier."""
+    source, output, failed = settings.input.source, settings.output, settings.failed
+    if output != "-" and _same(source, output + ".partial"):
+        raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
+    if failed is not None:
+        for other in (source, output, output + ".partial"):
+            if other != "-" and _same(other, str(failed)):
+                raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
+        if failed.is_dir() or failed.suffix in (".gz", ".zst"):
+            raise UsageError(f"--failed {failed}: give the name of a plain file")
+    if settings.on_failure == "drop" and output == "-" and failed is None:
+        raise UsageError("--on-failure drop: with OUTPUT - say where dropped records go, with --failed FILE")
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def failed_path(settings: ScoreSettings) -> Path | None:
+    """The failed file of a run; None where there is none. UsageError where it cannot be."""
+    if settings.failed is not None:
+        if not settings.failed.parent.is_dir():
+            raise UsageError(f"--failed {settings.failed}: its directory does not exist")
+        return settings.failed
+    return None if settings.output == "-" else Path(settings.output + ".failed.jsonl")

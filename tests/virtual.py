@@ -1,0 +1,121 @@
+"""A judge and a clock that cost nothing: hours of a pool's life in a second, and the same every time.
+
+The loop's clock jumps to the next timer instead of waiting for it, so the pool itself runs unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import selectors
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+
+from ruler_cli.records import Fault, Reply, Request, Usage
+
+T = TypeVar("T")
+
+
+class _Jumping(selectors.SelectSelector):
+    """Waits for nothing: the time that it was to wait has passed."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("everything waits and nothing is due: the pool is stuck")
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps."""
+
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        """Seconds since the loop began."""
+        return self._jumping.now
+
+
+def virtually(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine in virtual time."""
+    return anyio.run(main, backend_options={"loop_factory": VirtualLoop})
+
+
+_USAGE = Usage(1000, 200, 0, 1)
+
+
+@dataclass
+class World:
+    """A judge behind an API: so long a call takes, so many at once it takes, so much it can fail.
+
+    `capacity` is a number or a function of the time; `spread` the log-deviation of latency and tokens.
+    """
+
+    latency: float = 1.0
+    capacity: float | Callable[[float], float] = math.inf
+    spread: float = 0.0
+    usage: Usage = _USAGE
+    retry_after: float | None = None
+    fault: Callable[[Request, float, random.Random], Fault | None] = lambda *_: None
+    seed: int = 0
+    name: str = "virtual"
+    sent: list[tuple[float, int]] = field(default_factory=list)
+    asked: int = 0
+    refused: int = 0
+    in_flight: int = 0
+    most: int = 0
+    busy: list[tuple[float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """Take a while, then answer; above the capacity refuse at once."""
+        now = anyio.current_time()
+        self.asked += 1
+        most = self.capacity(now) if callable(self.capacity) else self.capacity
+        if self.in_flight >= most:
+            self.refused += 1
+            await anyio.sleep(0.01)
+            return Fault("transport", "429", "call", retry_after=self.retry_after, rate=True, billed=False)
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        scale = math.exp(self.dice.gauss(0, self.spread)) if self.spread else 1.0
+        usage = Usage(int(self.usage.prompt * scale), int(self.usage.completion * scale), 0, 1)
+        self.sent.append((now, usage.prompt + usage.completion))
+        try:
+            await anyio.sleep(self.latency * scale)
+        finally:
+            self.in_flight -= 1
+            self.busy.append((now, anyio.current_time()))
+        return self.fault(request, now, self.dice) or Reply("ok", usage)
+
+    def fullest_minute(self, tokens: bool = False) -> float:
+        """The most requests, or tokens, that any 60 seconds hold."""
+        times = [at for at, _ in self.sent]
+        total = [0.0, *accumulate(n if tokens else 1 for _, n in self.sent)]
+        return max(
+            (total[bisect_left(times, at + 60.0)] - total[i] for i, at in enumerate(times)), default=0.0
+        )
+
+    def used(self, start: float, end: float) -> float:
+        """Calls that it worked on between two times, on average."""
+        return sum(max(0.0, min(b, end) - max(a, start)) for a, b in self.busy) / (end - start)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
