@@ -281,7 +281,7 @@ def test_signals(signum: int, code: int, server: JudgeServer, tmp_path: Path) ->
     process.send_signal(signum)
     said = process.communicate(timeout=20)[1]
     assert process.returncode == code
-    assert "run it again: ruler score in.jsonl" in said
+    assert "to go on: ruler score in.jsonl" in said
     assert read(tmp_path / "out.jsonl.partial")
     assert not (tmp_path / "out.jsonl").exists()
 
