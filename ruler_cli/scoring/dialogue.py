@@ -16,13 +16,16 @@ from ruler_cli.scoring.request import Paper, Sheet, compose, lay_out
 from ruler_cli.settings import AskSettings
 
 Dialogue = Generator[Request, Reply | Fault, Verdict | Failure]
+CORRECTIONS = 3
+"""Times that a defect is named and the group asked again: one reply in twenty is lost at some judges, and
+four in a row are then one group in 160,000."""
 _SAFETY = 0.9
 """Share of the judge's stated context that a shortened prompt may fill: the estimate is one."""
 
 
 @dataclass(slots=True)
 class _State:
-    """What has happened so far: second chances are given once each."""
+    """What has happened so far: second chances are given a few times each at most."""
 
     attempt: int = 0
     note: str = ""
@@ -30,12 +33,12 @@ class _State:
     room: int | None = None
     truncated: int = 0
     refused: bool = False
-    corrected: bool = False
+    corrected: int = 0
     shrunk: bool = False
 
 
 def judge(group: Group, ask: AskSettings) -> Dialogue:
-    """Ask for a verdict: at most a first request, one correction, one for what is still missing."""
+    """Ask for a verdict: a first request, a few corrections, one for what is still missing."""
     sheet = lay_out(group, ask)
     if not sheet.bodies:
         return Failure("input", _nothing_to_judge(group))
@@ -95,9 +98,10 @@ def _second_chance(answer: Reply, defect: Reading | Defect, state: _State) -> Fa
         state.room = 2 * answer.usage.completion or None
         state.note = words.shorter()
     else:
-        if state.corrected:
-            return Failure("reply", f"the judge's answer could not be used twice: {reason}", state.usage)
-        state.corrected = True
+        if state.corrected == CORRECTIONS:
+            times = f"{CORRECTIONS + 1} times"
+            return Failure("reply", f"the judge's answer could not be used {times}: {reason}", state.usage)
+        state.corrected += 1
         state.note = words.corrected(reason)
     return None
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.records import Failure, Fault, Group, Reply, Request, Rollout, Usage, Verdict
-from ruler_cli.scoring.dialogue import judge
+from ruler_cli.scoring.dialogue import CORRECTIONS, judge
 from ruler_cli.scoring.render import blocks
 from ruler_cli.settings import AskSettings
 from tests.values import group, talk
@@ -105,11 +105,12 @@ def test_correction() -> None:
     assert verdict.usage == Usage(200, 20, 0, 2)
 
 
-def test_corrected_twice() -> None:
-    """A second reply that is no verdict is a failure that names its defect, and what it cost."""
+def test_corrected_for_ever() -> None:
+    """A judge that never gives a verdict is a failure that names its defect, and what it cost."""
     requests, failure = play(bad)
     assert isinstance(failure, Failure)
-    assert (len(requests), failure.kind, failure.usage.calls) == (2, "reply", 2)
+    assert (len(requests), failure.kind, failure.usage.calls) == (CORRECTIONS + 1, "reply", CORRECTIONS + 1)
+    assert len({request.labels for request in requests}) == CORRECTIONS + 1
     assert "1 of 3 ids had no score" in failure.reason
 
 
