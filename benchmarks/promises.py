@@ -135,7 +135,7 @@ def _offline(source: str, output: str) -> list[str]:
 
 
 def _score(source: str, output: str, *options: str) -> list[str]:
-    common = ["-c", _IN_FLIGHT, "--progress", "none"]
+    common = ["-c", _IN_FLIGHT, "--progress", "none", "--ledger", f"{output}.ledger"]
     return [PYTHON, "-m", "ruler_cli", "score", source, output, *common, *options]
 
 
@@ -144,6 +144,8 @@ def _whole(make: Callable[..., list[str]], source: Path, lines: int, *more: str)
     output = source.with_name("scored.jsonl")
     command = make(str(source), str(output), *more)
     cost = run(command)
+    for kept in source.parent.glob("*.ledger*"):  # the next run is to ask again
+        kept.unlink()
     with output.open("rb") as file:
         written = sum(1 for _ in file)
     output.unlink()
