@@ -7,7 +7,8 @@ and Decrease Algorithms for Congestion Avoidance") with slow start (Jacobson 198
   no failure among them and four fifths of the level in use.  After each round it doubles.
 - The first 429 of a call that went since the last change cuts it to four fifths, once in 15 s or in the
   server's Retry-After.  Within that time every further one lowers it to what the server still had in
-  flight, but never below half: a level that doubled too far lands on the capacity itself.
+  flight, so that a level that doubled too far, or a capacity that was halved, is found at once; but never
+  below two fifths, until as many have come as the level was: all may fail for another reason.
 - After a cut: one clean round leads back to the highest level that was clean below the one that failed.
   From there 5 % at a time, 15 s after the last 429 at the earliest, after ever more clean rounds, and to
   at most 1.1 times the level that failed.  Where that is clean too, the memory is wrong and doubling
@@ -23,6 +24,7 @@ import math
 
 _START = 4
 _CUT, _GROW, _MEMORY, _IN_USE = 0.8, 1.05, 1.1, 0.8
+_FLOOR = 0.4
 _COOLDOWN = 15.0
 _DWELL = 8
 _GAIN = 1.15
@@ -62,7 +64,7 @@ class Adaptive(Fixed):
         self._doubling = True
         self._failed: int | None = None
         self._clean: int | None = None
-        self._floor = 1
+        self._floor, self._rejections = 1, 0
         self._cut_until = self._grow_from = float("-inf")
         self._dwell = self._rounds = 1
         self._rate, self._strikes = 0.0, 0
@@ -92,11 +94,14 @@ class Adaptive(Fixed):
         if epoch != self.epoch and now >= self._cut_until:
             return  # it went at a level that is gone
         if now < self._cut_until:
+            self._rejections += 1
+            if self._rejections > (self._failed or 0):
+                self._rejections, self._floor = 0, max(1, int(self._floor * _FLOOR))
             self._set(max(self._floor, min(self.limit, in_flight)))
         else:
             self._dwell = min(_DWELL, 2 * self._dwell) if self._failed else 1
             self._failed = self.limit
-            self._floor = max(1, self.limit // 2)
+            self._floor, self._rejections = max(1, int(self.limit * _FLOOR)), 0
             if self._clean is not None and self._clean >= self.limit:
                 self._clean = None  # what was clean is so no more
             self._doubling = False
