@@ -11,12 +11,14 @@ from ruler_cli.records import Problem, Usage
 class Summary:
     """What a run did.
 
+    `total` is the number of groups in the input, None for a stream, `groups` of those that are done.
     `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in
     an earlier run and were not asked again, `kept` groups that needed no call. `asked` counts calls with
     all their tries, `retried` tries by what made them necessary. `usage` and `cost_usd` are of this
     run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without a reply may have cost.
     """
 
+    total: int | None = None
     groups: int = 0
     scored: int = 0
     kept: int = 0

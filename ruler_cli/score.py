@@ -103,7 +103,6 @@ class _Run:
         self.halt = caller.gate.halt
         self._summary = Summary()
         self._began = time.perf_counter()
-        self._total: int | None = None
         self._begun = self._stopped = False
 
     async def all(self, stack: ExitStack) -> None:
@@ -143,8 +142,8 @@ class _Run:
         self._observer.note(found.found())
         for sentence in found.survey.warnings() if found.survey else ():
             self._observer.warn(sentence)
-        self._total = found.survey.groups if found.survey else None
-        self._observer.started(self._total)
+        self._summary.total = found.survey.groups if found.survey else None
+        self._observer.started(self._summary.total)
         if found.reader is not None:
             self._reader: Reader = found.reader
         self._writer: Writer = ByTurn(self._output, found.index) if found.scattered else InOrder(self._output)
@@ -273,7 +272,7 @@ class _Run:
         lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
         allowed = most.number
         if most.percent:
-            known = self._total if self._total is not None else max(summary.groups, _ENOUGH)
+            known = summary.total if summary.total is not None else max(summary.groups, _ENOUGH)
             allowed = most.number * known / 100
         if lost > allowed:
             self.halt.now(TooManyFailures(lost, most.shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -149,7 +150,7 @@ class Console(Observer):
 def closing(summary: Summary) -> list[str]:
     """The closing block: what the run did, for a person."""
     out = [
-        f"{summary.scored} of {count(summary.groups, 'group')} scored ({count(summary.rollouts, 'rollout')}, "
+        f"{summary.scored} of {count(max(summary.total or 0, summary.groups), 'group')} scored ({count(summary.rollouts, 'rollout')}, "
         f"{count(summary.written, 'record')}) in {summary.seconds:.1f} s"
     ]
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(summary.failed.items()))
@@ -194,7 +195,7 @@ def _state(summary: Summary, status: Status, total: int | None) -> str:
         f"{status.in_flight} of {status.limit} calls in flight",
         f"{status.requests_per_minute:.0f} requests and {_short(status.tokens_per_minute)} tokens per minute",
         _money(summary, total),
-        f"waiting {status.waiting:.0f} s {status.why}" if status.why else "",
+        f"waiting {math.ceil(status.waiting)} s {status.why}" if status.why else "",
     ]
     return ", ".join(filter(None, parts))
 
