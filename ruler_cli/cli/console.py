@@ -149,10 +149,9 @@ class Console(Observer):
 
 def closing(summary: Summary) -> list[str]:
     """The closing block: what the run did, for a person."""
-    out = [
-        f"{summary.scored} of {count(max(summary.total or 0, summary.groups), 'group')} scored ({count(summary.rollouts, 'rollout')}, "
-        f"{count(summary.written, 'record')}) in {summary.seconds:.1f} s"
-    ]
+    groups = count(max(summary.total or 0, summary.groups), "group")
+    inside = f"{count(summary.rollouts, 'rollout')}, {count(summary.written, 'record')}"
+    out = [f"{summary.scored} of {groups} scored ({inside}) in {summary.seconds:.1f} s"]
     failed = ", ".join(f"{number} {kind}" for kind, number in sorted(summary.failed.items()))
     if failed:
         out.append(f"not scored: {failed}")
