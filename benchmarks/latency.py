@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.child import PYTHON, Cost
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
 from benchmarks.scoring import FOREVER, command, ended, statuses
 from tests.judge_server import JudgeServer
+
+Make = Callable[[Path, Path, str, int], list[str]]
+_Run = tuple[Cost, float, float]
 
 # (seconds of latency, calls in flight, groups): a multiple of the calls, so that the last round is full
 _CASES = ((0.02, 4, 1_000), (0.02, 8, 2_000), (0.2, 64, 4_096), (2.0, 256, 4_096))
@@ -20,24 +24,39 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """A row for each latency; start-up is the best of three runs of one group, less its latency.
 
     L is what the server measured from request to reply: a millisecond more than it is set, since
-    an event loop waits in whole milliseconds, and that is the judge's time, not the pool's.
+    an event loop waits in whole milliseconds, and that is the judge's time, not the pool's.  The bare
+    loop of `floor`, run in turn, says how near to the ideal this machine comes at all.
     """
     output = folder / "scored.jsonl"
     one = write_small(folder / "one.jsonl", 1, "line")
     for latency, calls, groups in _QUICK if quick else _CASES:
         source = write_small(folder / "small.jsonl", groups, "line")
-        with JudgeServer(latency, FOREVER) as server:
-            starts = [ended(command(one, output, server.base, c=calls)).cost.wall for _ in range(3)]
-            start = min(starts) - latency
-            server.reset()
-            cost = ended(command(source, output, server.base, c=calls)).cost
-            waited = server.stats()["latency"]
+
+        def whole(make: Make, latency: float = latency, calls: int = calls, source: Path = source) -> _Run:
+            with JudgeServer(latency, FOREVER) as server:
+                starts = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(3)]
+                server.reset()
+                cost = ended(make(source, output, server.base, calls)).cost
+                return cost, min(starts) - latency, server.stats()["latency"]
+
+        bare, bare_start, bare_waited = whole(_floor)
+        cost, start, waited = whole(_ruler)
         if (scored := statuses(output).get("scored", 0)) != 2 * groups:
             raise SystemExit(f"only {scored} of {2 * groups} rollouts were scored")
         ideal = groups * waited / calls
-        detail = f"{cost.wall:.2f} s, start-up {start:.2f}; ideal {ideal:.2f}; {cost.cpu / cost.wall:.0%} CPU"
+        floor = (bare.wall - bare_start) / (groups * bare_waited / calls)
+        detail = f"{cost.wall:.2f} s, start-up {start:.2f}, ideal {ideal:.2f}; {cost.cpu / cost.wall:.0%} CPU"
         what = f"wall time / ideal, {1000 * latency:g} ms, {calls} in flight, {groups:,} groups"
-        yield Result(2, what, (cost.wall - start) / ideal, detail, "<=", 1.03)
+        ratio = (cost.wall - start) / ideal
+        yield Result(2, what, ratio, f"{detail}; bare loop {floor:.3f}", "<=", 1.03)
+
+
+def _floor(source: Path, output: Path, base: str, calls: int) -> list[str]:
+    return [PYTHON, "-m", "benchmarks.floor", str(source), str(output), base, str(calls)]
+
+
+def _ruler(source: Path, output: Path, base: str, calls: int) -> list[str]:
+    return command(source, output, base, c=calls)
 
 
 if __name__ == "__main__":
