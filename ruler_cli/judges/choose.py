@@ -33,7 +33,7 @@ def model_of(settings: JudgeSettings) -> Model:
     """What is known of the judge's price and context; nothing is asked, no key is needed."""
     given = stated(settings.price) if settings.price else None
     if settings.model in EMBEDDED:
-        return Model(Price(0.0, 0.0, 0.0))
+        return Model(Price(0.0, 0.0, 0.0), reasoning=False)
     if settings.api_base:  # what stands behind an endpoint of one's own is not known by its name
         return Model(given)
     found = known(settings.model)

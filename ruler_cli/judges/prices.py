@@ -34,13 +34,13 @@ class Model:
     """What is known of a model by name; None is unknown.
 
     `context` and `max_output` are tokens; a model with `reasoning` bills more completion tokens
-    than its answer shows.
+    than its answer shows. A listed model that is not said to reason does not.
     """
 
     price: Price | None = None
     context: int | None = None
     max_output: int | None = None
-    reasoning: bool = False
+    reasoning: bool | None = None
 
 
 def known(name: str) -> Model:
@@ -57,7 +57,7 @@ def known(name: str) -> Model:
         price,
         context if isinstance(context, int) else None,
         output if isinstance(output, int) else None,
-        entry.get("supports_reasoning") is True,
+        entry.get("supports_reasoning") is True if entry else None,
     )
 
 

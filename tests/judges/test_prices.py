@@ -24,10 +24,17 @@ ENTRY = {
     ("entry", "model"),
     [
         (ENTRY, Model(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
-        ({"input_cost_per_token": 1e-6, "output_cost_per_token": 0}, Model(Price(1e-6, 0, 1e-6))),
-        ({"input_cost_per_token": 1e-6}, Model()),
-        ({"max_input_tokens": "many", "max_output_tokens": "more", "supports_reasoning": "yes"}, Model()),
-        ({"supports_reasoning": False}, Model()),
+        (
+            {"input_cost_per_token": 1e-6, "output_cost_per_token": 0},
+            Model(Price(1e-6, 0, 1e-6), None, None, False),
+        ),
+        ({"input_cost_per_token": 1e-6}, Model(reasoning=False)),
+        (
+            {"max_input_tokens": "many", "max_output_tokens": "more", "supports_reasoning": "yes"},
+            Model(reasoning=False),
+        ),
+        ({"supports_reasoning": False}, Model(reasoning=False)),
+        ({}, Model()),
     ],
 )
 def test_entry(entry: dict[str, Any], model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +51,8 @@ def test_list() -> None:
     assert model.price is not None
     assert model.reasoning
     assert model.max_output
-    assert not known("openai/gpt-4o-mini").reasoning
+    assert known("openai/gpt-4o-mini").reasoning is False
+    assert known("openai/nothing-of-that-name").reasoning is None
 
 
 def test_cached_tokens_are_billed_once() -> None:
