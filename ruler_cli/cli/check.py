@@ -61,11 +61,14 @@ def _check(where: InputSettings, judge: JudgeSettings, ask: AskSettings, ledger:
     from dataclasses import replace
 
     from ruler_cli.estimate import estimate
-    from ruler_cli.judges.choose import model_of
+    from ruler_cli.judges.answer_form import EMBEDDED
+    from ruler_cli.judges.choose import choose, model_of
     from ruler_cli.reading import open_input
 
     lost = _Lost(where)
     model = model_of(judge)
+    if judge.model in EMBEDDED:
+        choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
     with ExitStack() as stack:
         shelf = _shelf(judge, ledger, stack)
         found = open_input(where, stack, lost.unreadable)

@@ -130,6 +130,14 @@ def test_embedded_judges_keep_nothing(ruler: Ruler, dump: Path) -> None:
     assert (found["kept"], found["cost"]) == ("0 of 2 calls", "$0.00 (from $0.00 to $0.00)")
 
 
+def test_parameters_are_refused(ruler: Ruler, dump: Path) -> None:
+    """A parameter that a judge without a model does not take is bad usage, as it is for `score`."""
+    for model in ("offline", "simulated"):
+        done = ruler("check", dump, "-m", model, "-p", "sloth=1")
+        assert done.returncode == 2
+        assert "slot" in done.stderr
+
+
 def test_names_forge_no_line(ruler: Ruler, dump: Path) -> None:
     """A model's name begins no line of its own and moves no terminal."""
     said = ruler("check", dump, "-m", "x\ncost: $0\x1b[2J").stdout
