@@ -6,6 +6,7 @@ The loop's clock jumps to the next timer instead of waiting for it, so the pool 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import random
 import selectors
@@ -18,6 +19,8 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.engine import run
 from ruler_cli.records import Fault, Reply, Request, Usage
 
 T = TypeVar("T")
@@ -119,3 +122,22 @@ class World:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None: ...
+
+
+ASKED = Request("s" * 3000, "u" * 800, ("a",))
+"""A thousand tokens of prompt, as far as anybody can tell before the first reply."""
+
+
+async def flood(caller: Caller, until: float, request: Request = ASKED, calls: int | None = None) -> None:
+    """Have the engine ask as fast as the pool lets it, until that time or for so many calls."""
+    left = itertools.count() if calls is None else iter(range(calls))
+
+    async def pull() -> int | None:
+        return next(left, None) if anyio.current_time() < until else None
+
+    async def work(number: int) -> None:
+        await caller.call(request)
+
+    async def deliver(number: int, answer: None) -> None: ...
+
+    await run(pull, work, deliver, lambda _: 1, caller.gate.room)
