@@ -32,6 +32,9 @@ class Window:
 
     def __init__(self, limit: float | None = None) -> None:
         """`limit` is an amount per minute: requests, or tokens."""
+        self._span = _SPAN
+        if limit is not None and limit < 1:  # one in several minutes: the minute is made longer
+            self._span, limit = _SPAN / limit, 1.0
         self._limit = limit
         self._log: deque[Entry] = deque()
         self._sum = 0.0
@@ -45,7 +48,8 @@ class Window:
         self._forget(now)
         if self._limit is None or not self._log:
             return 0.0
-        wait = max(0.0, self._due - _BURST - now)
+        owed = min(self._due - _BURST, self._log[-1].until)  # an empty window owes nothing
+        wait = max(0.0, owed - now)
         over = self._sum + amount - self._limit
         for entry in self._log:
             if over <= 0:
@@ -57,7 +61,7 @@ class Window:
     def take(self, now: float, amount: float) -> Entry:
         """Count what goes now; the entry is for `settle`."""
         self._forget(now)
-        until = now + _SPAN
+        until = now + self._span
         if not self._log or self._log[-1].since + _GRAIN < now:
             self._log.append(Entry(now, until, 0.0))
         entry = self._log[-1]
@@ -65,7 +69,7 @@ class Window:
         entry.until = until
         self._sum += amount
         if self._limit is not None:
-            self._due = max(self._due, now) + amount * _SPAN / self._limit
+            self._due = max(self._due, now) + amount * self._span / self._limit
         return entry
 
     def settle(self, now: float, entry: Entry, more: float) -> None:
@@ -75,7 +79,7 @@ class Window:
             entry.amount += more
             self._sum += more
         if self._limit is not None:
-            self._due += more * _SPAN / self._limit
+            self._due += more * self._span / self._limit
 
     def used(self, now: float) -> float:
         """The amount of the last minute."""
@@ -87,3 +91,4 @@ class Window:
             self._sum -= self._log.popleft().amount
         if not self._log:
             self._sum = 0.0  # no rest of rounding
+            self._due = float("-inf")
