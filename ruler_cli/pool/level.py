@@ -136,6 +136,9 @@ class Adaptive(Fixed):
                 self._set(min(most, max(self.limit + 1, math.ceil(self.limit * _GROW))))
 
     def _double(self, now: float, rate: float) -> None:
+        if self.limit == self._ceiling:  # a round more at the same level is no plateau
+            self._begin()
+            return
         self._strikes = self._strikes + 1 if rate < _GAIN * self._rate else 0
         self._rate = max(rate, self._rate)
         if self._strikes < _STRIKES:
