@@ -1,0 +1,120 @@
+"""The breaker opens on an outage, not on one bad call, and always comes to an end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.pool.breaker import DISTINCT, PATIENCE, Breaker
+from ruler_cli.records import Fault
+
+BROKEN = Fault("transport", "it is broken", "call")
+BUSY = Fault("transport", "it is busy", "call", rate=True)
+
+
+def opened(fault: Fault = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Breaker:
+    """A breaker that has just opened."""
+    breaker = Breaker(now)
+    for call in range(DISTINCT):
+        breaker.failed(now, call, fault, jitter)
+    return breaker
+
+
+@pytest.mark.parametrize("fault", [BROKEN, BUSY])
+def test_opens(fault: Fault) -> None:
+    """So many different calls that fail or meet a limit, with no reply between, open it."""
+    breaker = Breaker(0.0)
+    for call in range(DISTINCT):
+        assert not breaker.open
+        assert breaker.wait(0.0, probing=False) == 0.0
+        breaker.failed(0.0, call, fault, 0.0)
+    assert breaker.open
+    assert breaker.wait(0.0, probing=False) == 1.0
+
+
+def test_one_bad_call() -> None:
+    """One call that fails again and again is that call's fault."""
+    breaker = Breaker(0.0)
+    for _ in range(100):
+        breaker.failed(0.0, 7, BROKEN, 0.0)
+    assert not breaker.open
+
+
+def test_a_reply_between() -> None:
+    """One reply in time and it counts from the start."""
+    breaker = Breaker(0.0)
+    for call in range(10 * DISTINCT):
+        breaker.failed(0.0, call, BROKEN, 0.0)
+        if call % (DISTINCT - 1) == 0:
+            breaker.replied()
+    assert not breaker.open
+
+
+def test_one_probe_at_a_time() -> None:
+    """While it is open one call may try when its time has come; all others wait for that one."""
+    breaker = opened()
+    assert breaker.wait(0.4, probing=False) == pytest.approx(0.6)
+    assert breaker.wait(1.0, probing=False) == 0.0
+    assert breaker.wait(1.0, probing=True) is None
+
+
+@pytest.mark.parametrize(("fault", "longest"), [(BROKEN, 60.0), (BUSY, 15.0)])
+def test_pauses(fault: Fault, longest: float) -> None:
+    """The pause doubles with each probe that fails, to a minute, or to 15 s while limits are met."""
+    breaker, now, pauses = opened(fault), 0.0, list[float]()
+    for probe in range(12):
+        pause = breaker.wait(now, probing=False)
+        assert pause is not None
+        pauses.append(pause)
+        now += pause
+        breaker.failed(now, 100 + probe, fault, 0.0, probe=True)
+    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == longest
+
+
+@given(st.floats(0.0, 0.999))
+def test_jitter(jitter: float) -> None:
+    """Jitter makes a pause longer, to at most twice, so that processes do not come back together."""
+    assert opened(jitter=jitter).wait(0.0, probing=False) == pytest.approx(1.0 + jitter)
+
+
+def test_stragglers() -> None:
+    """Calls that were in flight when it opened and fail then do not put the next try off."""
+    breaker = opened()
+    for call in range(100, 200):
+        breaker.failed(0.9, call, BROKEN, 0.0)
+    assert breaker.wait(1.0, probing=False) == 0.0
+
+
+def test_closes() -> None:
+    """The first reply closes it, and the next outage begins with a short pause."""
+    breaker = opened()
+    for probe in range(5):
+        breaker.failed(10.0, 100 + probe, BROKEN, 0.0, probe=True)
+    breaker.replied()
+    assert not breaker.open
+    assert breaker.wait(10.0, probing=False) == 0.0
+    for call in range(DISTINCT):
+        breaker.failed(20.0, call, BROKEN, 0.0)
+    assert breaker.wait(20.0, probing=False) == 1.0
+
+
+def test_over() -> None:
+    """Patience ends 15 minutes after the first failure with no reply since, and tells the last reason."""
+    breaker = opened(now=100.0)
+    breaker.failed(200.0, 99, BUSY, 0.0, probe=True)
+    assert breaker.over(100.0 + PATIENCE - 1.0) is None
+    assert breaker.over(100.0 + PATIENCE) == (
+        "the judge has answered no call for 15 minutes; the last time: it is busy; "
+        "run the same command again later"
+    )
+    breaker.replied()
+    assert breaker.over(1e6) is None
+
+
+def test_idle_is_no_outage() -> None:
+    """Hours without a failure do not count towards patience."""
+    breaker = opened(now=50_000.0)
+    assert breaker.over(50_001.0) is None

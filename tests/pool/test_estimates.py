@@ -1,0 +1,103 @@
+"""Estimates start on the safe side, follow the judge's own usage, and keep within what is allowed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.pool.estimates import ANSWER, CHARACTERS_PER_TOKEN, PER_LABEL, Estimates
+from ruler_cli.records import Request, Usage
+
+ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
+TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)
+
+
+def test_before_any_reply() -> None:
+    """Before a reply prompts come from the length, and answers are taken for more than they usually are."""
+    estimates = Estimates()
+    expected = estimates.expected(ASKED)
+    assert not estimates.known
+    assert expected.prompt == pytest.approx(ASKED.size / CHARACTERS_PER_TOKEN, rel=0.01)
+    assert expected.completion > ANSWER + 4 * PER_LABEL
+    highest = estimates.highest(ASKED)
+    assert highest.prompt > expected.prompt
+    assert highest.completion > expected.completion
+
+
+@given(st.integers(100, 10_000), st.integers(1, 5000))
+def test_one_reply(prompt: int, completion: int) -> None:
+    """One reply corrects both, and a longer prompt is expected to take in proportion."""
+    estimates = Estimates()
+    estimates.learn(ASKED, Usage(prompt, completion, 0, 1))
+    assert estimates.known
+    for usage in (estimates.expected(ASKED), estimates.highest(ASKED)):
+        assert usage.prompt == pytest.approx(prompt, abs=2)
+        assert usage.completion == pytest.approx(completion, abs=2)
+    assert estimates.expected(TWICE).prompt == pytest.approx(2 * prompt, rel=0.01, abs=2)
+
+
+def test_labels() -> None:
+    """More rollouts are expected to take a longer answer."""
+    estimates = Estimates()
+    estimates.learn(ASKED, Usage(1000, 400, 0, 1))
+    more = Request(ASKED.system, ASKED.user, tuple("abcdefgh"))
+    assert estimates.expected(more).completion > 1.3 * estimates.expected(ASKED).completion
+
+
+def test_no_usage() -> None:
+    """A reply that tells no usage teaches nothing."""
+    estimates = Estimates()
+    estimates.learn(ASKED, Usage(0, 0, 0, 1))
+    assert not estimates.known
+
+
+def test_mean_and_worst() -> None:
+    """What is expected is the mean; what money is reserved for is as bad as the worst of late."""
+    estimates, dice = Estimates(), random.Random(1)
+    answers = [int(dice.lognormvariate(5.0, 0.5)) for _ in range(500)]
+    for answer in answers:
+        estimates.learn(ASKED, Usage(1000, answer, 0, 1))
+    assert estimates.expected(ASKED).completion == pytest.approx(sum(answers[-100:]) / 100, rel=0.15)
+    assert estimates.highest(ASKED).completion >= 0.9 * max(answers[-10:])
+    assert estimates.highest(ASKED).completion > 1.5 * estimates.expected(ASKED).completion
+
+
+def test_forgets() -> None:
+    """Where the requests of a file change, so does what is expected."""
+    estimates = Estimates()
+    for _ in range(300):
+        estimates.learn(ASKED, Usage(1000, 1000, 0, 1))
+    for _ in range(300):
+        estimates.learn(ASKED, Usage(1000, 100, 0, 1))
+    assert estimates.expected(ASKED).completion == pytest.approx(100, rel=0.1)
+    assert estimates.highest(ASKED).completion == pytest.approx(100, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("most", "room", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)]
+)
+def test_bounds(most: int | None, room: int | None, bound: int) -> None:
+    """No answer is expected to be longer than the user or the request allows."""
+    estimates = Estimates(most)
+    asked = Request("s", "u", ("a",) * 20, room)
+    assert estimates.highest(asked).completion == bound
+    assert estimates.expected(asked).completion == bound
+    estimates.learn(asked, Usage(100, 40, 0, 1))
+    assert estimates.expected(asked).completion == 41  # and below it as the judge tells
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=20))
+def test_never_nothing(replies: list[tuple[int, int]]) -> None:
+    """Every request is expected to take something, and its worst is no less than what is expected."""
+    estimates = Estimates()
+    for prompt, completion in replies:
+        estimates.learn(ASKED, Usage(prompt, completion, 0, 1))
+    empty = Request("", "", ())
+    for asked in (ASKED, empty):
+        expected, highest = estimates.expected(asked), estimates.highest(asked)
+        assert min(expected.prompt, expected.completion) >= 1
+        assert highest.prompt >= expected.prompt - 1  # both are rounded
+        assert highest.completion >= expected.completion - 1

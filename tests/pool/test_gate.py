@@ -1,0 +1,333 @@
+"""First come, first served, and nothing that is held is lost, whoever is cancelled."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.errors import RefusedError
+from ruler_cli.pool.breaker import DISTINCT
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.pool.limits import Window
+from ruler_cli.records import Fault, Request, Usage
+from tests.virtual import ASKED, virtually
+
+T = TypeVar("T")
+USAGE = Usage(1000, 200, 0, 1)
+
+
+def gated(
+    work: Callable[[Gate], Awaitable[T]],
+    slots: int = 2,
+    cap: float | None = None,
+    rpm: float | None = None,
+    tpm: float | None = None,
+) -> T:
+    """Work with a gate in virtual time; a token costs a hundredth of a dollar."""
+
+    async def main() -> T:
+        gate = Gate(
+            Fixed(slots),
+            Halt(),
+            requests=Window(rpm),
+            tokens=Window(tpm),
+            budget=Budget(cap),
+            cost=lambda usage: (usage.prompt + usage.completion) / 100,
+        )
+        return await work(gate)
+
+    return virtually(main)
+
+
+async def entered(gate: Gate, ticket: int = 0, request: Request = ASKED) -> Permit:
+    """Enter, and be let in."""
+    permit = await gate.enter(ticket, request)
+    assert isinstance(permit, Permit)
+    return permit
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.booleans())
+def test_cancelled_waiters(seed: int, slots: int, limited: bool) -> None:
+    """Whoever is cancelled, in line or in flight: all others go, in their order, and nothing stays held."""
+
+    async def work(gate: Gate) -> None:
+        dice, went = random.Random(seed), list[int]()
+        stays = [dice.random() < 0.6 for _ in range(30)]
+
+        async def one(ticket: int, scope: anyio.CancelScope) -> None:
+            with scope:
+                permit = await entered(gate, ticket)
+                went.append(ticket)
+                try:
+                    await anyio.sleep(dice.uniform(0.0, 2.0))
+                finally:
+                    gate.leave(permit, None)
+
+        with anyio.fail_after(3600):
+            async with anyio.create_task_group() as tasks:
+                scopes = [anyio.CancelScope() for _ in stays]
+                for ticket, scope in enumerate(scopes):
+                    tasks.start_soon(one, ticket, scope)
+                    await anyio.sleep(dice.choice([0.0, 0.1]))
+                for ticket in dice.sample(range(30), 30):
+                    await anyio.sleep(dice.choice([0.0, 0.3]))
+                    if not stays[ticket]:
+                        scopes[ticket].cancel()
+        assert went == sorted(went)
+        assert {ticket for ticket, stay in enumerate(stays) if stay} <= set(went)
+        assert (gate.in_flight, gate.status().queued) == (0, 0)
+        assert gate.budget.reserved == pytest.approx(0.0, abs=1e-9)
+        assert gate.hungry
+
+    gated(work, slots, rpm=120 if limited else None)
+
+
+def test_back_in_line() -> None:
+    """A ticket that comes back goes before later ones that were there before it."""
+
+    async def work(gate: Gate) -> list[int]:
+        went: list[int] = []
+
+        async def one(ticket: int) -> None:
+            permit = await entered(gate, ticket)
+            went.append(ticket)
+            gate.leave(permit, USAGE)
+
+        first = await entered(gate)
+        async with anyio.create_task_group() as tasks:
+            for ticket in (5, 6, 1, 7):
+                tasks.start_soon(one, ticket)
+                await anyio.lowlevel.checkpoint()
+            gate.leave(first, USAGE)
+        return went
+
+    assert gated(work, slots=1) == [1, 5, 6, 7]
+
+
+def test_large_request_is_not_starved() -> None:
+    """Small requests behind a large one wait for it: they do not eat what it is waiting for."""
+
+    async def work(gate: Gate) -> list[int]:
+        went: list[int] = []
+
+        async def one(ticket: int, size: int) -> None:
+            permit = await entered(gate, ticket, Request("", "u" * size, ("a",)))
+            went.append(ticket)
+            gate.leave(permit, None)
+
+        async with anyio.create_task_group() as tasks:
+            for ticket, size in enumerate((3800, 380_000, 3800, 3800)):
+                tasks.start_soon(one, ticket, size)
+                await anyio.lowlevel.checkpoint()
+        return went
+
+    assert gated(work, slots=10, tpm=10_000) == [0, 1, 2, 3]
+
+
+def test_first_call_is_alone_under_a_cap() -> None:
+    """With a cap and no reply yet one call goes, and once its usage is known so do the others."""
+
+    async def work(gate: Gate) -> None:
+        async with anyio.create_task_group() as tasks:
+            permits: list[Permit] = []
+
+            async def one(ticket: int) -> None:
+                permits.append(await entered(gate, ticket))
+
+            for ticket in range(5):
+                tasks.start_soon(one, ticket)
+            await anyio.sleep(100)
+            assert len(permits) == 1
+            gate.leave(permits[0], USAGE)
+            await anyio.sleep(1)
+            assert len(permits) == 5
+
+    gated(work, slots=10, cap=1e6)
+
+
+def test_first_call_without_usage() -> None:
+    """Where the first call fails the next one goes alone, and nothing gets stuck."""
+
+    async def work(gate: Gate) -> int:
+        most = 0
+        for ticket in range(5):
+            permit = await entered(gate, ticket)
+            most = max(most, gate.in_flight)
+            gate.leave(permit, None, billed=False)
+        return most
+
+    assert gated(work, slots=10, cap=1e6) == 1
+
+
+def test_capped_only_when_nothing_is_in_flight() -> None:
+    """What doesn't fit waits for the calls in flight, which may turn out cheaper; then it is left out."""
+
+    async def work(gate: Gate) -> None:
+        gate.leave(await entered(gate), Usage(900, 100, 0, 1))  # 10 USD; so is each after it
+        flying = [await entered(gate, ticket) for ticket in (1, 2)]
+        answers: list[Permit | Fault] = []
+
+        async def one(ticket: int) -> None:
+            answers.append(await gate.enter(ticket, ASKED))
+
+        async with anyio.create_task_group() as tasks:
+            for ticket in (3, 4, 5):
+                tasks.start_soon(one, ticket)
+            await anyio.sleep(10)
+            assert answers == []
+            gate.leave(flying[0], Usage(90, 10, 0, 1))
+            await anyio.sleep(1)
+            assert [type(answer) for answer in answers] == [Permit]
+            gate.leave(flying[1], Usage(900, 100, 0, 1))
+            await anyio.sleep(1)
+            assert len(answers) == 1
+            assert isinstance(answers[0], Permit)
+            gate.leave(answers[0], Usage(900, 100, 0, 1))
+        assert answers[1:] == [CAPPED, CAPPED]
+        assert gate.budget.spent == pytest.approx(31.0)
+        assert await gate.enter(9, Request("", "", ())) == CAPPED  # nor any cheaper one
+
+    gated(work, slots=10, cap=32.5)
+
+
+def test_stopped() -> None:
+    """A run that is told to stop lets nobody in, and all who wait come out at once."""
+
+    async def work(gate: Gate) -> list[Permit | Fault]:
+        answers: list[Permit | Fault] = []
+
+        async def one(ticket: int) -> None:
+            answers.append(await gate.enter(ticket, ASKED))
+
+        await entered(gate)
+        async with anyio.create_task_group() as tasks:
+            for ticket in range(1, 6):
+                tasks.start_soon(one, ticket)
+            await anyio.sleep(1)
+            gate.halt.now(RefusedError("stop"))
+            gate.nudge()
+        assert anyio.current_time() == 1.0
+        return answers
+
+    assert gated(work, slots=1) == [INTERRUPTED] * 5
+
+
+def test_settling() -> None:
+    """Usage replaces the estimate; what was not billed costs nothing; what may have been billed stays."""
+
+    async def work(gate: Gate) -> None:
+        gate.leave(await entered(gate), Usage(700, 300, 0, 1))
+        assert (gate.status().tokens_per_minute, gate.budget.spent) == (1000, 10.0)
+        gate.leave(await entered(gate), None, billed=False)
+        assert (gate.status().tokens_per_minute, gate.budget.spent, gate.budget.unsure) == (1000, 10.0, 0.0)
+        gate.leave(await entered(gate), None)
+        assert gate.status().tokens_per_minute == pytest.approx(2000, abs=2)
+        assert (gate.budget.spent, gate.budget.reserved) == (10.0, 0.0)
+        assert gate.budget.unsure == pytest.approx(10.0, abs=0.1)
+        assert gate.status().requests_per_minute == 3
+
+    gated(work)
+
+
+def test_status() -> None:
+    """What is in flight, in line, per minute, spent and waited for is told, and why."""
+
+    async def work(gate: Gate) -> None:
+        permit = await entered(gate)
+        await entered(gate)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gate.enter, 7, ASKED)
+            await anyio.sleep(1)
+            now = gate.status()
+            assert (now.in_flight, now.limit, now.queued, now.requests_per_minute) == (2, 2, 1, 2)
+            assert (now.waiting, now.why, now.spent_usd) == (0.0, "", 0.0)
+            gate.cool(30.0)
+            assert (gate.status().waiting, gate.status().why) == (30.0, "as the judge asked")
+            gate.leave(permit, USAGE)
+            await anyio.sleep(29)
+            assert gate.in_flight == 1
+            assert gate.status().waiting == pytest.approx(1.0)
+            assert gate.status().spent_usd == 12.0
+            await anyio.sleep(2)
+            assert (gate.in_flight, gate.status().queued, gate.status().why) == (2, 0, "")
+        for call in range(DISTINCT):
+            gate.breaker.failed(anyio.current_time(), call, INTERRUPTED, 0.0)
+        assert (gate.status().waiting, gate.status().why) == (1.0, "until the judge is back")
+        await anyio.sleep(100)
+        now = gate.status()
+        assert (now.requests_per_minute, now.tokens_per_minute, now.why) == (0, 0, "")
+
+    gated(work)
+
+
+def test_a_shorter_cooldown() -> None:
+    """A cooldown is not shortened by a later and shorter one."""
+
+    async def work(gate: Gate) -> float:
+        gate.cool(30.0)
+        gate.cool(1.0)
+        await entered(gate)
+        return anyio.current_time()
+
+    assert gated(work) == 30.0
+
+
+def test_probe() -> None:
+    """While the judge is down one call goes at a time, above the level too, and a reply lets all go."""
+
+    async def work(gate: Gate) -> None:
+        stuck = [await entered(gate, ticket) for ticket in (0, 1)]
+        for call in range(DISTINCT):
+            gate.breaker.failed(0.0, call, INTERRUPTED, 0.0)
+        probe = await entered(gate, 2)
+        assert probe.probe
+        assert anyio.current_time() == 1.0
+        async with anyio.create_task_group() as tasks:
+            for ticket in (3, 4):
+                tasks.start_soon(gate.enter, ticket, ASKED)
+            await anyio.sleep(100)
+            assert gate.in_flight == 3
+            gate.breaker.replied()
+            gate.leave(probe, USAGE)
+            for permit in stuck:
+                gate.leave(permit, USAGE)
+            await anyio.sleep(0.1)
+            assert gate.in_flight == 2
+
+    gated(work)
+
+
+def test_room() -> None:
+    """More work is brought while the line is shorter than a quarter of the level, and when it is over."""
+
+    async def work(gate: Gate) -> None:
+        async with anyio.create_task_group() as tasks:
+            for ticket in range(16):
+                await gate.room()
+                tasks.start_soon(gate.enter, ticket, ASKED)
+                await anyio.lowlevel.checkpoint()
+            for ticket in range(16, 21):
+                await gate.room()
+                tasks.start_soon(gate.enter, ticket, ASKED)
+                await anyio.lowlevel.checkpoint()
+            assert not gate.hungry
+            with anyio.move_on_after(10) as scope:
+                await gate.room()
+            assert scope.cancelled_caught
+            gate.halt.now(RefusedError("stop"))
+            gate.nudge()
+            await gate.room()
+
+    gated(work, slots=16)

@@ -1,0 +1,67 @@
+"""A wait never undercuts the server's word, and every budget of a call has an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.pool.retries import RATE_SECONDS, RATE_TRIES, Tries, delay
+from ruler_cli.records import Fault
+
+BROKEN = Fault("transport", "it is broken", "call")
+BUSY = Fault("transport", "it is busy", "call", rate=True)
+floors = st.one_of(st.none(), st.floats(0.0, 3600.0))
+jitters = st.floats(0.0, 1.0, exclude_max=True)
+
+
+@given(st.integers(0, 10_000), floors, jitters)
+def test_delay(retry: int, floor: float | None, jitter: float) -> None:
+    """A delay is at least what the server asked for and less than half a minute more."""
+    least = floor or 0.0
+    assert least <= delay(retry, floor, jitter) < least + 30 + 1e-9
+
+
+@given(floors)
+def test_delays_spread(floor: float | None) -> None:
+    """Callers who were told the same second come back at different ones, further apart each time."""
+    spreads = [delay(retry, floor, 0.99) - delay(retry, floor, 0.0) for retry in range(10)]
+    assert spreads == pytest.approx(sorted(spreads))
+    assert spreads[0] > 0.4
+    assert spreads[-1] > 25
+
+
+@given(st.integers(0, 20), jitters)
+def test_retries_are_counted(retries: int, jitter: float) -> None:
+    """So many retries as were asked for, and then none."""
+    tries = Tries(retries, 1e9)
+    waits = [tries.wait(BROKEN, 1.0, jitter) for _ in range(retries + 2)]
+    assert [wait is None for wait in waits] == [False] * retries + [True, True]
+
+
+def test_deadline() -> None:
+    """The time that tries and waits took is bounded, however many retries are left."""
+    tries = Tries(1000, 100.0)
+    assert tries.wait(BROKEN, 60.0, 0.0) is not None
+    assert tries.wait(BROKEN, 60.0, 0.0) is None
+    assert Tries(1000, 100.0).wait(replace(BROKEN, retry_after=101.0), 0.0, 0.0) is None
+
+
+def test_limits_have_their_own_budget() -> None:
+    """Waits at a limit use up no retry and no deadline, but are bounded by themselves."""
+    tries = Tries(2, 100.0)
+    assert all(tries.wait(BUSY, 0.1, 0.0) is not None for _ in range(RATE_TRIES))
+    assert tries.wait(BUSY, 0.1, 0.0) is None
+    assert tries.wait(BROKEN, 1.0, 0.0) is not None
+    assert tries.wait(BROKEN, 1.0, 0.0) is not None
+    assert tries.wait(BROKEN, 1.0, 0.0) is None
+
+
+def test_limits_in_seconds() -> None:
+    """All that one call waits at limits is no more than an hour."""
+    tries, total = Tries(2, 100.0), 0.0
+    while (wait := tries.wait(replace(BUSY, retry_after=500.0), 0.1, 0.5)) is not None:
+        total += wait
+    assert 3000.0 < total <= RATE_SECONDS
