@@ -32,7 +32,7 @@ def pool(
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
     most = [judge.params.get(name) for name in ("max_completion_tokens", "max_tokens")]
     gate = Gate(
-        Fixed(limit) if limit else Adaptive(connections() - _SPARE),
+        Fixed(limit) if limit else Adaptive(max(1, connections() - _SPARE)),
         halt,
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm),

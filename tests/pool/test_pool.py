@@ -1,0 +1,138 @@
+"""Settings become the parts of a pool, and the machine's limits are asked for, never lowered."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.prices import Price
+from ruler_cli.pool import pool as module
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import Permit
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Adaptive, Fixed
+from ruler_cli.pool.pool import connections, pool
+from ruler_cli.records import Request, Usage
+from ruler_cli.settings import JudgeSettings, PoolSettings
+from tests.virtual import World, virtually
+
+PRICE = Price(1e-6, 10e-6, 0.5e-6)
+ASKED = Request("s" * 1000, "u" * 2800, ("a", "b"))
+
+
+def made(
+    settings: PoolSettings,
+    judge: JudgeSettings | None = None,
+    price: Price | None = PRICE,
+    embedded: bool = False,
+) -> Caller:
+    """A pool that is never asked."""
+
+    async def main() -> Caller:
+        chosen = Chosen(World(), price, None, embedded)
+        return pool(chosen, judge or JudgeSettings(), settings, Halt())
+
+    return virtually(main)
+
+
+def test_concurrency() -> None:
+    """A number that was asked for wins over everything; without one the level is found out."""
+    for embedded in (False, True):
+        level = made(PoolSettings(concurrency=1000), embedded=embedded).gate.level
+        assert (type(level), level.limit) == (Fixed, 1000)
+    assert type(made(PoolSettings()).gate.level) is Adaptive
+    assert type(made(PoolSettings(), embedded=True).gate.level) is Fixed
+
+
+@pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])
+def test_adaptive_ceiling(monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int) -> None:
+    """The level that is found out leaves files for everything else, and is never nothing."""
+    monkeypatch.setattr(module, "connections", lambda: files)
+    level = made(PoolSettings()).gate.level
+    assert level.limit >= 1
+    for number in range(1, 10_000):
+        level.sent(level.limit)
+        level.replied(float(number), level.epoch, 1.0)
+    assert least <= level.limit <= most
+
+
+def test_windows() -> None:
+    """Limits per minute become windows of requests and of tokens."""
+    gate = made(PoolSettings(rpm=60.0, tpm=120_000.0)).gate
+    for window, amount in ((gate.requests, 60.0), (gate.tokens, 120_000.0)):
+        assert window.wait(0.0, 1.0) == 0.0
+        window.take(0.0, amount)
+        assert window.wait(0.0, 1.0) > 50.0
+    free = made(PoolSettings()).gate
+    for window in (free.requests, free.tokens):
+        window.take(0.0, 1e12)
+        assert window.wait(0.0, 1e12) == 0.0
+
+
+def test_money() -> None:
+    """The price of the judge and the cap are what is counted; without a price nothing is."""
+    for price, spent in ((PRICE, 1e-3 + 2e-3), (None, 0.0)):
+        caller = made(PoolSettings(max_cost=5.0), price=price)
+
+        async def one(caller: Caller = caller) -> None:
+            permit = await caller.gate.enter(0, ASKED)
+            assert isinstance(permit, Permit)
+            caller.gate.leave(permit, Usage(1000, 200, 0, 1))
+
+        virtually(one)
+        assert caller.gate.budget.cap == 5.0
+        assert caller.gate.budget.spent == pytest.approx(spent)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_most_tokens(name: str) -> None:
+    """The user's own bound on an answer bounds what is expected; what is no such number is ignored."""
+    for value, bounded in ((30, True), (0, False), ("many", False)):
+        caller = made(PoolSettings(), JudgeSettings(params={name: value}))
+        assert (caller.gate.estimates.highest(ASKED).completion == 30) is bounded
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)])
+def test_connections(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+    """All that the system allows is asked for; no limit is lowered, neither the soft nor the hard one."""
+    infinity = resource.RLIM_INFINITY
+    soft, hard = (infinity if n == -1 else n for n in (soft, hard))
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    files = connections()
+    for new_soft, new_hard in asked:
+        assert soft != infinity
+        assert new_soft > soft
+        assert new_hard == hard
+    assert files >= (soft if soft != infinity else 1024)
+    assert files == (asked[0][0] if asked else files)
+
+
+def test_connections_beyond_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A soft limit above what ruler would ask for is left as it is, and is what may be used."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("it is lowered"))
+    assert connections() == 1 << 20
+
+
+def test_connections_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system refuses more, what there is is used."""
+
+    def refuse(*_: object) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert connections() == 256
+
+
+def test_connections_here() -> None:
+    """On this machine the limit is not lower afterwards than before, and stays the same from then on."""
+    before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first = connections()
+    after, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert after == resource.RLIM_INFINITY or after >= before
+    assert connections() == first
