@@ -54,7 +54,7 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as it was told to
         """`cap` in USD; `left` groups could not be judged for it."""
         groups = "1 group is" if left == 1 else f"{left} groups are"
         super().__init__(
-            f"--max-cost {cap:g} is reached: {groups} not scored; a higher one goes on from here"
+            f"--max-cost {cap:g} is reached: {groups} not scored; the same command may spend as much again"
         )
 
 
@@ -73,7 +73,7 @@ class InterruptedRun(RulerError):  # noqa: N818 - an interruption is no error
 
     def __init__(self, signum: int) -> None:
         """`signum` is the signal that came."""
-        super().__init__("interrupted; OUTPUT.partial holds what is whole so far")
+        super().__init__("interrupted")
         self.exit_code = 128 + signum
 
 

@@ -124,7 +124,8 @@ class Reply:
     """What the judge answered; `refusal` is its own word that it will not.
 
     `body` is the chat completion as it came, JSON without the key; what is kept is that. `seconds` is
-    what the judge took for it; `kept` tells that it was not asked now but before.
+    what the judge took for it, in `posts` requests where it refused a form of the answer; `kept` tells
+    that it was not asked now but before.
     """
 
     text: str
@@ -134,6 +135,7 @@ class Reply:
     body: bytes = field(default=b"", repr=False, compare=False)
     seconds: float = field(default=0.0, compare=False)
     kept: bool = field(default=False, compare=False)
+    posts: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ class Fault:
     rate: bool = False
     body: bytes = field(default=b"", repr=False, compare=False)
     kept: bool = field(default=False, compare=False)
+    posts: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

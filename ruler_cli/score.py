@@ -71,11 +71,7 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
         failed.close()
         if halt.reason is None:
             output.commit()
-    summary = run_.finish()
-    left, cap = summary.failed.get("budget", 0), settings.pool.max_cost
-    return Done(
-        summary, CapReached(cap, left) if left and cap is not None and not halt.reason else halt.reason
-    )
+    return run_.finish()
 
 
 def _shelf(settings: ScoreSettings, chosen: Chosen, stack: ExitStack) -> Shelf | None:
@@ -128,15 +124,18 @@ class _Run:
         self._failed.add(problem)
         self._too_many()
 
-    def finish(self) -> Summary:
-        """The counts of the whole run."""
-        summary, caller = self._summary, self._caller
+    def finish(self) -> Done:
+        """The counts of the whole run, and why it stopped before its end."""
+        summary, gate, tally = self._summary, self._caller.gate, self._caller.tally
         summary.seconds = time.perf_counter() - self._began
-        summary.asked, summary.retried = caller.tally.asked, dict(sorted(caller.tally.retried.items()))
-        summary.unsure_usd = caller.gate.budget.unsure if self._chosen.price else None
-        summary.most_in_flight = caller.tally.most
-        summary.stopped = None if self.halt.reason is None else str(self.halt.reason)
-        return summary
+        summary.asked, summary.retried = tally.asked, dict(sorted(tally.retried.items()))
+        summary.unsure_usd = gate.budget.unsure if self._chosen.price else None
+        summary.most_in_flight = tally.most
+        stopped, left = self.halt.reason, summary.failed.get("budget", 0)
+        if stopped is None and left:
+            stopped = CapReached(gate.budget.cap or 0.0, left)
+        summary.stopped = None if stopped is None else str(stopped)
+        return Done(summary, stopped)
 
     def _begin(self, found: Input) -> None:
         self._observer.note(found.found())
@@ -275,4 +274,4 @@ class _Run:
             known = summary.total if summary.total is not None else max(summary.groups, _ENOUGH)
             allowed = most.number * known / 100
         if lost > allowed:
-            self.halt.now(TooManyFailures(lost, most.shown))
+            self.halt.now(TooManyFailures(most.shown))

@@ -118,9 +118,7 @@ class Console(Observer):
         """Say what is waited for."""
         if in_flight and self._mode != "none":
             calls = count(in_flight, "call")
-            self._line(
-                f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C again to stop at once"
-            )
+            self._line(f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
 
     def replied(self, group: str, text: str) -> None:
         """Show a judge's reply."""

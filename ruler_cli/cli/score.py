@@ -145,6 +145,9 @@ def command(
         if summary is not None:
             _write_summary(summary, done.summary)
         if done.stopped is not None:
+            partial = Path(output + ".partial")
+            if output != "-" and partial.exists():
+                say(f"ruler: what is whole so far is in {partial}")
             raise done.stopped
         raise typer.Exit(0 if done.summary.complete else 1)
 

@@ -7,8 +7,9 @@ not the client, is what is waited for.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -55,7 +56,7 @@ class HttpJudge:
             return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
 
     async def _ask(self, request: Request, session: aiohttp.ClientSession) -> Reply | Fault:
-        while True:
+        for posts in itertools.count(1):
             level = self._level
             answer = await self._post(self._body(request, level), session)
             if isinstance(answer, Fault):
@@ -65,7 +66,7 @@ class HttpJudge:
                 reply = reply_of(data, self.key)
                 within = status_within(data) if isinstance(reply, Fault) else None
                 if within is None:
-                    return reply
+                    return replace(reply, posts=posts) if posts > 1 else reply
                 status = within
             code, message = error_of(data)
             if (
@@ -75,7 +76,8 @@ class HttpJudge:
             ):
                 self._level = max(self._level, level + 1)
                 continue
-            return classify(status, code, message, headers, self.key)
+            return replace(classify(status, code, message, headers, self.key), posts=posts)
+        raise AssertionError("a count without end")
 
     @property
     def _patience(self) -> float:

@@ -7,10 +7,11 @@ around it (its timeout never fires on a server that sends a byte at a time), its
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -49,21 +50,22 @@ class LitellmJudge:
             return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
 
     async def _ask(self, request: Request) -> Reply | Fault:
-        while True:
+        for posts in itertools.count(1):
             level = self._level
             try:
-                return _reply(
-                    await self._litellm.acompletion(**self._arguments(request, level)), self._secret
-                )
+                answer = await self._litellm.acompletion(**self._arguments(request, level))
+                return replace(_reply(answer, self._secret), posts=posts)
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
                 status, signs, said, headers = _said(error)
                 refused = type(error).__name__ == "UnsupportedParamsError" or refuses_format(status, said)
                 if refused and level + 1 < len(FORMATS) and "response_format" not in self.params:
                     self._level = max(self._level, level + 1)
                     continue
-                return self._silent(error, status, said) or classify(
+                fault = self._silent(error, status, said) or classify(
                     status, signs, said, headers, self._secret
                 )
+                return replace(fault, posts=posts)
+        raise AssertionError("a count without end")
 
     def _arguments(self, request: Request, level: int) -> dict[str, Any]:
         arguments: dict[str, Any] = {

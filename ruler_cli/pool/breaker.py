@@ -12,7 +12,8 @@ _FIRST, _LONGEST, _LONGEST_RATE = 1.0, 60.0, 15.0
 
 
 class Breaker:
-    """Open while the judge is down.  Limits that are passed again and again count as well.
+    """Open while the judge is down.  Limits that are passed again and again count as well; a judge that
+    cannot be reached any more is down at once, since that is no call's own fault.
 
     While it is open a failure is the judge's and not the call's, so that an outage at night fails
     no group: it costs each call none of its tries.
@@ -40,7 +41,7 @@ class Breaker:
         if self.open and not probe:
             return  # it was in flight already when the judge went down
         self._failing.add(call)
-        if self.open or len(self._failing) >= DISTINCT:
+        if self.open or len(self._failing) >= DISTINCT or not fault.sent:
             self.open = True
             self._next = now + self._pause * (1 + jitter)
             self._pause = min(2 * self._pause, _LONGEST_RATE if fault.rate else _LONGEST)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import anyio
 
-from ruler_cli.errors import RefusedError
+from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.interface import Judge
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
 from ruler_cli.pool.retries import Tries
@@ -125,7 +125,9 @@ class Caller:
             return answer
         finally:
             usage = answer.usage if isinstance(answer, Reply) else None
-            self.gate.leave(permit, usage, billed=not isinstance(answer, Fault) or answer.billed)
+            posts = 1 if answer is None else answer.posts
+            self.tally.asked += posts - 1
+            self.gate.leave(permit, usage, posts, billed=not isinstance(answer, Fault) or answer.billed)
 
     def _replied(self, permit: Permit, took: float) -> None:
         self._reached = True
@@ -155,8 +157,6 @@ class Caller:
                 f"{fault.reason}; it asks to wait {fault.retry_after:.0f} s, run again after that"
             )
         gate.cool(fault.retry_after or 0.0)
-        name = "rate" if fault.rate else fault.kind
-        self.tally.retried[name] = self.tally.retried.get(name, 0) + 1
         if not self._reached and tries.asked >= min(_UNREACHED, 1 + self._retries):
             return self._stop(fault.reason)
         was_open = gate.breaker.open
@@ -165,10 +165,13 @@ class Caller:
         if sentence := gate.breaker.over(now):
             return self._stop(sentence)
         gate.nudge()
-        if was_open:  # an outage is not this call's failure
-            return 0.0
-        wait = tries.wait(fault, took, self._random.random())
-        return await self._given_up(fault, tries, key) if wait is None else wait
+        # an outage is not this call's failure
+        wait = 0.0 if was_open else tries.wait(fault, took, self._random.random())
+        if wait is None:
+            return await self._given_up(fault, tries, key)
+        name = "rate" if fault.rate else fault.kind
+        self.tally.retried[name] = self.tally.retried.get(name, 0) + 1
+        return wait
 
     async def _pause(self, seconds: float) -> None:
         """Wait without a slot; a run that is told to stop does not wait on."""
@@ -188,5 +191,11 @@ class Caller:
         return last
 
     async def _keep(self, key: bytes, answer: Reply | Fault) -> None:
-        if self._keeper is not None:
+        """Store; where that fails the run stops, since nothing should be paid that cannot be kept."""
+        if self._keeper is None:
+            return
+        try:
             await self._keeper.keep(key, answer)
+        except RulerError as error:
+            self.gate.halt.now(error)
+            self.gate.nudge()

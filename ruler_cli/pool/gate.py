@@ -66,7 +66,7 @@ class Gate:
         self.breaker = Breaker(anyio.current_time())
         self.in_flight = 0
         self._cost = cost
-        self._cool_until = -math.inf
+        self._cool_until = self._limited_until = -math.inf
         self._line: list[_Place] = []
         self._numbers = itertools.count()
         self._probing: Permit | None = None
@@ -97,9 +97,14 @@ class Gate:
                 heapq.heapify(self._line)
             self.nudge()
 
-    def leave(self, permit: Permit, usage: Usage | None, *, billed: bool = True) -> None:
-        """The call is over: settle what it reserved. `usage` is None where there was no reply."""
+    def leave(self, permit: Permit, usage: Usage | None, posts: int = 1, *, billed: bool = True) -> None:
+        """The call is over: settle what it reserved.
+
+        `usage` is None where there was no reply; `posts` is how many requests it was at the endpoint.
+        """
         now = anyio.current_time()
+        if posts > 1:
+            self.requests.take(now, posts - 1)
         self.in_flight -= 1
         if permit is self._probing:
             self._probing = None
@@ -140,6 +145,7 @@ class Gate:
         """What is going on right now."""
         now = anyio.current_time()
         waits = {
+            "at --rpm or --tpm": self._limited_until - now,
             "as the judge asked": self._cool_until - now,
             "until the judge is back": self.breaker.wait(now, probing=False) or 0.0,
         }
@@ -180,7 +186,9 @@ class Gate:
                     self.budget.close()
                     self.nudge()
                 return math.inf
-        return max(self.requests.wait(now, 1), self.tokens.wait(now, self._expected(request)))
+        wait = max(self.requests.wait(now, 1), self.tokens.wait(now, self._expected(request)))
+        self._limited_until = now + wait
+        return wait
 
     def _take(self, request: Request) -> Permit:
         now = anyio.current_time()

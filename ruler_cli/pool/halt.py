@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import anyio
 
 from ruler_cli.errors import RulerError
@@ -14,9 +17,15 @@ class Halt:
         """Must be made where the loop runs."""
         self.reason: RulerError | None = None
         self.told = anyio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     def now(self, reason: RulerError) -> None:
-        """Stop, for this reason; the first one stays."""
-        if self.reason is None:
-            self.reason = reason
+        """Stop, for this reason; the first one stays. The thread that reads INPUT may say it too."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        if threading.get_ident() == self._thread:
             self.told.set()
+        else:
+            self._loop.call_soon_threadsafe(self.told.set)

@@ -30,7 +30,6 @@ _DWELL = 8
 _GAIN = 1.15
 _STRIKES = 2
 _PLATEAU = 60.0
-CEILING = 4096
 
 
 class Fixed:
@@ -57,7 +56,7 @@ class Fixed:
 class Adaptive(Fixed):
     """A level that follows what the server takes."""
 
-    def __init__(self, ceiling: int = CEILING) -> None:
+    def __init__(self, ceiling: int) -> None:
         """`ceiling` is what this machine can hold open."""
         super().__init__(min(_START, ceiling))
         self._ceiling = ceiling

@@ -69,14 +69,14 @@ def test_price_is_refused(ruler: Ruler, dump: Path) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 20])
-@pytest.mark.parametrize("cue", ["good", "not-json"])
+@pytest.mark.parametrize("cue", ["good", "once-not-json"])
 def test_cap_is_enough(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A run under the cap that `check` names is not stopped by it, also when all is asked twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)])
     args = ["-m", f"openai/{cue}", "--api-base", server.base, "--price", "2,8"]
     cap = rows(ruler("check", "in.jsonl", *args).stdout)["--max-cost"].split()[0]
     done = ruler("score", "in.jsonl", "out.jsonl", *args, "--max-cost", cap)
-    assert done.returncode == (0 if cue == "good" else 1), done.stderr
+    assert done.returncode == 0, done.stderr
     assert server.stats()["requests"] == groups * (1 if cue == "good" else 2)
 
 

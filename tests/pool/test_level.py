@@ -8,9 +8,11 @@ import pytest
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.level import CEILING, Adaptive, Fixed
+from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.records import Fault, Reply, Request
 from tests.virtual import World, flood, virtually
+
+CEILING = 4096
 
 
 class Rounds:
@@ -60,7 +62,7 @@ def test_start_and_doubling() -> None:
 
 def test_a_round_is_whole() -> None:
     """One reply fewer than the level allows is no round."""
-    level = Adaptive()
+    level = Adaptive(CEILING)
     level.sent(4)
     for _ in range(3):
         level.replied(0.0, level.epoch, 1.0)
@@ -124,11 +126,11 @@ def test_one_cut_in_a_cooldown(retry_after: float | None, cooldown: float) -> No
 
 
 def test_lands_on_the_capacity() -> None:
-    """Within a cooldown further 429s lower it to what is in flight, not below half, and never lift it."""
+    """Within a cooldown further 429s lower it to what is in flight, not below two fifths, and never lift it."""
     server = Rounds()
     server.until(64)
     server.reject()
-    assert [server.reject(in_flight) for in_flight in (60, 45, 48, 40, 3)] == [51, 45, 45, 40, 32]
+    assert [server.reject(in_flight) for in_flight in (60, 45, 48, 40, 3)] == [51, 45, 45, 40, 25]
 
 
 def test_never_below_one() -> None:
@@ -146,7 +148,7 @@ def test_back_to_what_was_clean() -> None:
     server = Rounds()
     server.until(64)
     server.reject()
-    assert server.reject(20) == 32
+    assert server.reject(32) == 32
     assert server.round() == 32  # 32 itself was clean: nothing to go back to
     server.now += 100.0
     server.until(45)
@@ -265,7 +267,7 @@ def simulated(world: World, calls: int, level: Fixed) -> Caller:
 def test_small_capacity() -> None:
     """Of a hidden capacity of 8 at least 93 % are used after a minute, and at most 3 % of calls wasted."""
     world = World(latency=1.0, spread=0.3, capacity=8)
-    simulated(world, 5000, Adaptive())
+    simulated(world, 5000, Adaptive(CEILING))
     assert world.used(60.0, world.sent[-1][0]) >= 0.93 * 8
     assert world.refused <= 0.03 * world.asked
 
@@ -273,7 +275,7 @@ def test_small_capacity() -> None:
 def test_changing_capacity() -> None:
     """A capacity that halves and doubles again is followed down and up."""
     world = World(latency=2.0, spread=0.3, capacity=lambda now: 16 if 150 <= now < 300 else 32)
-    simulated(world, 7500, Adaptive())
+    simulated(world, 7500, Adaptive(CEILING))
     assert world.used(60.0, 150.0) >= 0.93 * 32
     assert world.used(180.0, 300.0) >= 0.9 * 16
     assert world.used(420.0, world.sent[-1][0]) >= 0.9 * 32
@@ -295,7 +297,7 @@ class Queueing(World):
 def test_queue() -> None:
     """A server that only queues what is beyond its means gets a bounded queue, and is kept busy."""
     world = Queueing(latency=1.0, spread=0.3)
-    caller = simulated(world, 6000, Adaptive())
+    caller = simulated(world, 6000, Adaptive(CEILING))
     assert caller.tally.most <= 128
     assert world.used(10.0, world.sent[-1][0]) >= 0.98 * 16
 

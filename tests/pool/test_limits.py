@@ -166,7 +166,7 @@ def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
 
     async def main() -> None:
         windows = {name: Window(limit) for name, limit in limits.items()}
-        gate = Gate(Adaptive(), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
+        gate = Gate(Adaptive(4096), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
         await flood(Caller(world, gate, retries=2, timeout=60.0), 60 * minutes, asked)
 
     virtually(main)
