@@ -40,9 +40,12 @@ class OutputError(RulerError):
 class TooManyFailures(RulerError):  # noqa: N818 - the run stops as it was told to
     """More failed than the user allows."""
 
-    def __init__(self, lost: int, allowed: str) -> None:
-        """`lost` groups, lines and trajectories; `allowed` as it was given."""
-        super().__init__(f"stopped: {lost} failed, more than --max-failures {allowed}")
+    def __init__(self, allowed: str) -> None:
+        """`allowed` as it was given."""
+        super().__init__(
+            f"stopped: more failed than --max-failures {allowed} allows; allow more, or have what failed "
+            "asked again with --retry-failed"
+        )
 
 
 class CapReached(RulerError):  # noqa: N818 - the run stops as it was told to

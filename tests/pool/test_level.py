@@ -126,7 +126,7 @@ def test_one_cut_in_a_cooldown(retry_after: float | None, cooldown: float) -> No
 
 
 def test_lands_on_the_capacity() -> None:
-    """Within a cooldown further 429s lower it to what is in flight, not below two fifths, and never lift it."""
+    """Within a cooldown further 429s lower it to what is in flight, to two fifths at most; none lifts it."""
     server = Rounds()
     server.until(64)
     server.reject()
