@@ -15,6 +15,8 @@ ANSWER, PER_LABEL = 100.0, 60.0
 """Completion tokens before any is known: for an answer, and for each rollout in it."""
 _PRIOR = 2.0
 """How much more than that is assumed before the first reply: too much costs a second, too little a limit."""
+_DOUBT = 4.0
+"""How much worse than all before a call may be, divided by how many those were."""
 _KEEP = 0.98
 """Weight of all before against the newest reply."""
 
@@ -45,27 +47,26 @@ class Estimates:
         self._most = most
         self._prompt = _Ratio()
         self._completion = _Ratio()
-
-    @property
-    def known(self) -> bool:
-        """Whether a reply has told its usage yet."""
-        return self._prompt.guessed > 0
+        self.seen = 0
+        """Replies that have told their usage."""
 
     def expected(self, request: Request) -> Usage:
         """Tokens to reserve against a limit per minute."""
-        if not self.known:
+        if not self.seen:
             return self._scaled(request, 1.0, _PRIOR)
         return self._scaled(request, self._prompt.mean, self._completion.mean)
 
     def highest(self, request: Request) -> Usage:
-        """Tokens to reserve money for: as bad as the worst so far."""
-        if not self.known:
+        """Tokens to reserve money for: as bad as the worst of late, and worse while few are known."""
+        if not self.seen:
             return self._scaled(request, _PRIOR, 2 * _PRIOR)
-        return self._scaled(request, self._prompt.highest, self._completion.highest)
+        worse = 1 + _DOUBT / self.seen
+        return self._scaled(request, worse * self._prompt.highest, worse * self._completion.highest)
 
     def learn(self, request: Request, usage: Usage) -> None:
         """Take in what a reply says it took; nothing where it says nothing."""
         if usage.prompt:
+            self.seen += 1
             guess = _guess(request)
             self._prompt.learn(usage.prompt, guess.prompt)
             self._completion.learn(usage.completion, guess.completion)

@@ -179,8 +179,8 @@ class Gate:
         if self.in_flight >= self.level.limit and not self.breaker.open:
             return math.inf
         if self.budget.cap is not None:
-            if self.in_flight and not self.estimates.known:
-                return math.inf  # the first reply tells what a call costs
+            if self.in_flight and 2 * self.in_flight >= self.estimates.seen:
+                return math.inf  # few replies do not tell what many calls may cost
             if not self.budget.fits(self._price(request)):
                 if not self.in_flight:
                     self.budget.close()

@@ -19,7 +19,7 @@ def test_before_any_reply() -> None:
     """Before a reply prompts come from the length, and answers are taken for more than they usually are."""
     estimates = Estimates()
     expected = estimates.expected(ASKED)
-    assert not estimates.known
+    assert estimates.seen == 0
     assert expected.prompt == pytest.approx(ASKED.size / CHARACTERS_PER_TOKEN, rel=0.01)
     assert expected.completion > ANSWER + 4 * PER_LABEL
     highest = estimates.highest(ASKED)
@@ -32,11 +32,22 @@ def test_one_reply(prompt: int, completion: int) -> None:
     """One reply corrects both, and a longer prompt is expected to take in proportion."""
     estimates = Estimates()
     estimates.learn(ASKED, Usage(prompt, completion, 0, 1))
-    assert estimates.known
-    for usage in (estimates.expected(ASKED), estimates.highest(ASKED)):
-        assert usage.prompt == pytest.approx(prompt, abs=2)
-        assert usage.completion == pytest.approx(completion, abs=2)
+    assert estimates.seen == 1
+    expected = estimates.expected(ASKED)
+    assert expected.prompt == pytest.approx(prompt, abs=2)
+    assert expected.completion == pytest.approx(completion, abs=2)
     assert estimates.expected(TWICE).prompt == pytest.approx(2 * prompt, rel=0.01, abs=2)
+
+
+def test_doubt() -> None:
+    """One reply says little of the worst: money is reserved for more, the less the more are known."""
+    estimates, highest = Estimates(), list[int]()
+    for _ in range(100):
+        estimates.learn(ASKED, Usage(1000, 400, 0, 1))
+        highest.append(estimates.highest(ASKED).completion)
+    assert highest == sorted(highest, reverse=True)
+    assert highest[0] > 3 * 400
+    assert 400 <= highest[-1] < 1.1 * 400
 
 
 def test_labels() -> None:
@@ -51,7 +62,7 @@ def test_no_usage() -> None:
     """A reply that tells no usage teaches nothing."""
     estimates = Estimates()
     estimates.learn(ASKED, Usage(0, 0, 0, 1))
-    assert not estimates.known
+    assert estimates.seen == 0
 
 
 def test_mean_and_worst() -> None:

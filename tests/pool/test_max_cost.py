@@ -1,0 +1,101 @@
+"""The cap in random worlds: what is spent, as the world's own books have it."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from ruler_cli.judges.prices import Price
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import CAPPED, Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.records import Fault, Reply, Request, Usage
+from tests.virtual import World, flood, virtually
+
+BROKEN = Fault("transport", "it is broken", "call", billed=False)
+CALLS = 400
+FREE = Price(0.0, 0.0, 0.0)
+
+
+@dataclass
+class Billing(World):
+    """A world that keeps books."""
+
+    price: Price = FREE
+    billed: float = 0.0
+    dearest: float = 0.0
+    replies: int = 0
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """Bill what is answered."""
+        answer = await super().ask(request)
+        if isinstance(answer, Reply):
+            cost = self.price.of(answer.usage)
+            self.billed += cost
+            self.dearest = max(self.dearest, cost)
+            self.replies += 1
+        return answer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run under a cap came to, in USD."""
+
+    cap: float
+    billed: float
+    told: float
+    mean: float
+    dearest: float
+
+    @property
+    def over(self) -> float:
+        """Spent past the cap, in mean calls."""
+        return (self.billed - self.cap) / self.mean
+
+
+def outcome(seed: int) -> Outcome:
+    """One random world: its price, tokens, latency, faults, a cap, and so many calls at once."""
+    dice = random.Random(seed)
+    price = Price(10 ** dice.uniform(-8, -5), 10 ** dice.uniform(-8, -4), 0.0)
+    usage = Usage(round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1)
+    spread, at_once = dice.uniform(0.0, 0.7), round(2 ** dice.uniform(0, 6))
+    mean = price.of(usage) * math.exp(spread**2 / 2)
+    cap = mean * 10 ** dice.uniform(0.0, math.log10(CALLS / 2))
+    faulty = dice.choice([0.0, 0.0, 0.1])
+    size = round(3.8 * usage.prompt * dice.choice([1 / 3, 1.0, 1.0, 3.0]))
+    world = Billing(
+        spread=spread,
+        usage=usage,
+        price=price,
+        seed=seed,
+        fault=lambda _, __, d: BROKEN if d.random() < faulty else None,
+    )
+
+    async def main() -> Budget:
+        gate = Gate(Fixed(at_once), Halt(), budget=Budget(cap), cost=price.of)
+        caller = Caller(world, gate, retries=6, timeout=60.0)
+        await flood(caller, math.inf, Request("", "u" * size, ("a", "b", "c", "d")), calls=CALLS)
+        assert await caller.call(Request("", "", ())) == CAPPED
+        return gate.budget
+
+    budget = virtually(main)
+    return Outcome(cap, world.billed, budget.spent, mean, world.dearest)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_cap(seed: int) -> None:
+    """Spent is past the cap by less than the dearest call, and the run's own figure is what was billed."""
+    end = outcome(seed)
+    assert end.billed <= end.cap + end.dearest
+    assert end.told == pytest.approx(end.billed)
+
+
+def test_cap_is_used() -> None:
+    """What is left of the cap is, as a rule, less than what two calls cost."""
+    left = sorted(-outcome(seed).over for seed in range(100, 130))
+    assert left[len(left) // 2] < 2.0
