@@ -1,0 +1,82 @@
+"""Promise 3 and the adaptive level over long runs, in virtual time: the pool itself, a judge that is none."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.results import Result, alone
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Adaptive
+from ruler_cli.pool.limits import Window
+from ruler_cli.records import Usage
+from tests.virtual import World, flood, virtually
+
+_RPM, _RPM_QUICK = (10, 60, 500, 5000), (10, 60, 500)
+_TPM, _TPM_QUICK = ({60_000: 1, 1_000_000: 1, 10_000_000: 3}), ({60_000: 1, 1_000_000: 1})
+"""Tokens per minute, and how many times the usual tokens a call takes."""
+_MINUTES = 12
+_SPREAD = 0.5
+"""Log-deviation of a call's latency and of its tokens: one in six takes 1.6 times the median or more."""
+_CAPACITIES, _CAPACITIES_QUICK = (8, 64, 400), (8, 64)
+_LATENCIES = 0.5, 2.0, 20.0
+_ROUNDS, _ROUNDS_QUICK, _MOST = 400, 200, 60_000
+"""Calls for each slot of the server, and how many calls one row takes at most."""
+_WARM_UP = 60.0, 30
+"""Seconds, or calls after each other if that is longer."""
+
+
+def measure(_: Path, quick: bool) -> Iterator[Result]:
+    """Two rows for each limit and for each server."""
+    for rpm in _RPM_QUICK if quick else _RPM:
+        yield from _limited(rpm, Usage(1000, 200), "rpm")
+    for tpm, times in (_TPM_QUICK if quick else _TPM).items():
+        yield from _limited(tpm, Usage(1000 * times, 200 * times), "tpm")
+    for capacity in _CAPACITIES_QUICK if quick else _CAPACITIES:
+        for latency in _LATENCIES:
+            yield from _adaptive(capacity, latency, _ROUNDS_QUICK if quick else _ROUNDS)
+
+
+def _asked(world: World, until: float, limits: dict[str, float], calls: int | None = None) -> None:
+    """Ask that world for so long or so often, without a number of calls at once."""
+
+    async def main() -> None:
+        windows = {name: Window(limit) for name, limit in limits.items()}
+        gate = Gate(Adaptive(), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
+        await flood(Caller(world, gate, retries=2, timeout=600.0), until, calls=calls)
+
+    virtually(main)
+
+
+def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
+    world, seconds = World(latency=2.0, spread=_SPREAD, usage=usage), 60.0 * _MINUTES
+    _asked(world, seconds, {unit: limit})
+    world.sent = [(at, n) for at, n in world.sent if at < seconds]  # the rest had been in line
+    tokens = unit == "tpm"
+    name, taken = f"virtual --{unit} {limit:,}", sum(n if tokens else 1 for _, n in world.sent)
+    mean, fullest = taken / _MINUTES, world.fullest_minute(tokens)
+    detail = f"{mean:,.0f} per minute in {_MINUTES} virtual minutes from the first on"
+    yield Result(3, f"{name}: used", mean / limit, detail, ">=", 0.98)
+    detail = f"{fullest:,.0f} in the fullest sliding minute"
+    yield Result(3, f"{name}: fullest minute", fullest / limit, detail, "<=", 1.0)
+
+
+def _adaptive(capacity: int, latency: float, rounds: int) -> Iterator[Result]:
+    calls = min(_MOST, capacity * rounds)
+    world = World(latency=latency, spread=_SPREAD, capacity=capacity)
+    _asked(world, math.inf, {}, calls)
+    seconds, times = _WARM_UP
+    start, end = max(seconds, times * latency), world.sent[-1][0]
+    name = f"virtual, hidden capacity {capacity}, {latency:g} s"
+    detail = f"{end - start:,.0f} virtual s after {start:,.0f} s of warm-up"
+    yield Result(None, f"{name}: used", world.used(start, end) / capacity, detail, ">=")
+    detail = f"{world.refused:,} of {world.asked:,} requests"
+    yield Result(None, f"{name}: wasted", world.refused / world.asked, detail)
+
+
+if __name__ == "__main__":
+    sys.exit(alone(measure))
