@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.detect import Reader
@@ -64,10 +65,15 @@ class Survey:
 
 
 class Index:
-    """Line → group key and place, in a temporary file that SQLite keeps and deletes."""
+    """Line → group key and place, in a temporary file that SQLite keeps and deletes.
+
+    A run that stops closes it while a thread may still be reading the input into it: SQLite itself
+    would crash, so each statement holds a lock, and the thread finds the index closed instead.
+    """
 
     def __init__(self) -> None:
         """An empty index."""
+        self._lock = threading.Lock()
         self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = OFF")
         # pages beyond these go to the file, and sorting keeps to the same bounds: memory stays flat
@@ -89,46 +95,54 @@ class Index:
 
     def flush(self) -> None:
         """Hand the noted lines to SQLite."""
-        self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?)", self._rows)
+        with self._lock:
+            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
     def first_seen(self, key: str, number: int) -> int:
         """The line on which a key was first told here; `number` itself the first time."""
         row = (digest(key), number)
-        if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", row).rowcount:
-            return number
-        found = self._db.execute("SELECT number FROM seen WHERE key = ?", row[:1]).fetchone()
+        with self._lock:
+            if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", row).rowcount:
+                return number
+        (found,) = self._all("SELECT number FROM seen WHERE key = ?", row[:1])
         return int(found[0])
 
     def sizes(self, *, each_line: bool = False) -> tuple[int, int, int, int]:
         """Groups, smallest, largest, and how many have one rollout; a line may be a group of its own."""
         by = "number" if each_line else "key"
-        row = self._db.execute(
+        (row,) = self._all(
             f"SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY {by})"  # noqa: S608, E501 - one of two column names
-        ).fetchone()
+        )
         return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
 
     def runs(self) -> int:
         """How many stretches of equal keys the file has; as many as groups: adjacent."""
-        row = self._db.execute(
+        (row,) = self._all(
             "SELECT count(*) FROM (SELECT key, lag(key) OVER (ORDER BY number) before FROM line) "
             "WHERE before IS NULL OR before != key"
-        ).fetchone()
+        )
         return int(row[0])
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
-        row = self._db.execute(
+        rows = self._all(
             "SELECT prior, number FROM (SELECT number, key, lag(key) OVER (ORDER BY number) before,"
             " lag(number) OVER (PARTITION BY key ORDER BY number) prior FROM line) "
             "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY number LIMIT 1",
             (apart,),
-        ).fetchone()
-        return (int(row[0]), int(row[1])) if row else None
+        )
+        return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
     def close(self) -> None:
-        """Forget everything."""
-        self._db.close()
+        """Forget everything; a statement that runs in another thread is broken off."""
+        self._db.interrupt()
+        with self._lock:
+            self._db.close()
+
+    def _all(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
 
     def places(self) -> Iterator[list[tuple[int, int, int]]]:
         """(number, start, size) of each group's lines, groups in the order of their first line."""
@@ -144,18 +158,27 @@ class Index:
 
     def lines(self) -> Iterator[tuple[int, int, int]]:
         """(number, start, size) of every readable line, in input order."""
-        yield from self._db.execute("SELECT number, start, size FROM line ORDER BY number")
+        with self._lock:
+            rows = self._db.execute("SELECT number, start, size FROM line ORDER BY number")
+        while True:
+            with self._lock:
+                row = rows.fetchone()
+            if row is None:
+                return
+            yield row
 
     def keep(self, number: int, body: bytes) -> None:
         """Keep what will be written for a line until its turn comes."""
-        self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
+        with self._lock:
+            self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
 
     def take(self, number: int) -> bytes | None:
         """What was kept for a line, if its group is done; it is forgotten here."""
-        row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
-        if row is None:
-            return None
-        self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
+        with self._lock:
+            row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
         return bytes(row[0])
 
 
