@@ -96,9 +96,11 @@ class Caller:
             done.set()
 
     async def _ask(self, request: Request, key: bytes = b"") -> Reply | Fault:
-        ticket = next(self._tickets)
+        number = ticket = next(self._tickets)
         tries = Tries(self._retries, self._seconds)
         while True:
+            if tries.asked and self.gate.breaker.open:
+                ticket = next(self._tickets)  # behind the others: the judge may answer those
             permit = await self.gate.enter(ticket, request)
             if isinstance(permit, Fault):
                 return permit
@@ -111,7 +113,7 @@ class Caller:
                 await self._keep(key, answer)
                 self._replied(permit, took)
                 return answer
-            wait = await self._failed(ticket, permit, answer, tries, took, key)
+            wait = await self._failed(number, permit, answer, tries, took, key)
             if isinstance(wait, Fault):
                 return wait
             await self._pause(wait)
@@ -137,7 +139,7 @@ class Caller:
         self.gate.nudge()
 
     async def _failed(
-        self, ticket: int, permit: Permit, fault: Fault, tries: Tries, took: float, key: bytes
+        self, number: int, permit: Permit, fault: Fault, tries: Tries, took: float, key: bytes
     ) -> float | Fault:
         """Seconds until the next try, or the Fault that it ends with."""
         gate, now = self.gate, anyio.current_time()
@@ -147,6 +149,8 @@ class Caller:
         if fault.body:
             await self._keep(key, fault)
         if fault.scope == "group":
+            if fault.kind != "transport":
+                gate.breaker.replied()  # it is there, and refuses this call only
             return await self._given_up(fault, tries, key)
         if fault.rate:
             gate.level.rejected(now, permit.epoch, gate.in_flight, fault.retry_after)
@@ -161,7 +165,7 @@ class Caller:
             return self._stop(fault.reason)
         was_open = gate.breaker.open
         if self._reached:
-            gate.breaker.failed(now, ticket, fault, self._random.random(), probe=permit.probe)
+            gate.breaker.failed(now, number, fault, self._random.random(), probe=permit.probe)
         if sentence := gate.breaker.over(now):
             return self._stop(sentence)
         gate.nudge()
