@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import anyio
 
 from ruler_cli.groups import Index
+from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.level import Adaptive
-from ruler_cli.records import Fault, Line, Reply, Request
+from ruler_cli.pool.level import Adaptive, Fixed
+from ruler_cli.pool.limits import Window
+from ruler_cli.pool.retries import Tries
+from ruler_cli.records import Fault, Line, Reply, Request, Usage
+from tests.conftest import ROOT, Ruler, group, read, write
+from tests.judge_server import JudgeServer
 from tests.virtual import World, virtually
 
 
@@ -57,3 +67,88 @@ def test_some_never_answered() -> None:
         return len(replies)
 
     assert virtually(main) == 2700
+
+
+def test_larger_than_the_limit() -> None:
+    """A request larger than the limit goes alone a minute after the last, not ten minutes."""
+    window = Window(1000)
+    window.take(0.0, 10_000)
+    assert 60 <= window.wait(0.0, 10_000) < 61
+    window.take(61.0, 10)
+    assert window.wait(64.0, 10) == 0
+
+
+def test_server_wait_is_no_retry_time() -> None:
+    """A 503 that asks for ten minutes does not use up a call's own deadline."""
+    tries = Tries(2, 60.0)
+    asked = Fault("transport", "maintenance", "call", retry_after=600.0)
+    assert tries.wait(asked, 0.1, 0.5) is not None
+
+
+def test_cap_without_usage() -> None:
+    """An endpoint that tells no usage is still asked many things at once under a cap."""
+    judge = World(usage=Usage())
+
+    async def main() -> int:
+        gate = Gate(Fixed(8), Halt(), budget=Budget(100.0), cost=lambda usage: usage.prompt * 1e-6)
+        caller = Caller(judge, gate, retries=0, timeout=600.0)
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
+        return judge.most
+
+    assert virtually(main) == 8
+
+
+def test_nobody_reads_stderr(server: JudgeServer, tmp_path: Path) -> None:
+    """Whoever stops reading stderr, or closed it from the start, does not stop the run."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(10)])
+    score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/400"]
+    score += ["--api-base", server.base, "--ledger", "none"]
+    for shell in ('"$@" 2>&1 >/dev/null | head -1', '"$@" 2>&-'):
+        (tmp_path / "out.jsonl").unlink(missing_ok=True)
+        subprocess.run(
+            ["bash", "-c", shell, "bash", *score],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+            check=False,
+            capture_output=True,
+        )
+        assert len(read(tmp_path / "out.jsonl")) == 10
+
+
+def test_share_of_a_file(ruler: Ruler, tmp_path: Path) -> None:
+    """--max-failures P% is a share of the whole file, also of the lines that its first reading finds."""
+    records = "".join(json.dumps(group(f"g{i}", 0.1, 0.9)) + "\n" for i in range(100))
+    (tmp_path / "in.jsonl").write_text(records + "no JSON\n" * 4)
+    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", "5%").returncode == 1
+    assert len(read(tmp_path / "out.jsonl")) == 100
+    done = ruler("score", "in.jsonl", "two.jsonl", "-m", "offline", "--max-failures", "3%")
+    assert "--max-failures 3%" in done.stderr
+    assert not (tmp_path / "two.jsonl").exists()
+
+
+def test_what_cannot_be_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A parameter that cannot be sent is bad usage, told before a call."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    usual = ("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base)
+    assert ruler(*usual, "-p", "seed=99999999999999999999").returncode == 2
+    assert server.stats()["requests"] == 0
+
+
+def test_few_files(server: JudgeServer, tmp_path: Path) -> None:
+    """A system that allows few open files makes a run slow or is told; it never hangs."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    score = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "openai/good"]
+    score += ["--api-base", server.base, "--ledger", "none"]
+    for more, code in (([], 0), (["-c", "500"], 2)):
+        done = subprocess.run(
+            ["bash", "-c", 'ulimit -n 90; "$@"', "bash", *score, *more],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode == code, done.stderr

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -35,7 +35,8 @@ def safe(text: str) -> str:
 
 def say(text: str) -> None:
     """One line on stderr."""
-    typer.echo(safe(text).replace("\n", "\\n").replace("\t", "\\t"), err=True)
+    with suppress(OSError):  # a terminal or pipe that is gone must not end the run
+        typer.echo(safe(text).replace("\n", "\\n").replace("\t", "\\t"), err=True)
 
 
 @contextmanager
@@ -52,7 +53,8 @@ def told(resume: str | None = None) -> Iterator[None]:
             sys.stdout = None
         if isinstance(error, InterruptedRun):
             # at once: a thread may wait for a pipe that nobody reads or writes any more
-            sys.stderr.flush()
+            with suppress(OSError, AttributeError):
+                sys.stderr.flush()
             os._exit(error.exit_code)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
@@ -66,7 +68,9 @@ class Console(Observer):
 
     def __init__(self, progress: Progress, source: str) -> None:
         """`source` is how INPUT is called in messages."""
-        self._mode = progress if progress != "auto" else ("bar" if sys.stderr.isatty() else "log")
+        self._mode = (
+            progress if progress != "auto" else ("bar" if sys.stderr and sys.stderr.isatty() else "log")
+        )
         self._source = source
         self._problems = self._failures = 0
         self._total: int | None = None
@@ -103,12 +107,14 @@ class Console(Observer):
     def advanced(self, summary: Summary) -> None:
         """Move the bar."""
         if self._bar is not None:
-            self._bar.update(1)
+            with suppress(OSError):
+                self._bar.update(1)
 
     def tick(self, summary: Summary, status: Status) -> None:
         """Show the state on the bar, or as a line when it is time."""
         if self._bar is not None:
-            self._bar.set_postfix_str(_state(summary, status, self._total), refresh=True)
+            with suppress(OSError):
+                self._bar.set_postfix_str(_state(summary, status, self._total), refresh=True)
         elif self._mode == "log" and time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
             of = f" of {self._total}" if self._total else ""
@@ -127,7 +133,8 @@ class Console(Observer):
     def close(self) -> None:
         """Close the bar and say what was not named."""
         if self._bar is not None:
-            self._bar.close()
+            with suppress(OSError):
+                self._bar.close()
             self._bar = None
         more = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in more:
@@ -141,7 +148,8 @@ class Console(Observer):
     def _line(self, text: str) -> None:
         write: Callable[[str], None] = say
         if self._bar is not None:
-            self._bar.clear()
+            with suppress(OSError):
+                self._bar.clear()
         write(text)
 
 
