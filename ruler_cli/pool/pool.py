@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller, Keeper
@@ -23,16 +24,22 @@ _SPARE = 100
 def pool(
     chosen: Chosen, judge: JudgeSettings, settings: PoolSettings, halt: Halt, keeper: Keeper | None = None
 ) -> Caller:
-    """What asks the judge: must be made where the loop runs."""
+    """What asks the judge: must be made where the loop runs. UsageError where it could not open so much."""
     price = chosen.price
 
     def cost(usage: Usage) -> float | None:
         return None if price is None else price.of(usage)
 
+    most_open = max(1, connections() - _SPARE)
+    if settings.concurrency and settings.concurrency > most_open and not chosen.embedded:
+        raise UsageError(
+            f"--concurrency {settings.concurrency}: this system lets a process have {most_open} connections; "
+            "raise it with: ulimit -n, or ask for fewer"
+        )
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
     most = [judge.params.get(name) for name in ("max_completion_tokens", "max_tokens")]
     gate = Gate(
-        Fixed(limit) if limit else Adaptive(max(1, connections() - _SPARE)),
+        Fixed(limit) if limit else Adaptive(most_open),
         halt,
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm),
