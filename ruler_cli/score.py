@@ -147,6 +147,7 @@ class _Run:
             self._reader: Reader = found.reader
         self._writer: Writer = ByTurn(self._output, found.index) if found.scattered else InOrder(self._output)
         self._begun = True
+        self._too_many()
 
     async def _judge_all(self, found: Input) -> None:
         pull = found.pull()
@@ -167,7 +168,8 @@ class _Run:
         await self.halt.told.wait()
         gate = self._caller.gate
         gate.nudge()
-        self._observer.stopping(gate.in_flight, self._settings.grace)
+        if not isinstance(self.halt.reason, ReaderGone):  # `| head` is quiet
+            self._observer.stopping(gate.in_flight, self._settings.grace)
         with anyio.move_on_after(self._settings.grace):
             quiet = 0
             while quiet < 2:  # twice, so that the last reply is written too
@@ -195,8 +197,8 @@ class _Run:
             self._pay(outcome)
             return
         self._count(group, outcome)
-        batch = self._annotated(group, outcome)
         try:
+            batch = self._annotated(group, outcome)
             if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
                 written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
             else:
@@ -266,7 +268,7 @@ class _Run:
     def _too_many(self) -> None:
         """Stop where more has failed than --max-failures allows; what the cap left out is no failure."""
         most, summary = self._settings.max_failures, self._summary
-        if most is None:
+        if most is None or (most.percent and not self._begun):  # of how many is not known yet
             return
         lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
         allowed = most.number
