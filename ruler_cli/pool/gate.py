@@ -70,6 +70,7 @@ class Gate:
         self._line: list[_Place] = []
         self._numbers = itertools.count()
         self._probing: Permit | None = None
+        self._replies = 0
         self._room = anyio.Event()
 
     async def enter(self, ticket: int, request: Request) -> Permit | Fault:
@@ -108,6 +109,7 @@ class Gate:
         self.in_flight -= 1
         if permit is self._probing:
             self._probing = None
+        self._replies += usage is not None
         if usage is not None and usage.prompt:
             self.estimates.learn(permit.request, usage)
             self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
@@ -179,7 +181,7 @@ class Gate:
         if self.in_flight >= self.level.limit and not self.breaker.open:
             return math.inf
         if self.budget.cap is not None:
-            if self.in_flight and 2 * self.in_flight >= self.estimates.seen:
+            if self.in_flight and 2 * self.in_flight >= self._replies:
                 return math.inf  # few replies do not tell what many calls may cost
             if not self.budget.fits(self._price(request)):
                 if not self.in_flight:
