@@ -48,5 +48,5 @@ class Tries:
             return wait if self.rated <= RATE_TRIES and self.rated_seconds <= RATE_SECONDS else None
         wait = delay(self.failed, fault.retry_after, jitter)
         self.failed += 1
-        self.spent += wait
+        self.spent += wait - (fault.retry_after or 0.0)  # the server's own wait is not the call's time
         return wait if self.failed <= self.retries and self.spent <= self.seconds else None
