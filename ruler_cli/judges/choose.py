@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+import orjson
+
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, missing_key
 from ruler_cli.judges.interface import Judge
@@ -85,6 +87,10 @@ def _judge(settings: JudgeSettings) -> Judge:
             raise UsageError(missing_key(name, key_variable))
         key = _clean_key(key_variable, key)
     model = rest if rest and provider in _PREFIXES else name
+    try:
+        orjson.dumps([model, settings.params])
+    except TypeError as error:  # told before anything is sent
+        raise UsageError(f"-m or -p: cannot be sent to the judge ({error})") from None
     return HttpJudge(name, model, base.rstrip("/"), key, settings.timeout, settings.params)
 
 
