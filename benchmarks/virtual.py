@@ -46,7 +46,7 @@ def _asked(world: World, until: float, limits: dict[str, float], calls: int | No
 
     async def main() -> None:
         windows = {name: Window(limit) for name, limit in limits.items()}
-        gate = Gate(Adaptive(), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
+        gate = Gate(Adaptive(4096), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
         await flood(Caller(world, gate, retries=2, timeout=600.0), until, calls=calls)
 
     virtually(main)

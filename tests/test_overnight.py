@@ -28,7 +28,8 @@ from tests.virtual import World, virtually
 def test_index_closed_while_read() -> None:
     """An index that is closed under the thread that fills it ends that thread, not the process."""
     for _ in range(20):
-        index, ended, begun = Index(), [], threading.Event()
+        index, begun = Index(), threading.Event()
+        ended: list[Exception] = []
 
         def fill(
             index: Index = index, ended: list[Exception] = ended, begun: threading.Event = begun
@@ -55,7 +56,7 @@ def test_some_never_answered() -> None:
     judge = World(fault=lambda request, *_: broken if int(request.user) % 10 == 0 else None)
 
     async def main() -> int:
-        caller, replies = Caller(judge, Gate(Adaptive(), Halt()), retries=6, timeout=600.0), []
+        caller, replies = Caller(judge, Gate(Adaptive(4096), Halt()), retries=6, timeout=600.0), []
 
         async def one(number: int) -> None:
             if isinstance(await caller.call(Request("s", str(number), ("a",))), Reply):

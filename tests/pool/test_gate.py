@@ -180,6 +180,7 @@ def test_capped_only_when_nothing_is_in_flight() -> None:
     async def work(gate: Gate) -> None:
         for _ in range(1000):
             gate.estimates.learn(ASKED, Usage(900, 100, 0, 1))  # 10 USD
+        gate._replies = 1000
         gate.leave(await entered(gate), Usage(900, 100, 0, 1))
         flying = [await entered(gate, ticket) for ticket in (1, 2)]
         answers: list[Permit | Fault] = []

@@ -1,0 +1,258 @@
+"""A run that ends early goes on where it was, pays for nothing twice and says what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import OutputError
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.records import Fault, Reply, Request, Usage
+from tests.conftest import ROOT, Ruler, group, read, write
+from tests.judge_server import JudgeServer
+from tests.virtual import World, virtually
+
+GROUPS = [group(f"g{i}", 0.1, i / 100, 0.9) for i in range(60)]
+
+
+def masked(path: Path) -> list[Any]:
+    """The output without what says when it was asked for."""
+    out = read(path)
+    for record in out:
+        record["ruler"].pop("latency_s")
+        record["ruler"].pop("cached")
+    return out
+
+
+def begun(tmp_path: Path, server: JudgeServer, asked: int, *more: str) -> subprocess.Popen[str]:
+    """A run over GROUPS that the judge has been asked so many times by."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *line(server, *more)],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    until(lambda: server.stats()["requests"] >= asked)
+    return process
+
+
+def line(server: JudgeServer, *more: str) -> list[str]:
+    """The command line of a run."""
+    given = dict(zip(more[::2], more[1::2], strict=True))
+    options = {"-m": "openai/good", "--api-base": server.base, "-c": "4", **given}
+    return ["score", "in.jsonl", "out.jsonl", *(text for pair in options.items() for text in pair)]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something, not for ever."""
+    for _ in range(400):
+        if holds():
+            return
+        time.sleep(0.02)
+    pytest.fail("it never came")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_goes_on(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """However a run ends, the same command makes the same output; only what was in flight is paid twice."""
+    server.configure(latency=0.05)
+    process = begun(tmp_path, server, 21)
+    process.send_signal(how)
+    process.communicate(timeout=30)
+    assert not (tmp_path / "out.jsonl").exists()
+    done = ruler(*line(server))
+    assert done.returncode == 0, done.stderr
+    assert "answered from the ledger" in done.stderr
+    books = server.stats()["books"]
+    assert books["contents"] == len(GROUPS)
+    assert books["paid_again"] <= (4 if how == signal.SIGKILL else 0)
+    resumed = masked(tmp_path / "out.jsonl")
+    ruler(*line(server, "--ledger", "none"))
+    assert masked(tmp_path / "out.jsonl") == resumed
+
+
+def test_drains(server: JudgeServer, tmp_path: Path) -> None:
+    """After a signal what is in flight finishes and is kept, nothing else goes, and the way on is told."""
+    server.configure(latency=1.0)
+    process = begun(tmp_path, server, 4)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == 143
+    assert "4 calls in flight" in said
+    assert "to go on: ruler score in.jsonl" in said
+    assert server.stats()["requests"] == server.stats()["books"]["answered"] == 4
+    assert server.stats()["books"]["abandoned"] == 0
+
+
+def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
+    """The second signal does not wait for what is in flight."""
+    server.configure(latency=15.0)
+    process = begun(tmp_path, server, 4)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    until(lambda: server.stats()["in_flight"] == 0)
+
+
+def test_marks(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """What failed for good is not asked again, but for --retry-failed, and what then is answered stays."""
+    write(tmp_path / "in.jsonl", GROUPS[:5])
+    bad = line(server, "-m", "openai/400")
+    assert ruler(*bad).returncode == 1
+    assert server.stats()["requests"] == 5
+    done = ruler(*bad)
+    assert (done.returncode, server.stats()["requests"]) == (1, 5)
+    assert "5 groups failed in an earlier run, not asked again; --retry-failed does" in done.stderr
+    ruler(*bad, "--retry-failed")
+    assert server.stats()["requests"] == 10
+
+
+def test_retry_failed(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A judge that answers by now is asked once more with --retry-failed, and never after that."""
+    write(tmp_path / "in.jsonl", GROUPS[:5])
+    run = line(server, "-m", "openai/once-400")
+    assert ruler(*run).returncode == 1
+    assert ruler(*run, "--retry-failed").returncode == 0
+    assert ruler(*run, "--retry-failed").returncode == 0
+    assert ruler(*run).returncode == 0
+    assert server.stats()["requests"] == 10
+    assert [r["trajectories"][1]["reward"] for r in read(tmp_path / "out.jsonl")] == [
+        i / 100 for i in range(5)
+    ]
+
+
+def test_unusable_replies_are_read_again(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A conversation of several requests is kept whole: a rerun asks none of them."""
+    write(tmp_path / "in.jsonl", GROUPS[:5])
+    run = line(server, "-m", "openai/once-not-json")
+    assert ruler(*run).returncode == 0
+    first = masked(tmp_path / "out.jsonl")
+    assert ruler(*run).returncode == 0
+    assert server.stats()["requests"] == 10
+    assert masked(tmp_path / "out.jsonl") == first
+    assert {r["ruler"]["cached"] for r in read(tmp_path / "out.jsonl")} == {True}
+
+
+def test_cap(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """Under a cap what fits is done, the rest is marked, the code is 4, and a higher one goes on."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    options = ("--price", "2,8", "--summary", "sum.json")
+    done = ruler(*line(server, *options, "--max-cost", "0.05"))
+    assert done.returncode == 4
+    summary = json.loads((tmp_path / "sum.json").read_text())
+    assert 0.02 < summary["cost_usd"] <= 0.05
+    assert summary["scored"] + summary["failed"]["budget"] == len(GROUPS)
+    assert "--max-cost 0.05 is reached" in summary["stopped"]
+    kinds = [r["ruler"].get("kind") for r in read(tmp_path / "out.jsonl")]
+    assert kinds.count("budget") == summary["failed"]["budget"] > 0
+    assert ruler(*line(server, *options, "--max-cost", "9")).returncode == 0
+    assert server.stats()["requests"] == len(GROUPS)
+    assert all(t["reward"] is not None for r in read(tmp_path / "out.jsonl") for t in r["trajectories"])
+
+
+def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A cap without a known price is bad usage, told before anything is sent."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    done = ruler(*line(server, "--max-cost", "1"))
+    assert done.returncode == 2
+    assert "--price IN,OUT" in done.stderr
+    assert server.stats()["requests"] == 0
+
+
+@pytest.mark.parametrize(("most", "code", "asked"), [("3", 1, 30), ("10%", 1, 40), ("100%", 1, 60)])
+def test_max_failures(
+    most: str, code: int, asked: int, server: JudgeServer, ruler: Ruler, tmp_path: Path
+) -> None:
+    """When more fail than allowed the run stops, with what is whole kept and the code 1."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    done = ruler(*line(server, "-m", "openai/400", "--max-failures", most))
+    assert done.returncode == code
+    assert server.stats()["requests"] <= asked
+    assert (tmp_path / "out.jsonl").exists() == (most == "100%")
+
+
+@pytest.mark.parametrize("text", ["-1", "101%", "many", "0.5"])
+def test_max_failures_is_a_number(text: str, ruler: Ruler, tmp_path: Path) -> None:
+    """What is no number and no share is bad usage."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    assert ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--max-failures", text).returncode == 2
+
+
+def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """An account that runs out in mid-run ends it with 3; what was answered is not asked again."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    server.configure(latency=0.05, chaos={"quota": 0.05}, seed=3)
+    done = ruler(*line(server))
+    assert done.returncode == 3
+    assert "add credit" in done.stderr
+    answered = server.stats()["books"]["answered"]
+    server.configure(latency=0.05, chaos={})
+    assert ruler(*line(server)).returncode == 0
+    books = server.stats()["books"]
+    assert (books["answered"], books["paid_again"]) == (len(GROUPS), 0)
+    assert 0 < answered < len(GROUPS)
+
+
+def test_identical_groups_are_asked_once(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """The same question is one call, also when both askers wait for it at once."""
+    write(tmp_path / "in.jsonl", [group("same", 0.2, 0.7)] * 10)
+    assert ruler(*line(server)).returncode == 0
+    assert server.stats()["requests"] == 1
+    rewards = [[t["reward"] for t in r["trajectories"]] for r in read(tmp_path / "out.jsonl")]
+    assert rewards == [[0.2, 0.7]] * 10
+
+
+def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
+    """Two runs at once on one ledger both end well, and a third asks nothing."""
+    server.configure(latency=0.05)
+    first = begun(tmp_path, server, 1)
+    other = dict(os.environ, PYTHONPATH=str(ROOT))
+    command = [sys.executable, "-m", "ruler_cli", *line(server)]
+    command[command.index("out.jsonl")] = "other.jsonl"
+    second = subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=False)
+    assert (first.wait(60), second.returncode) == (0, 0)
+    assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "other.jsonl")
+    asked = server.stats()["requests"]
+    subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=True)
+    assert server.stats()["requests"] == asked
+
+
+def test_ledger_that_cannot_be_written() -> None:
+    """Where replies cannot be kept any more the run stops, and what was paid for is still used."""
+
+    class Full:
+        def key(self, request: Request) -> bytes:
+            return request.user.encode()
+
+        def find(self, key: bytes) -> Reply | Fault | None:
+            return None
+
+        async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+            raise OutputError("the ledger is full")
+
+    async def main() -> tuple[Reply | Fault, str, Reply | Fault]:
+        caller = Caller(World(), Gate(Fixed(1), Halt()), retries=0, timeout=9.0, keeper=Full())
+        first = await caller.call(Request("s", "u", ("a",)))
+        return first, str(caller.gate.halt.reason), await caller.call(Request("s", "v", ("a",)))
+
+    first, reason, second = virtually(main)
+    assert first == Reply("ok", Usage(1000, 200, 0, 1))
+    assert reason == "the ledger is full"
+    assert isinstance(second, Fault)
+    assert second.kind == "interrupted"
