@@ -57,9 +57,9 @@ def _limited(limit: float, usage: Usage, unit: str) -> Iterator[Result]:
     _asked(world, seconds, {unit: limit})
     world.sent = [(at, n) for at, n in world.sent if at < seconds]  # the rest had been in line
     tokens = unit == "tpm"
-    name, taken = f"virtual --{unit} {limit:,}", sum(n if tokens else 1 for _, n in world.sent)
-    mean, fullest = taken / _MINUTES, world.fullest_minute(tokens)
-    detail = f"{mean:,.0f} per minute in {_MINUTES} virtual minutes from the first on"
+    name, taken = f"virtual --{unit} {limit:,}", sum(n if tokens else 1 for at, n in world.sent if at >= 60)
+    mean, fullest = taken / (_MINUTES - 1), world.fullest_minute(tokens)
+    detail = f"{mean:,.0f} per minute in {_MINUTES - 1} virtual minutes after the first"
     yield Result(3, f"{name}: used", mean / limit, detail, ">=", 0.98)
     detail = f"{fullest:,.0f} in the fullest sliding minute"
     yield Result(3, f"{name}: fullest minute", fullest / limit, detail, "<=", 1.0)
