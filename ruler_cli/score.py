@@ -69,7 +69,7 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
             run_ = _Run(settings, chosen, observer, output, failed, caller)
             await run_.all(stack)
         failed.close()
-        if halt.reason is None:
+        if run_.whole:
             output.commit()
     return run_.finish()
 
@@ -99,7 +99,7 @@ class _Run:
         self.halt = caller.gate.halt
         self._summary = Summary()
         self._began = time.perf_counter()
-        self._begun = self._stopped = False
+        self._begun = self._stopped = self._unfinished = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
@@ -124,10 +124,17 @@ class _Run:
         self._failed.add(problem)
         self._too_many()
 
+    @property
+    def whole(self) -> bool:
+        """Whether OUTPUT holds all that it is to hold."""
+        return self.halt.reason is None and not self._unfinished
+
     def finish(self) -> Done:
         """The counts of the whole run, and why it stopped before its end."""
         summary, gate, tally = self._summary, self._caller.gate, self._caller.tally
         summary.seconds = time.perf_counter() - self._began
+        summary.usage = tally.usage
+        summary.cost_usd = self._chosen.price.of(tally.usage) if self._chosen.price else None
         summary.asked, summary.retried = tally.asked, dict(sorted(tally.retried.items()))
         summary.unsure_usd = gate.budget.unsure if self._chosen.price else None
         summary.most_in_flight = tally.most
@@ -219,7 +226,11 @@ class _Run:
         settings, name = self._settings, self._chosen.judge.name
         marks = iter(marks_of(group, outcome, name))
         fields = group_fields(group, outcome, name, self._chosen.price)
-        dropped = settings.on_failure == "drop" and isinstance(outcome.verdict, Failure)
+        failure = outcome.verdict if isinstance(outcome.verdict, Failure) else None
+        dropped = settings.on_failure == "drop" and failure is not None
+        if dropped and failure and failure.kind == "budget":  # for the run that goes on, and not in two files
+            self._unfinished = True
+            return [(record.line.number, b"") for record in group.records]
         batch = []
         for record in group.records:
             mine = [next(marks) for _ in record.rollouts]
@@ -258,7 +269,7 @@ class _Run:
     def _pay(self, outcome: Outcome) -> None:
         """Count what was asked for in this run, apart from what was kept of earlier ones."""
         summary, price = self._summary, self._chosen.price
-        summary.usage += outcome.paid
+        summary.usage = self._caller.tally.usage  # also of what is paid for and not written yet
         if price is None:
             summary.cost_usd = summary.kept_usd = None
         else:

@@ -93,5 +93,5 @@ class ScoreSettings:
     max_failures: MaxFailures | None = None
     ledger: Path | None = None
     retry_failed: bool = False
-    grace: float = 20.0
+    grace: float = 60.0
     debug: bool = False

@@ -94,8 +94,8 @@ def test_drains(server: JudgeServer, tmp_path: Path) -> None:
     assert process.returncode == 143
     assert "4 calls in flight" in said
     assert "to go on: ruler score in.jsonl" in said
-    assert server.stats()["requests"] == server.stats()["books"]["answered"] == 4
-    assert server.stats()["books"]["abandoned"] == 0
+    assert server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
+    assert server.stats()["books"]["abandoned"]["calls"] == 0
 
 
 def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
@@ -166,6 +166,19 @@ def test_cap(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     assert all(t["reward"] is not None for r in read(tmp_path / "out.jsonl") for t in r["trajectories"])
 
 
+def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """With INPUT = OUTPUT and `drop`, a cap leaves every record for the run that goes on."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    run = ["in.jsonl" if text == "out.jsonl" else text for text in line(server, "--price", "2,8")]
+    before = read(tmp_path / "in.jsonl")
+    assert ruler(*run, "--on-failure", "drop", "--max-cost", "0.05").returncode == 4
+    assert read(tmp_path / "in.jsonl") == before
+    assert ruler(*run, "--on-failure", "drop").returncode == 0
+    assert len(read(tmp_path / "in.jsonl")) == len(GROUPS)
+    assert not (tmp_path / "in.jsonl.failed.jsonl").exists()
+    assert server.stats()["books"]["paid_again"] == 0
+
+
 def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """A cap without a known price is bad usage, told before anything is sent."""
     write(tmp_path / "in.jsonl", GROUPS)
@@ -201,11 +214,11 @@ def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     done = ruler(*line(server))
     assert done.returncode == 3
     assert "add credit" in done.stderr
-    answered = server.stats()["books"]["answered"]
+    answered = server.stats()["books"]["answered"]["calls"]
     server.configure(latency=0.05, chaos={})
     assert ruler(*line(server)).returncode == 0
     books = server.stats()["books"]
-    assert (books["answered"], books["paid_again"]) == (len(GROUPS), 0)
+    assert (books["answered"]["calls"], books["paid_again"]) == (len(GROUPS), 0)
     assert 0 < answered < len(GROUPS)
 
 
@@ -226,7 +239,8 @@ def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ruler_cli", *line(server)]
     command[command.index("out.jsonl")] = "other.jsonl"
     second = subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=False)
-    assert (first.wait(60), second.returncode) == (0, 0)
+    first.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0)
     assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "other.jsonl")
     asked = server.stats()["requests"]
     subprocess.run(command, cwd=tmp_path, env=other, capture_output=True, timeout=60, check=True)

@@ -95,7 +95,7 @@ class World:
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         scale = math.exp(self.dice.gauss(0, self.spread)) if self.spread else 1.0
-        usage = Usage(int(self.usage.prompt * scale), int(self.usage.completion * scale), 0, 1)
+        usage = Usage(self.usage.prompt, int(self.usage.completion * scale), 0, 1)
         self.sent.append((now, usage.prompt + usage.completion))
         try:
             await anyio.sleep(self.latency * scale)

@@ -180,7 +180,7 @@ def closing(summary: Summary) -> list[str]:
         tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
         out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
     if summary.unsure_usd:
-        out.append(f"calls without an answer may have cost up to ${summary.unsure_usd:.4f} more")
+        out.append(f"calls that told no usage may have cost up to ${summary.unsure_usd:.4f} more")
     return out
 
 

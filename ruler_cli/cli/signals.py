@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -13,6 +15,8 @@ from ruler_cli.pool.engine import first_of
 from ruler_cli.pool.halt import Halt
 
 T = TypeVar("T")
+_LAST = 2.0
+"""Seconds after the second signal in which threads may come to their end."""
 
 
 async def interruptible(main: Callable[[Halt], Awaitable[T]]) -> T:
@@ -20,10 +24,16 @@ async def interruptible(main: Callable[[Halt], Awaitable[T]]) -> T:
     done: list[T] = []
     halt = Halt()
 
+    # what the shell told us to ignore stays ignored: `nohup ruler …`, `ruler … &` in a script
+    heard = [
+        s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN
+    ]
+
     async def watch() -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*heard) as signals:
             async for signum in signals:
                 if halt.reason is not None:
+                    _die_soon(128 + signum)
                     raise InterruptedRun(signum)
                 halt.now(InterruptedRun(signum))
 
@@ -35,3 +45,10 @@ async def interruptible(main: Callable[[Halt], Awaitable[T]]) -> T:
     except BaseExceptionGroup as group:
         raise first_of(group) from None
     return done[0]
+
+
+def _die_soon(code: int) -> None:
+    """End the process even if a thread waits for a pipe or for another process's lock."""
+    timer = threading.Timer(_LAST, os._exit, [code])
+    timer.daemon = True
+    timer.start()

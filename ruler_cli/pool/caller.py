@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -13,7 +14,7 @@ from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.interface import Judge
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
 from ruler_cli.pool.retries import Tries
-from ruler_cli.records import Fault, Reply, Request
+from ruler_cli.records import Fault, Reply, Request, Usage
 
 PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
@@ -43,7 +44,7 @@ class Tally:
     """
 
     asked: int = 0
-    replies: int = 0
+    usage: Usage = field(default_factory=Usage)
     kept: int = 0
     most: int = 0
     retried: dict[str, int] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Caller:
         """`timeout` is the judge's own deadline for one try, in seconds."""
         self.gate, self._judge, self._keeper = gate, judge, keeper
         self._retries, self._seconds = retries, (1 + retries) * timeout
-        self._reached = False
+        self._reached, self._answered = False, -math.inf
         self._random = random.Random()  # jitter only, which must differ between processes
         self._tickets = itertools.count()
         self._asking: dict[bytes, anyio.Event] = {}
@@ -82,7 +83,10 @@ class Caller:
         key = self._keeper.key(request)
         while key in self._asking:
             await self._asking[key].wait()
-        kept = None if again and key not in self._again else self._keeper.find(key)
+        try:
+            kept = None if again and key not in self._again else self._keeper.find(key)
+        except RulerError as error:  # what is in flight is paid for and may finish
+            return self._end(error)
         if kept is not None:
             self.tally.kept += 1
             return kept
@@ -108,9 +112,11 @@ class Caller:
             answer = await self._once(permit)
             took = anyio.current_time() - began
             tries.asked += 1
+            tries.began = min(tries.began, began + took)
             if isinstance(answer, Reply):
                 answer = replace(answer, seconds=took)
                 await self._keep(key, answer)
+                self.tally.usage += answer.usage
                 self._replied(permit, took)
                 return answer
             wait = await self._failed(number, permit, answer, tries, took, key)
@@ -132,8 +138,7 @@ class Caller:
             self.gate.leave(permit, usage, posts, billed=not isinstance(answer, Fault) or answer.billed)
 
     def _replied(self, permit: Permit, took: float) -> None:
-        self._reached = True
-        self.tally.replies += 1
+        self._reached, self._answered = True, anyio.current_time()
         self.gate.breaker.replied()
         self.gate.level.replied(anyio.current_time(), permit.epoch, took)
         self.gate.nudge()
@@ -167,7 +172,9 @@ class Caller:
         if self._reached:
             gate.breaker.failed(now, number, fault, self._random.random(), probe=permit.probe)
         if sentence := gate.breaker.over(now):
-            return self._stop(sentence)
+            # others were answered after its first failure: what is left may be such calls only
+            alone = tries.began <= self._answered
+            return await self._given_up(fault, tries, key) if alone else self._stop(sentence)
         gate.nudge()
         # an outage is not this call's failure
         wait = 0.0 if was_open else tries.wait(fault, took, self._random.random())
@@ -183,7 +190,10 @@ class Caller:
             await self.gate.halt.told.wait()
 
     def _stop(self, reason: str) -> Fault:
-        self.gate.halt.now(RefusedError(reason))
+        return self._end(RefusedError(reason))
+
+    def _end(self, error: RulerError) -> Fault:
+        self.gate.halt.now(error)
         self.gate.nudge()
         return INTERRUPTED
 
@@ -201,5 +211,4 @@ class Caller:
         try:
             await self._keeper.keep(key, answer)
         except RulerError as error:
-            self.gate.halt.now(error)
-            self.gate.nudge()
+            self._end(error)

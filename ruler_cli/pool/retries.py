@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ruler_cli.records import Fault
@@ -27,7 +28,8 @@ class Tries:
     """What one call has used of its budgets.
 
     `retries` and `seconds` bound what is neither a limit nor an outage: the second is the deadline over
-    all tries, of the time that the call itself took.
+    all tries, of the time that the call itself took. `began` is when the first try ended. Seconds that the
+    server asked for are in no budget: they are not the call's.
     """
 
     retries: int
@@ -37,6 +39,7 @@ class Tries:
     rated: int = 0
     rated_seconds: float = 0.0
     spent: float = 0.0
+    began: float = math.inf
 
     def wait(self, fault: Fault, took: float, jitter: float) -> float | None:
         """Seconds until the next try; None where a budget is used up."""
@@ -44,9 +47,9 @@ class Tries:
         if fault.rate:
             wait = delay(self.rated, fault.retry_after, jitter)
             self.rated += 1
-            self.rated_seconds += wait
+            self.rated_seconds += wait - (fault.retry_after or 0.0)
             return wait if self.rated <= RATE_TRIES and self.rated_seconds <= RATE_SECONDS else None
         wait = delay(self.failed, fault.retry_after, jitter)
         self.failed += 1
-        self.spent += wait - (fault.retry_after or 0.0)  # the server's own wait is not the call's time
+        self.spent += wait - (fault.retry_after or 0.0)
         return wait if self.failed <= self.retries and self.spent <= self.seconds else None

@@ -273,6 +273,30 @@ def test_outage_without_end(fault: Fault) -> None:
     assert PATIENCE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * PATIENCE
 
 
+def test_unanswerable_at_the_end() -> None:
+    """Calls that failed while others were answered fail by themselves, also when only such are left."""
+
+    class Poisoned(Script):
+        async def ask(self, request: Request) -> Reply | Fault:
+            await anyio.sleep(1.0)
+            return BROKEN if int(request.user) >= 90 else OK
+
+    async def work(caller: Caller) -> list[str]:
+        ends: list[str] = []
+
+        async def one(number: int) -> None:
+            ends.append((await caller.call(Request("s", str(number), ("a",)))).__class__.__name__)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number)
+        assert caller.gate.halt.reason is None
+        return ends
+
+    ends = called(Poisoned(OK), work, slots=100)
+    assert (ends.count("Reply"), ends.count("Fault")) == (90, 10)
+
+
 def test_asked_once() -> None:
     """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
     judge, shelf = Script(OK), Shelf()

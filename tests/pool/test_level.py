@@ -307,4 +307,4 @@ def test_explicit_number_in_a_run() -> None:
     world = World(latency=1.0, spread=0.3, capacity=8)
     caller = simulated(world, 300, Fixed(12))
     assert (caller.gate.level.limit, caller.tally.most) == (12, 12)
-    assert caller.tally.replies == 300
+    assert caller.tally.usage.calls == 300
