@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import cast
@@ -11,6 +10,7 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.annotate import annotate, trajectory_bytes
+from ruler_cli.counts import Counts
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.formats.detect import Reader
@@ -31,8 +31,6 @@ from ruler_cli.writing import ByTurn, InOrder, Writer, failed_path, refuse_clash
 
 _POLL = 0.05
 _TICK = 1.0
-_ENOUGH = 20
-"""Groups of a stream before which a share of them says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,7 @@ class _Run:
         self._settings, self._chosen, self._observer = settings, chosen, observer
         self._output, self._failed, self._caller = output, failed, caller
         self.halt = caller.gate.halt
-        self._summary = Summary()
-        self._began = time.perf_counter()
+        self._counts = Counts(settings.max_failures, chosen.price, caller)
         self._begun = self._stopped = self._unfinished = False
 
     async def all(self, stack: ExitStack) -> None:
@@ -119,10 +116,10 @@ class _Run:
 
     def unreadable(self, problem: Problem) -> None:
         """Count, tell and keep something of the input that could not be read."""
-        self._summary.unreadable += 1
+        self._counts.summary.unreadable += 1
         self._observer.problem(problem)
         self._failed.add(problem)
-        self._too_many()
+        self._stop_if_too_many()
 
     @property
     def whole(self) -> bool:
@@ -131,30 +128,22 @@ class _Run:
 
     def finish(self) -> Done:
         """The counts of the whole run, and why it stopped before its end."""
-        summary, gate, tally = self._summary, self._caller.gate, self._caller.tally
-        summary.seconds = time.perf_counter() - self._began
-        summary.usage = tally.usage
-        summary.cost_usd = self._chosen.price.of(tally.usage) if self._chosen.price else None
-        summary.asked, summary.retried = tally.asked, dict(sorted(tally.retried.items()))
-        summary.unsure_usd = gate.budget.unsure if self._chosen.price else None
-        summary.most_in_flight = tally.most
-        stopped, left = self.halt.reason, summary.failed.get("budget", 0)
+        stopped, left = self.halt.reason, self._counts.summary.failed.get("budget", 0)
         if stopped is None and left:
-            stopped = CapReached(gate.budget.cap or 0.0, left)
-        summary.stopped = None if stopped is None else str(stopped)
-        return Done(summary, stopped)
+            stopped = CapReached(self._settings.pool.max_cost or 0.0, left)
+        return Done(self._counts.finish(stopped), stopped)
 
     def _begin(self, found: Input) -> None:
         self._observer.note(found.found())
         for sentence in found.survey.warnings() if found.survey else ():
             self._observer.warn(sentence)
-        self._summary.total = found.survey.groups if found.survey else None
-        self._observer.started(self._summary.total)
+        self._counts.summary.total = found.survey.groups if found.survey else None
+        self._observer.started(self._counts.summary.total)
         if found.reader is not None:
             self._reader: Reader = found.reader
         self._writer: Writer = ByTurn(self._output, found.index) if found.scattered else InOrder(self._output)
         self._begun = True
-        self._too_many()
+        self._stop_if_too_many()
 
     async def _judge_all(self, found: Input) -> None:
         pull = found.pull()
@@ -188,7 +177,7 @@ class _Run:
         while True:
             await anyio.sleep(_TICK)
             if self._begun:
-                self._observer.tick(self._summary, self._caller.gate.status())
+                self._observer.tick(self._counts.summary, self._caller.gate.status())
 
     async def _judge(self, group: Group) -> Outcome:
         settings = self._settings
@@ -201,9 +190,12 @@ class _Run:
         verdict = outcome.verdict
         self._stopped = self._stopped or (isinstance(verdict, Failure) and verdict.kind == "interrupted")
         if self._stopped:  # OUTPUT is whole up to here; the rest is for the run that resumes
-            self._pay(outcome)
+            self._counts.pay(outcome)
             return
-        self._count(group, outcome)
+        self._counts.add(group, outcome)
+        if isinstance(verdict, Failure):
+            self._observer.failed(group.key, verdict.kind, verdict.reason)
+            self._stop_if_too_many()
         try:
             batch = self._annotated(group, outcome)
             if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
@@ -218,8 +210,13 @@ class _Run:
             self._stopped = True
             self.halt.now(error)
             return
-        self._summary.written += written
-        self._observer.advanced(self._summary)
+        self._counts.summary.written += written
+        self._observer.advanced(self._counts.summary)
+
+    def _stop_if_too_many(self) -> None:
+        most = self._settings.max_failures
+        if most is not None and self._counts.too_many(begun=self._begun):
+            self.halt.now(TooManyFailures(most.shown))
 
     def _annotated(self, group: Group, outcome: Outcome) -> list[tuple[int, bytes]]:
         """Each record's line number and new bytes; none where it is left out."""
@@ -246,45 +243,3 @@ class _Run:
                 body = annotate(record, self._reader.format, mine, fields, settings.on_failure)
             batch.append((record.line.number, body))
         return batch
-
-    def _count(self, group: Group, outcome: Outcome) -> None:
-        summary, verdict = self._summary, outcome.verdict
-        summary.groups += 1
-        summary.kept += outcome.kept
-        summary.rollouts += len(group.rollouts)
-        self._pay(outcome)
-        if isinstance(verdict, Failure):
-            summary.failed[verdict.kind] = summary.failed.get(verdict.kind, 0) + 1
-            summary.failed_before += outcome.kept
-            self._observer.failed(group.key, verdict.kind, verdict.reason)
-            self._too_many()
-            return
-        summary.scored += 1
-        summary.tied += verdict.tied
-        summary.suspect += len(verdict.suspects)
-        summary.rescaled += verdict.rescaled
-        summary.unknown_ids += verdict.unknown
-        summary.shortened += bool(verdict.shortened)
-
-    def _pay(self, outcome: Outcome) -> None:
-        """Count what was asked for in this run, apart from what was kept of earlier ones."""
-        summary, price = self._summary, self._chosen.price
-        summary.usage = self._caller.tally.usage  # also of what is paid for and not written yet
-        if price is None:
-            summary.cost_usd = summary.kept_usd = None
-        else:
-            summary.cost_usd = price.of(summary.usage)
-            summary.kept_usd = (summary.kept_usd or 0.0) + price.of(outcome.usage) - price.of(outcome.paid)
-
-    def _too_many(self) -> None:
-        """Stop where more has failed than --max-failures allows; what the cap left out is no failure."""
-        most, summary = self._settings.max_failures, self._summary
-        if most is None or (most.percent and not self._begun):  # of how many is not known yet
-            return
-        lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
-        allowed = most.number
-        if most.percent:
-            known = summary.total if summary.total is not None else max(summary.groups, _ENOUGH)
-            allowed = most.number * known / 100
-        if lost > allowed:
-            self.halt.now(TooManyFailures(most.shown))

@@ -15,6 +15,7 @@ FLOORS = (
     {"__main__"},
     {"cli"},
     {"api", "score", "estimate"},
+    {"counts"},
     {"judging", "reading", "shelf", "writing"},
     {"annotate", "groups"},
     {"pool", "ledger"},

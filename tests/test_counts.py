@@ -1,0 +1,79 @@
+"""Counting: what is kept is not what is paid, and a share is of all groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from ruler_cli.counts import Counts
+from ruler_cli.judges.prices import Price
+from ruler_cli.judging import Outcome
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.records import Failure, Group, Kind, Usage, Verdict
+from ruler_cli.settings import MaxFailures
+from tests.virtual import ASKED, World, virtually
+
+GROUP = Group("g", ())
+SEEN = Usage(1000, 200, 0, 1)
+
+
+def counted(most: MaxFailures | None = None, price: Price | None = None) -> Counts:
+    """Counts of a run that has paid for one reply of SEEN."""
+
+    async def main() -> Counts:
+        caller = Caller(World(usage=SEEN), Gate(Fixed(1), Halt()), retries=0, timeout=9.0)
+        await caller.call(ASKED)
+        return Counts(most, price, caller)
+
+    return virtually(main)
+
+
+def failed(kind: Kind) -> Outcome:
+    """A group that failed."""
+    return Outcome(Failure(kind, "why"), 0.0, kept=False, paid=Usage())
+
+
+def test_kept_is_not_paid() -> None:
+    """The cost of this run is that of its own replies; what kept ones had cost stands apart."""
+    counts = counted(price=Price(1.0, 1.0, 1.0))
+    counts.add(GROUP, Outcome(Verdict((), (), usage=SEEN), 1.0, kept=False, paid=SEEN))
+    counts.add(GROUP, Outcome(Verdict((), (), usage=SEEN), 1.0, kept=True, paid=Usage()))
+    summary = counts.finish(None)
+    assert (summary.groups, summary.kept, summary.asked) == (2, 1, 1)
+    assert (summary.cost_usd, summary.kept_usd) == (1200.0, 1200.0)
+
+
+def test_unknown_price() -> None:
+    """Without a price no sum of money is known, which is not 0."""
+    counts = counted()
+    counts.add(GROUP, Outcome(Verdict((), (), usage=SEEN), 1.0, kept=False, paid=SEEN))
+    summary = counts.finish(ValueError("told to stop"))
+    assert summary.cost_usd is summary.kept_usd is summary.unsure_usd is None
+    assert summary.usage == SEEN
+    assert summary.stopped == "told to stop"
+
+
+@pytest.mark.parametrize(("total", "fits"), [(1000, 50), (None, 1)])
+def test_share(total: int | None, fits: int) -> None:
+    """A share is of all groups, in a stream of those so far but of twenty at least."""
+    counts = counted(MaxFailures(5.0, percent=True))
+    counts.summary.total = total
+    for _ in range(fits):
+        counts.add(GROUP, failed("reply"))
+    assert not counts.too_many(begun=True)
+    counts.add(GROUP, failed("reply"))
+    assert counts.too_many(begun=True)
+    assert not counts.too_many(begun=False)
+
+
+def test_number() -> None:
+    """Lines that cannot be read count as failures; what the cap left out does not."""
+    counts = counted(MaxFailures(2))
+    counts.summary.unreadable = 1
+    for kind in ("budget", "budget", "reply"):
+        counts.add(GROUP, failed(kind))
+    assert not counts.too_many(begun=True)
+    counts.summary.unreadable = 2
+    assert counts.too_many(begun=True)
