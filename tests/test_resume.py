@@ -85,13 +85,14 @@ def test_goes_on(how: signal.Signals, server: JudgeServer, ruler: Ruler, tmp_pat
     assert masked(tmp_path / "out.jsonl") == resumed
 
 
-def test_drains(server: JudgeServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path: Path) -> None:
     """After a signal what is in flight finishes and is kept, nothing else goes, and the way on is told."""
     server.configure(latency=1.0)
     process = begun(tmp_path, server, 4)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signum)
     said = process.communicate(timeout=30)[1]
-    assert process.returncode == 143
+    assert process.returncode == code
     assert "4 calls in flight" in said
     assert "to go on: ruler score in.jsonl" in said
     assert server.stats()["requests"] == server.stats()["books"]["answered"]["calls"] == 4
@@ -177,6 +178,15 @@ def test_cap_in_place(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None
     assert len(read(tmp_path / "in.jsonl")) == len(GROUPS)
     assert not (tmp_path / "in.jsonl.failed.jsonl").exists()
     assert server.stats()["books"]["paid_again"] == 0
+
+
+def test_summary_that_cannot_be_written(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
+    """A summary that cannot be written is told, and does not hide why the run stopped."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    (tmp_path / "sum").symlink_to("/dev/full")
+    done = ruler(*line(server, "--price", "2,8", "--max-cost", "0.05", "--summary", "sum"))
+    assert done.returncode == 4
+    assert "--summary sum: cannot be written" in done.stderr
 
 
 def test_cap_needs_a_price(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:

@@ -143,7 +143,12 @@ def command(
             for line in closing(done.summary):
                 say(f"ruler: {line}")
         if summary is not None:
-            _write_summary(summary, done.summary)
+            try:
+                _write_summary(summary, done.summary)
+            except OutputError as error:
+                if done.stopped is None:
+                    raise
+                say(f"ruler: {error}")  # the exit code is that of what stopped the run
         if done.stopped is not None:
             partial = Path(output + ".partial")
             if output != "-" and partial.exists():
