@@ -77,8 +77,8 @@ class Index:
         self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = OFF")
         # pages beyond these go to the file, and sorting keeps to the same bounds: memory stays flat
-        self._db.execute("PRAGMA cache_size = -1000")
-        self._db.execute("PRAGMA soft_heap_limit = 2000000")
+        self._db.execute("PRAGMA cache_size = -500")
+        self._db.execute("PRAGMA soft_heap_limit = 1500000")
         self._db.execute("BEGIN")
         self._db.execute(
             "CREATE TABLE line (number INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT)"

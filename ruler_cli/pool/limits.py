@@ -9,6 +9,8 @@ _SPAN = 60.25
 """Seconds of the window: a quarter more than a minute, for what the way to the server adds or takes."""
 _GRAIN = 0.05
 """Seconds that share an entry, so that memory is bounded whatever the rate."""
+_COARSE = 1.0
+"""The same where nothing is limited and all is for show."""
 _BURST = 1.0
 """Seconds' worth that may go at once: a full minute's would send twice the limit in the first minute."""
 
@@ -33,6 +35,7 @@ class Window:
     def __init__(self, limit: float | None = None) -> None:
         """`limit` is an amount per minute: requests, or tokens."""
         self._span = _SPAN
+        self._grain = _COARSE if limit is None else _GRAIN
         if limit is not None and limit < 1:  # one in several minutes: the minute is made longer
             self._span, limit = _SPAN / limit, 1.0
         self._limit = limit
@@ -62,7 +65,7 @@ class Window:
         """Count what goes now; the entry is for `settle`."""
         self._forget(now)
         until = now + self._span
-        if not self._log or self._log[-1].since + _GRAIN < now:
+        if not self._log or self._log[-1].since + self._grain < now:
             self._log.append(Entry(now, until, 0.0))
         entry = self._log[-1]
         entry.amount += amount

@@ -17,6 +17,8 @@ from ruler_cli.records import Usage
 from ruler_cli.settings import JudgeSettings, PoolSettings
 
 _EMBEDDED = 32
+_CERTAIN = 0.995
+"""Share of --tpm that is used: what calls in flight will have taken is only estimated."""
 _SPARE = 100
 """File descriptors that are left for everything else."""
 
@@ -42,7 +44,7 @@ def pool(
         Fixed(limit) if limit else Adaptive(most_open),
         halt,
         requests=Window(settings.rpm),
-        tokens=Window(settings.tpm),
+        tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=Budget(settings.max_cost),
         estimates=Estimates(next((n for n in most if isinstance(n, int) and n > 0), None)),
         cost=cost,
