@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.results import Result, alone
-from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.gate import Gate
+from ruler_cli.judges.choose import Chosen
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.level import Adaptive
-from ruler_cli.pool.limits import Window
+from ruler_cli.pool.pool import pool
 from ruler_cli.records import Usage
+from ruler_cli.settings import JudgeSettings, PoolSettings
 from tests.virtual import World, flood, virtually
 
 _RPM, _RPM_QUICK = (10, 60, 500, 5000), (10, 60, 500)
@@ -45,9 +44,9 @@ def _asked(world: World, until: float, limits: dict[str, float], calls: int | No
     """Ask that world for so long or so often, without a number of calls at once."""
 
     async def main() -> None:
-        windows = {name: Window(limit) for name, limit in limits.items()}
-        gate = Gate(Adaptive(4096), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
-        await flood(Caller(world, gate, retries=2, timeout=600.0), until, calls=calls)
+        settings = PoolSettings(retries=2, **limits)  # type: ignore[arg-type]  # by keyword
+        caller = pool(Chosen(world, None, None), JudgeSettings(), settings, Halt())
+        await flood(caller, until, calls=calls)
 
     virtually(main)
 
