@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.estimates import Estimates, stated_bound
 from ruler_cli.records import Fault, Group, Reply, Request, Usage
 from ruler_cli.scoring.request import Sheet, compose, lay_out
 from ruler_cli.settings import AskSettings
@@ -97,7 +97,7 @@ def estimate(
 
     `params` are those of the judge call; UsageError where they are no JSON values and `kept` is given.
     """
-    stated = _stated(params or {})
+    stated = stated_bound(params or {})
     total = _Total(answer_bound(stated, model), _thinking(model))
     for group in groups:
         sheet = lay_out(group, ask)
@@ -124,11 +124,6 @@ def estimate(
 def answer_bound(stated: int | None, model: Model) -> int | None:
     """The most completion tokens of one request: by the user's own parameter, and by the model."""
     return min((n for n in (stated, model.max_output) if n), default=None)
-
-
-def _stated(params: Mapping[str, Any]) -> int | None:
-    values = [params.get(name) for name in ("max_completion_tokens", "max_tokens")]
-    return next((n for n in values if isinstance(n, int) and n > 0), None)
 
 
 def _thinking(model: Model) -> Range:

@@ -96,7 +96,7 @@ class _Run:
         self._output, self._failed, self._caller = output, failed, caller
         self.halt = caller.gate.halt
         self._counts = Counts(settings.max_failures, chosen.price, caller)
-        self._begun = self._stopped = self._unfinished = False
+        self._begun = self._stopped = self._unfinished = self._writing = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
@@ -170,7 +170,7 @@ class _Run:
             quiet = 0
             while quiet < 2:  # twice, so that the last reply is written too
                 await anyio.sleep(_POLL)
-                quiet = 0 if gate.in_flight else quiet + 1
+                quiet = 0 if gate.in_flight or self._writing else quiet + 1
         scope.cancel()
 
     async def _tick(self) -> None:
@@ -199,6 +199,7 @@ class _Run:
         try:
             batch = self._annotated(group, outcome)
             if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
+                self._writing = True  # a run that is told to stop does not leave half a record there
                 written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
             else:
                 written = self._writer.write(batch)
@@ -210,6 +211,8 @@ class _Run:
             self._stopped = True
             self.halt.now(error)
             return
+        finally:
+            self._writing = False
         self._counts.summary.written += written
         self._observer.advanced(self._counts.summary)
 

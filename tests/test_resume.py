@@ -99,6 +99,24 @@ def test_drains(signum: signal.Signals, code: int, server: JudgeServer, tmp_path
     assert server.stats()["books"]["abandoned"]["calls"] == 0
 
 
+def test_slow_reader(server: JudgeServer, tmp_path: Path) -> None:
+    """A run that is stopped while nobody reads its stdout ends there with a whole record."""
+    write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 300_000} for i in range(9)])
+    command = [sys.executable, "-m", "ruler_cli", *line(server)]
+    command[command.index("out.jsonl")] = "-"
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    until(lambda: server.stats()["requests"] >= 4)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    out = process.communicate(timeout=30)[0]
+    assert process.returncode == 143
+    assert out.endswith(b"\n")
+    assert all(json.loads(record)["ruler"]["status"] == "scored" for record in out.splitlines())
+
+
 def test_second_signal(server: JudgeServer, tmp_path: Path) -> None:
     """The second signal does not wait for what is in flight."""
     server.configure(latency=15.0)

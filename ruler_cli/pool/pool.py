@@ -8,7 +8,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller, Keeper
-from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.estimates import Estimates, stated_bound
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
@@ -39,14 +39,13 @@ def pool(
             "raise it with: ulimit -n, or ask for fewer"
         )
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
-    most = [judge.params.get(name) for name in ("max_completion_tokens", "max_tokens")]
     gate = Gate(
         Fixed(limit) if limit else Adaptive(most_open),
         halt,
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=Budget(settings.max_cost),
-        estimates=Estimates(next((n for n in most if isinstance(n, int) and n > 0), None)),
+        estimates=Estimates(stated_bound(judge.params)),
         cost=cost,
     )
     return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, keeper=keeper)
