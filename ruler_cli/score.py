@@ -31,6 +31,8 @@ from ruler_cli.writing import ByTurn, InOrder, Writer, failed_path, refuse_clash
 
 _POLL = 0.05
 _TICK = 1.0
+_READER = 5.0
+"""Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +169,11 @@ class _Run:
         if not isinstance(self.halt.reason, ReaderGone):  # `| head` is quiet
             self._observer.stopping(gate.in_flight, self._settings.grace)
         with anyio.move_on_after(self._settings.grace):
-            quiet = 0
+            quiet, blocked = 0, 0.0
             while quiet < 2:  # twice, so that the last reply is written too
                 await anyio.sleep(_POLL)
-                quiet = 0 if gate.in_flight or self._writing else quiet + 1
+                blocked = blocked + _POLL if self._writing else 0.0
+                quiet = 0 if gate.in_flight or 0 < blocked < _READER else quiet + 1
         scope.cancel()
 
     async def _tick(self) -> None:
