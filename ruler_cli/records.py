@@ -11,11 +11,20 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One physical line: 1-based number, byte offset in the decompressed stream, bytes without LF."""
+    """One record of INPUT: 1-based number in its order, byte offset in the decompressed stream, bytes.
+
+    `place` is how a sentence names it where it is not simply `line NUMBER`.
+    """
 
     number: int
     offset: int
     raw: bytes
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        """How a sentence names it."""
+        return self.place or f"line {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,12 @@ class Problem:
     line: int
     reason: str
     raw: bytes
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        """How a sentence names it."""
+        return self.place or f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

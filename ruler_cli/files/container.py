@@ -1,0 +1,62 @@
+"""What INPUT is made of: records in, and records back into a file of the same kind.
+
+JSON lines are the plain case; a JSON document, a Parquet file, a zip archive and a directory of
+shards are the others. A record is always the bytes of one JSON object, whatever held it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+from ruler_cli.records import Line
+
+
+class Encoder(Protocol):
+    """Writes records into the container they came from, in input order."""
+
+    def put(self, number: int, body: bytes) -> None:
+        """Append the annotated record with this number (that of its Line); some may be left out."""
+
+    def end(self) -> None:
+        """Write what stands behind the last record; the stream stays open."""
+
+
+class Container(ABC):
+    """An INPUT that is open.
+
+    `unit` is what sentences call a record's place. `once`: records come one time, from a pipe.
+    `plain`: `Line.offset` is a place in an uncompressed file, where a record can be fetched again.
+    """
+
+    unit = "line"
+    once = False
+    plain = False
+
+    def __init__(self, name: str) -> None:
+        """`name` is what sentences call the input."""
+        self.name = name
+
+    @abstractmethod
+    def records(self) -> Iterator[Line]:
+        """Every record from the first on, anew each time; UsageError where the container is damaged."""
+
+    def encoder(self, stream: BinaryIO) -> Encoder:
+        """What writes records back into a container of this kind."""
+        return Lines(stream)
+
+
+class Lines:
+    """JSON lines: each record and its LF."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """`stream` is open for writing."""
+        self._stream = stream
+
+    def put(self, number: int, body: bytes) -> None:
+        """One line; a record of a document may hold line breaks between its members."""
+        self._stream.write(body.replace(b"\n", b" ") + b"\n")
+
+    def end(self) -> None:
+        """Nothing stands behind the last line."""
