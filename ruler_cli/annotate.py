@@ -7,115 +7,189 @@ reward is copied byte for byte, and a file that is scored again keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse_text
-from ruler_cli.files.splice import Items, Object, Patches, members, read_array, read_object
+from ruler_cli.files.splice import Items, Object, Patches, Tree, at, members, read_array, read_object
 from ruler_cli.formats.interface import Format, Layout
-from ruler_cli.records import Mark, Record, Rollout
+from ruler_cli.records import Mark, Path, Record, Rollout
 from ruler_cli.settings import OnFailure
 
 _LOG = "RULER explanation: "
 _KEPT = "independent_reward"
+Marked = tuple[Rollout, Mark]
 
 
 def annotate(
-    record: Record,
+    raw: bytes,
     form: Format,
-    marks: list[Mark],
+    marked: Sequence[Marked],
     group_fields: Mapping[str, Any],
     on_failure: OnFailure,
 ) -> bytes:
-    """The record with a mark on each of its rollouts, and the group's part once if it is a group."""
-    raw = record.line.raw
+    """A record with the mark of each of its rollouts; a record that is a group has its part once."""
     patches = Patches(raw)
-    if form.shape == "trajectory":
-        only = Mark(marks[0].score, {**marks[0].fields, "group": dict(group_fields)})
-        obj = read_object(raw)
-        patches.put(obj, _changes(raw, obj, only, form.layout, on_failure))
+    if form.layout.listed:
+        _lists(patches, form, marked, group_fields, on_failure)
         return patches.apply()
-    whole, items = _group(raw)
-    for item, mark in zip(items, marks, strict=True):
-        if isinstance(item, Object):  # anything else cannot carry a mark; the group's part counts it
+    whole, items = _owners(raw, [rollout.path for rollout, _ in marked])
+    for item, (_, mark) in zip(items, marked, strict=True):
+        if item is not None:  # what is no object cannot carry a mark; the group's part counts it
             patches.put(item, _changes(raw, item, mark, form.layout, on_failure))
-    patches.put(whole, {"ruler": dump(dict(group_fields))})
+    if form.shape == "group":
+        patches.put(whole, {"ruler": dump(dict(group_fields))})
     return patches.apply()
 
 
 def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
-    """A rollout's own bytes: those of its line, or of its place in the group's line."""
-    raw = record.line.raw
-    if not rollout.path:
-        return raw
-    item = _group(raw)[1][int(rollout.path[-1])]
-    return raw[item.start : item.end] if isinstance(item, Object) else raw[slice(*item)]
+    """A rollout's own bytes; empty for an item of lists, which has none of its own."""
+    if rollout.path and isinstance(rollout.path[0], int):
+        return b""
+    span = at(record.line.raw, rollout.path)
+    return record.line.raw[slice(*span)] if span else b""
 
 
-def _group(raw: bytes) -> tuple[Object, Items]:
-    """A group's own members, and its trajectories with theirs."""
-    lists: dict[str, Items] = {"trajectories": []}
-    return read_object(raw, 0, lists), lists["trajectories"]
+def _owners(raw: bytes, paths: Sequence[Path]) -> tuple[Object, list[Object | None]]:
+    """The record's own members, and each rollout's object with its members; None where it is none."""
+    names = {path[0] for path in paths if len(path) == 2}
+    if len(names) == 1 and all(len(path) == 2 for path in paths):
+        name = str(names.pop())
+        lists: dict[str, Items] = {name: []}
+        whole = read_object(raw, 0, lists)
+        found = [lists[name][int(path[1])] for path in paths]
+        return whole, [item if isinstance(item, Object) else None for item in found]
+    whole = read_object(raw)
+    owners: list[Object | None] = []
+    for path in paths:
+        span = at(raw, path) if path else None
+        if not path:
+            owners.append(whole)
+        elif span and raw[span[0]] == ord("{"):
+            owners.append(read_object(raw, span[0]))
+        else:
+            owners.append(None)
+    return whole, owners
 
 
-def _changes(
-    text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure
-) -> dict[str, bytes | None]:
-    """What is written on one trajectory."""
-    original = _original(text, obj, layout)
+def _lists(
+    patches: Patches,
+    form: Format,
+    marked: Sequence[Marked],
+    group_fields: Mapping[str, Any],
+    on_failure: OnFailure,
+) -> None:
+    """Rollouts that are items of lists: the list of rewards item by item, and a list of marks."""
+    raw, layout = patches.raw, form.layout
+    whole = read_object(raw)
+    span = at(raw, layout.reward) if layout.reward else None
+    rewards = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
+    marks_at: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
+    marks, fresh = [], []
+    for rollout, mark in marked:
+        i = int(rollout.path[0])
+        now = raw[slice(*rewards[i])] if i < len(rewards) else None
+        before = at(raw, (*marks_at, i, _KEPT))
+        original = now if before is None else raw[slice(*before)]
+        original = None if original == b"null" else original
+        score = _written(mark, layout, on_failure, original)
+        if now is not None:
+            patches.replace(*rewards[i], score)
+        fresh.append(score)
+        marks.append(_with_original(mark, original))
+    listed = b"[" + b", ".join(marks) + b"]"
+    changes: Tree = {}
+    if layout.reward and not rewards:
+        changes = _tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
+    if form.shape == "group":
+        listed = dump(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
+    patches.put(whole, {**changes, "ruler": listed})
+
+
+def _written(mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes | None) -> bytes:
+    """What stands in the reward field from now on."""
+    if mark.score is not None:
+        return layout.form.replace(b"%s", dump(mark.score))
+    return layout.lost if on_failure == "null" else original or layout.lost
+
+
+def _with_original(mark: Mark, original: bytes | None) -> bytes:
+    """The `ruler` object; the original reward's own bytes are its last member."""
     ours = dump({**mark.fields, _KEPT: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
-        ours = ours[: -len(b"null}")] + original + b"}"
+        return ours[: -len(b"null}")] + original + b"}"
+    return ours
+
+
+def _tree(path: Path, value: bytes) -> Tree:
+    """A value at a path below an object."""
+    tree: Tree = {str(path[-1]): value}
+    for part in reversed(path[:-1]):
+        tree = {str(part): tree}
+    return tree
+
+
+def _changes(text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure) -> Tree:
+    """What is written on one trajectory."""
+    original = _original(text, obj, layout)
     values = _rewarded(text, obj, mark, layout, on_failure, original)
     payload = _payload(text, obj, layout)
     if payload:  # the trajectory once more, as JSON text; ART has no place for `ruler` there
         inner = read_object(payload)
         patches = Patches(payload)
         patches.put(inner, _rewarded(payload, inner, mark, layout, on_failure, original))
-        values[str(layout.payload)] = _quote(patches.apply())
-    return {**values, "ruler": ours}
+        values = {**values, str(layout.payload): _quote(patches.apply())}
+    return _merged(values, _tree(layout.ruler, _with_original(mark, original)))
+
+
+def _merged(one: Tree, other: Tree) -> Tree:
+    """Two trees as one: `ruler` may stand in the object that holds the reward."""
+    out = dict(one)
+    for key, value in other.items():
+        held = out.get(key)
+        out[key] = _merged(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
+    return out
 
 
 def _rewarded(
     text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes | None
-) -> dict[str, bytes | None]:
+) -> Tree:
     """The reward field, and `metrics` and `logs` where the shape has them."""
-    values: dict[str, bytes | None] = {}
+    values: Tree = {}
+    if layout.reward is not None:
+        if mark.score is not None or on_failure == "null":
+            values = _tree(layout.reward, _written(mark, layout, on_failure, original))
+        else:
+            now = _value(text, obj, layout.reward)
+            if now is not None and now != original:  # an earlier run's score: back to the original
+                values = _tree(layout.reward, original or layout.lost)
     score = b"null" if mark.score is None else dump(mark.score)
-    if mark.score is not None or on_failure == "null":
-        values[layout.reward] = score
-    else:
-        now = _value(text, obj, layout.reward)
-        if now is not None and now != original:  # an earlier run's score: back to the original
-            values[layout.reward] = original or b"null"
-    return values | (_extras(text, obj, mark, score, original) if layout.extras else {})
+    return {**values, **(_extras(text, obj, mark, score, original) if layout.extras else {})}
 
 
 def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:
     """The first reward the dump had, as its bytes; None where it had none."""
-    for holder in ("ruler", "metrics"):
-        inner, _ = _inner(_value(text, obj, holder))
-        kept = _value(inner, read_object(inner), _KEPT) if inner else None
+    for holder in (layout.ruler, ("metrics",) if layout.extras else ()):
+        inner, _ = _inner(_value(text, obj, holder)) if holder else (b"", False)
+        kept = _value(inner, read_object(inner), (_KEPT,)) if inner else None
         if kept is not None:
             return None if kept == b"null" else kept
     payload = _payload(text, obj, layout)
     if payload:
         return _original(payload, read_object(payload), replace(layout, payload=None))
-    value = _value(text, obj, layout.reward)
+    value = _value(text, obj, layout.reward) if layout.reward else None
     return layout.absent if value is None else None if value == b"null" else value
 
 
-def _extras(
-    text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes | None
-) -> dict[str, bytes | None]:
+def _extras(text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes | None) -> Tree:
     """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
     values: dict[str, bytes | None] = {}
     metrics = {} if mark.score is None else {"ruler_score": score}
     if original is not None:
         metrics[_KEPT] = original
-    old = _value(text, obj, "metrics")
+    old = _value(text, obj, ("metrics",))
     if old in (None, b"null"):
         values["metrics"] = b"{" + members(metrics) + b"}" if metrics else old
     else:
@@ -123,7 +197,7 @@ def _extras(
         if inner:
             new = _put(inner, {"ruler_score": None, **metrics})
             values["metrics"] = _quote(new) if quoted else new
-    logs = _value(text, obj, "logs")
+    logs = _value(text, obj, ("logs",))
     said = None if mark.score is None else dump(_LOG + str(mark.fields.get("explanation", "")))
     if logs is None or logs == b"null":
         values["logs"] = b"[" + said + b"]" if said else logs
@@ -142,15 +216,19 @@ def _logs(old: bytes, said: bytes | None) -> bytes:
         patches.replace(*spans[first], said)
         ours[first] = False
     elif said:
-        at = spans[-1][1] if spans else 1
-        patches.replace(at, at, (b", " if spans else b"") + said)
+        behind = spans[-1][1] if spans else 1
+        patches.replace(behind, behind, (b", " if spans else b"") + said)
     patches.drop(spans, ours)
     return patches.apply()
 
 
-def _value(text: bytes, obj: Object, key: str) -> bytes | None:
-    member = obj.members.get(key)
-    return None if member is None else text[member[1] : member[2]]
+def _value(text: bytes, obj: Object, path: Path) -> bytes | None:
+    """The bytes of the value at a path below an object; None where it is absent."""
+    member = obj.members.get(str(path[0]))
+    if member is None:
+        return None
+    span = at(text, path[1:], member[1]) if len(path) > 1 else member[1:]
+    return None if span is None else text[slice(*span)]
 
 
 def _inner(value: bytes | None) -> tuple[bytes, bool]:
@@ -169,7 +247,7 @@ def _inner(value: bytes | None) -> tuple[bytes, bool]:
 
 def _payload(text: bytes, obj: Object, layout: Layout) -> bytes:
     """The trajectory that stands once more as JSON text; empty where there is none."""
-    inner, quoted = _inner(_value(text, obj, layout.payload)) if layout.payload else (b"", False)
+    inner, quoted = _inner(_value(text, obj, (layout.payload,))) if layout.payload else (b"", False)
     return inner if quoted else b""
 
 

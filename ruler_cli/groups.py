@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any, BinaryIO, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.detect import Reader
+from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Group, Line, Problem, Record
 
 OnProblem = Callable[[Problem], None]
@@ -191,18 +191,18 @@ def records(lines: Iterable[Line], reader: Reader, on_problem: OnProblem) -> Ite
     """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
     for line in lines:
         try:
-            record = reader.read(line)
+            found = reader.read(line)
         except UnreadableError as error:
-            on_problem(Problem(line.number, str(error), line.raw))
+            on_problem(Problem(line.number, str(error), line.raw, line.place))
             continue
-        yield record
+        yield from found
 
 
 def survey(
     lines: Iterable[Line], reader: Reader, grouping: str, index: Index, on_problem: OnProblem
 ) -> Survey:
     """Read the whole input once; decide how its groups lie."""
-    whole = reader.format.shape == "group"
+    whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every line of this file already is a group")
     found = Survey(reader, "line")
@@ -266,7 +266,7 @@ def scattered(stream: BinaryIO, reader: Reader, index: Index) -> Iterator[Group]
     The stream must be a plain file; its buffer is passed by, which would be filled for each record.
     """
     for places in index.places():
-        found = []
+        found: list[Record] = []
         for number, start, size in places:
-            found.append(reader.read(Line(number, start, os.pread(stream.fileno(), size, start))))
+            found += reader.read(Line(number, start, os.pread(stream.fileno(), size, start)))
         yield Group(str(found[0].key), tuple(found))

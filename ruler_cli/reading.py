@@ -13,7 +13,9 @@ from typing import BinaryIO, cast
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.source import is_compressed, lines, open_source, shown
-from ruler_cli.formats.detect import PROMPT_HASH, SAMPLE, Reader, detect
+from ruler_cli.formats.detect import SAMPLE, detect
+from ruler_cli.formats.interface import PROMPT_HASH
+from ruler_cli.formats.reader import Reader
 from ruler_cli.groups import Index, OnProblem, Survey, by_line, consecutive, records, scattered, survey
 from ruler_cli.pool.feed import inline, threaded
 from ruler_cli.records import Group, Line, Problem, Record
@@ -78,9 +80,9 @@ def open_input(settings: InputSettings, stack: ExitStack, on_problem: OnProblem)
     index = _index(stack)
     if not first:
         return Input(None, None, iter(()), index)
-    reader = detect(shown(name), first, settings.format, settings.group_by)
+    reader = detect(shown(name), first, settings)
     read = records(itertools.chain(first, found), reader, on_problem)
-    whole = reader.format.shape == "group" or settings.grouping == "line"
+    whole = reader.format.shape != "trajectory" or settings.grouping == "line"
     return Input(reader, None, by_line(read) if whole else consecutive(read, index), index, streamed=True)
 
 
@@ -90,7 +92,7 @@ def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> I
         first = list(itertools.islice(lines(name, stream), SAMPLE))
     if not first:
         return Input(None, None, iter(()), index)
-    reader = detect(name, first, settings.format, settings.group_by)
+    reader = detect(name, first, settings)
     with open_source(name) as stream:
         found = survey(lines(name, stream), reader, settings.grouping, index, on_problem)
     if found.records == 0:
@@ -107,7 +109,7 @@ def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> I
         again += 1
         if again > found.problems:  # the survey has told the others
             raise UsageError(
-                f"{name}: changed while it was read (line {problem.line}); run again when it is whole"
+                f"{name}: changed while it was read ({problem.where}); run again when it is whole"
             )
 
     read = records(_surveyed(name, lines(name, stream), found), reader, told)

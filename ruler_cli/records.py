@@ -46,7 +46,10 @@ class Problem:
 class Rollout:
     """One trajectory as a format read it: messages, further histories, tools, original reward.
 
-    `path` leads from the record to the trajectory; `fault` says why it cannot be judged.
+    `path` leads from the record to the trajectory's own object, or is its place in the lists of a
+    columnar record; `fault` says why it cannot be judged. Rollouts of a group with the same `member`
+    are parts of one, in their order: judged as one, with one score. `key` is the group's where a
+    record holds rollouts of several. `outcome` is what a verifier said, as it stands in the dump.
     """
 
     messages: list[Any]
@@ -55,17 +58,25 @@ class Rollout:
     tools: Any = None
     reward: Any = None
     fault: str | None = None
+    outcome: Any = None
+    member: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line that was read: its rollouts and what it says of their group."""
+    """One line that was read: its rollouts and what it says of their group.
+
+    A columnar line gives one Record for each group in it, the `part`th of `parts`.
+    """
 
     line: Line
     rollouts: tuple[Rollout, ...]
     key: str | None = None
     rubric: str | None = None
     tools: Any = None
+    part: int = 0
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ class Group:
     @property
     def size(self) -> int:
         """Bytes of input that the group holds in memory."""
-        return sum(len(record.line.raw) for record in self.records)
+        return sum(len(record.line.raw) // record.parts for record in self.records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import cast
 import anyio
 import anyio.to_thread
 
-from ruler_cli.annotate import annotate, trajectory_bytes
+from ruler_cli.annotate import Marked, annotate, trajectory_bytes
 from ruler_cli.counts import Counts
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile, Output
-from ruler_cli.formats.detect import Reader
+from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.choose import Chosen, choose
 from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
 from ruler_cli.ledger import Ledger
@@ -24,7 +24,7 @@ from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.pool import pool
 from ruler_cli.reading import Input, open_input
-from ruler_cli.records import Failure, Group, Problem
+from ruler_cli.records import Failure, Group, Mark, Problem, Record
 from ruler_cli.settings import ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.writing import ByTurn, InOrder, Writer, failed_path, refuse_clashes
@@ -98,6 +98,7 @@ class _Run:
         self._output, self._failed, self._caller = output, failed, caller
         self.halt = caller.gate.halt
         self._counts = Counts(settings.max_failures, chosen.price, caller)
+        self._waiting: dict[int, list[Marked]] = {}
         self._begun = self._stopped = self._unfinished = self._writing = False
 
     async def all(self, stack: ExitStack) -> None:
@@ -143,6 +144,11 @@ class _Run:
         self._observer.started(self._counts.summary.total)
         if found.reader is not None:
             self._reader: Reader = found.reader
+            if found.reader.format.shape == "columns" and self._settings.on_failure == "drop":
+                raise UsageError(
+                    "--on-failure drop: a record of this dump holds several groups, and cannot be left out "
+                    "for one of them; give null or keep"
+                )
         self._writer: Writer = ByTurn(self._output, found.index) if found.scattered else InOrder(self._output)
         self._begun = True
         self._stop_if_too_many()
@@ -227,8 +233,10 @@ class _Run:
     def _annotated(self, group: Group, outcome: Outcome) -> list[tuple[int, bytes]]:
         """Each record's line number and new bytes; none where it is left out."""
         settings, name = self._settings, self._chosen.judge.name
+        form, fields = self._reader.format, group_fields(group, outcome, name, self._chosen.price)
         marks = iter(marks_of(group, outcome, name))
-        fields = group_fields(group, outcome, name, self._chosen.price)
+        if form.shape != "group":  # there the group's part stands on each rollout
+            marks = (Mark(m.score, {**m.fields, "group": fields}) for m in marks)
         failure = outcome.verdict if isinstance(outcome.verdict, Failure) else None
         dropped = settings.on_failure == "drop" and failure is not None
         if dropped and failure and failure.kind == "budget":  # for the run that goes on, and not in two files
@@ -236,16 +244,29 @@ class _Run:
             return [(record.line.number, b"") for record in group.records]
         batch = []
         for record in group.records:
-            mine = [next(marks) for _ in record.rollouts]
+            line, body = record.line, b""
+            mine = [(rollout, next(marks)) for rollout in record.rollouts]
             for rollout in record.rollouts:
                 if rollout.fault is not None and not dropped:  # a dropped record goes there whole
                     where = ".".join(map(str, rollout.path))
                     raw = trajectory_bytes(record, rollout)
-                    self.unreadable(Problem(record.line.number, f"`{where}` {rollout.fault}", raw))
-            body = b""
+                    self.unreadable(Problem(line.number, f"`{where}` {rollout.fault}", raw, line.place))
             if dropped:
-                self._failed.add(Problem(record.line.number, "dropped", record.line.raw))
+                self._failed.add(Problem(line.number, "dropped", line.raw, line.place))
             else:
-                body = annotate(record, self._reader.format, mine, fields, settings.on_failure)
-            batch.append((record.line.number, body))
+                whole = self._whole(record, mine)
+                if whole is None:
+                    continue
+                body = annotate(line.raw, form, whole, fields, settings.on_failure)
+            batch.append((line.number, body))
         return batch
+
+    def _whole(self, record: Record, mine: list[Marked]) -> list[Marked] | None:
+        """The marks of all rollouts of a record; None until the last of its groups is done."""
+        if record.parts == 1:
+            return mine
+        found = self._waiting.setdefault(record.line.number, [])
+        found += mine
+        if record.part + 1 < record.parts:
+            return None
+        return sorted(self._waiting.pop(record.line.number), key=lambda pair: pair[0].path)

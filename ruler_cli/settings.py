@@ -67,12 +67,15 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """Where records come from and how they are grouped."""
+    """Where records come from, how they are grouped, and dotted paths into them that the user gave."""
 
     source: str
     format: str = "auto"
     grouping: Grouping = "auto"
     group_by: str | None = None
+    reward: str | None = None
+    messages: str | None = None
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

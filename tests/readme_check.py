@@ -36,7 +36,7 @@ import orjson
 import typer.main
 
 from ruler_cli.cli import app
-from ruler_cli.formats.detect import NAMES
+from ruler_cli.formats.catalog import families
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -361,9 +361,9 @@ def check_fields(readme: str, report: Report) -> None:
 def check_formats(readme: str, report: Report) -> None:
     """The table of formats has each name that `--format` takes."""
     shown = {span for row in table(readme, "### Formats") for span in code(row[0])}
-    for name in sorted(set(NAMES) ^ shown):
+    for name in sorted(set(families()) ^ shown):
         report.wrong.append(f"README.md: the table of formats and `--format` differ in `{name}`")
-    report.done.append(f"{len(NAMES)} formats")
+    report.done.append(f"{len(families())} formats")
 
 
 def check_links(readme: str, report: Report) -> None:

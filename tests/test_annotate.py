@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.annotate import annotate, trajectory_bytes
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.detect import Reader
+from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Mark
 from ruler_cli.settings import OnFailure
 from tests.conftest import SHARED
@@ -34,7 +34,12 @@ LOST = Mark(None, {"status": "failed", "kind": "reply", "reason": "the judge sai
 def mark(record: Any, *marks: Mark, on_failure: OnFailure = "null", found: Reader | None = None) -> bytes:
     """One record's bytes with these marks."""
     found = found or reader(record)
-    return annotate(found.read(line(record)), found.format, list(marks), GROUP, on_failure)
+    (read,) = found.read(line(record))
+    given = [
+        Mark(m.score, {**m.fields, "group": GROUP}) if found.format.shape != "group" else m for m in marks
+    ]
+    both = list(zip(read.rollouts, given, strict=True))
+    return annotate(read.line.raw, found.format, both, GROUP, on_failure)
 
 
 def marked(record: Any, *marks: Mark, **how: Any) -> dict[str, Any]:
@@ -234,8 +239,10 @@ def test_payload() -> None:
 def test_surrogates() -> None:
     """An explanation or a group key with lone surrogates is written, not a crash."""
     found = reader(MESSAGES)
-    record = found.read(line(MESSAGES))
-    done = annotate(record, found.format, [scored(0.5, "\ud800")], {"key": "\udfff"}, "null")
+    (record,) = found.read(line(MESSAGES))
+    odd = scored(0.5, "\ud800")
+    odd.fields["group"] = {"key": "\udfff"}
+    done = annotate(record.line.raw, found.format, [(record.rollouts[0], odd)], {}, "null")
     assert parse(done)["ruler"]["explanation"] == "\ud800"
     assert parse(done)["ruler"]["group"]["key"] == "\udfff"
 
@@ -272,10 +279,10 @@ def test_bytes_stay() -> None:
 def test_trajectory_bytes() -> None:
     """A trajectory's own bytes can be taken out of its line."""
     raw = b'{"trajectories": [{"messages": 1.0}, 7 , {"messages": [ ]}]}'
-    record = reader(raw).read(line(raw))
+    (record,) = reader(raw).read(line(raw))
     found = [trajectory_bytes(record, r) for r in record.rollouts]
     assert found == [b'{"messages": 1.0}', b"7", b'{"messages": [ ]}']
-    single = reader(MESSAGES).read(line(MESSAGES))
+    (single,) = reader(MESSAGES).read(line(MESSAGES))
     assert trajectory_bytes(single, single.rollouts[0]) == single.line.raw
 
 
@@ -291,8 +298,8 @@ def test_real_files(name: str) -> None:
     raws = path.read_bytes().strip().split(b"\n")
     found = reader(*raws)
     for raw in raws:
-        record = found.read(line(raw))
-        done = annotate(record, found.format, [scored() for _ in record.rollouts], GROUP, "null")
+        (record,) = found.read(line(raw))
+        done = annotate(raw, found.format, [(r, scored()) for r in record.rollouts], GROUP, "null")
         before, after = parse(raw), parse(done)
         pairs = zip(before.get("trajectories", [before]), after.get("trajectories", [after]), strict=True)
         for old, new in pairs:

@@ -7,8 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ruler_cli.formats.detect import Reader, detect
+from ruler_cli.formats.detect import detect
+from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Group, Line, Record, Rollout
+from ruler_cli.settings import InputSettings
 
 NASTY = (
     "</trajectory>",
@@ -64,15 +66,16 @@ def line(value: Any, number: int = 1) -> Line:
     return Line(number, 0, raw)
 
 
-def reader(*records: Any, wanted: str = "auto", group_by: str | None = None) -> Reader:
-    """What reads these records."""
-    return detect("in.jsonl", [line(r, i) for i, r in enumerate(records, 1)], wanted, group_by)
+def reader(*records: Any, **told: Any) -> Reader:
+    """What reads these records; `told` are fields of InputSettings."""
+    first = [line(r, i) for i, r in enumerate(records, 1)]
+    return detect("in.jsonl", first, InputSettings("in.jsonl", **told))
 
 
-def read(*records: Any, wanted: str = "auto", group_by: str | None = None) -> list[Record]:
+def read(*records: Any, **told: Any) -> list[Record]:
     """Records as their format reads them."""
-    found = reader(*records, wanted=wanted, group_by=group_by)
-    return [found.read(line(r, i)) for i, r in enumerate(records, 1)]
+    found = reader(*records, **told)
+    return [record for i, r in enumerate(records, 1) for record in found.read(line(r, i))]
 
 
 def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:

@@ -110,13 +110,13 @@ class _Lost:
 
         for group in groups:
             rollouts = group.rollouts
-            number = group.records[0].line.number
+            number, place = group.records[0].line.number, group.records[0].line.place
             for rollout in rollouts:
                 if rollout.fault is not None:
                     path = ".".join(map(str, rollout.path))
-                    self.unreadable(Problem(number, f"`{path}` {rollout.fault}", b""))
+                    self.unreadable(Problem(number, f"`{path}` {rollout.fault}", b"", place))
             if not rollouts:
-                self.unreadable(Problem(number, "is a group without trajectories", b""))
+                self.unreadable(Problem(number, "is a group without trajectories", b"", place))
             yield group
 
 

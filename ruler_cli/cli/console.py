@@ -89,7 +89,7 @@ class Console(Observer):
     def problem(self, problem: Problem) -> None:
         """Name what could not be read."""
         self._problems += 1
-        self._named(self._problems, f"{self._source}: line {problem.line} {problem.reason}")
+        self._named(self._problems, f"{self._source}: {problem.where} {problem.reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored."""

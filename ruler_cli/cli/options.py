@@ -74,9 +74,12 @@ Grouping = Annotated[
     typer.Option(envvar="RULER_GROUPING", help="How the records of a group lie."),
 ]
 Format = Annotated[
-    Literal["auto", "native", "art", "tau-bench"],
+    str,
     typer.Option(
-        "--format", envvar="RULER_FORMAT", help="The dump's shape, where it shall not be found by looking."
+        "--format",
+        metavar="auto|NAME",
+        envvar="RULER_FORMAT",
+        help="The dump's shape, where it shall not be found by looking.",
     ),
 ]
 

@@ -142,7 +142,7 @@ class FailedFile:
 
     def add(self, problem: Problem) -> None:
         """Append one line unless an earlier run did."""
-        if self.path is None:
+        if self.path is None or not problem.raw:  # what stays in OUTPUT has no bytes of its own here
             return
         try:
             if self._file is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -40,6 +40,8 @@ def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
 
 
 Span = tuple[int, int]
+Tree = Mapping[str, "Tree | bytes | None"]
+"""New members of an object, and of objects inside it."""
 
 
 class Object(NamedTuple):
@@ -69,16 +71,21 @@ class Patches:
         """Put `new` where start:end stands."""
         self.edits.append((start, end, new))
 
-    def put(self, obj: Object, values: dict[str, bytes | None]) -> None:
-        """Set members of an object; None removes. New members come last, in the order given."""
+    def put(self, obj: Object, values: Tree) -> None:
+        """Set members of an object; None removes. New members come last, in the order given.
+
+        A tree sets members of the object that stands there, or makes one.
+        """
         fresh, gone = {}, set()
         for key, value in values.items():
             member = obj.members.get(key)
             if member is None:
                 if value is not None:
-                    fresh[key] = value
+                    fresh[key] = written(value)
             elif value is None:
                 gone.add(key)
+            elif not isinstance(value, bytes):
+                self._into(member[1:], value)
             else:
                 self.replace(member[1], member[2], value)
         if gone:
@@ -87,6 +94,23 @@ class Patches:
             last = obj.every[-1][1][1] if obj.every else obj.start + 1
             alone = all(key in gone for key, _ in obj.every)
             self.replace(last, last, (b"" if alone else b", ") + members(fresh))
+
+    def _into(self, span: Span, values: Tree) -> None:
+        """Set members of the object, or items of the list, that stands at a span."""
+        opens = self.raw[span[0]]
+        if opens == ord("{"):
+            self.put(read_object(self.raw, span[0]), values)
+        elif opens == ord("[") and all(key.isdecimal() for key in values):
+            items = read_array(self.raw, span[0])
+            for key, value in values.items():
+                if int(key) >= len(items) or value is None:
+                    continue
+                if isinstance(value, bytes):
+                    self.replace(*items[int(key)], value)
+                else:
+                    self._into(items[int(key)], value)
+        else:
+            self.replace(*span, written(values))
 
     def drop(self, spans: list[Span], lost: list[bool]) -> None:
         """Remove some of the items that commas part, each with one comma while another is left."""
@@ -107,6 +131,34 @@ class Patches:
             at = end
         out.append(self.raw[at:])
         return b"".join(out)
+
+
+def written(value: Tree | bytes) -> bytes:
+    """A value, or a tree of members as the object it stands for."""
+    if isinstance(value, bytes):
+        return value
+    return b"{" + members({key: written(v) for key, v in value.items() if v is not None}) + b"}"
+
+
+def at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
+    """Where the value at a path stands, from the value that begins at `start`; None where absent."""
+    start = _skip(raw, start)
+    span: Span = (start, -1)
+    for part in path:
+        opens = raw[span[0]]
+        if isinstance(part, str) and opens == ord("{"):
+            member = read_object(raw, span[0]).members.get(part)
+            if member is None:
+                return None
+            span = member[1:]
+        elif isinstance(part, int) and opens == ord("["):
+            items = read_array(raw, span[0])
+            if part >= len(items):
+                return None
+            span = items[part]
+        else:
+            return None
+    return span if span[1] >= 0 else (start, value_end(raw, start))
 
 
 def members(values: Mapping[str, bytes]) -> bytes:

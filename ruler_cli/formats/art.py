@@ -28,6 +28,10 @@ def _is_group(record: Mapping[str, Any]) -> bool | None:
     )
 
 
+def _is_row(record: Mapping[str, Any]) -> bool:
+    return "group_index" in record and ("trajectory_json" in record or "group_metadata" in record)
+
+
 def _read_row(record: dict[str, Any]) -> list[Rollout]:
     payload = record.get("trajectory_json")
     if payload is None:
@@ -43,11 +47,13 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
     return read_line(inner)
 
 
-_LAYOUT = Layout(absent=b"0.0")
+_LAYOUT = Layout(extras=True, absent=b"0.0")
 
 GROUP = Format(
     name="ART groups",
+    family="art",
     shape="group",
+    tells="`trajectories` with `messages_and_choices` or `exchanges` in each",
     matches=_is_group,
     rollouts=read_group,
     keys=("group_id", "metadata.scenario_id"),
@@ -55,19 +61,22 @@ GROUP = Format(
 )
 TRAJECTORY = Format(
     name="ART trajectories",
+    family="art",
     shape="trajectory",
-    matches=lambda record: any(key in record for key in _MESSAGES),
+    tells="`messages_and_choices` or `exchanges`",
+    matches=lambda record: any(key in record for key in _MESSAGES) and not _is_row(record),
     rollouts=read_line,
     keys=("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"),
     layout=_LAYOUT,
 )
 ROW = Format(
     name="ART table rows",
+    family="art",
     shape="trajectory",
-    matches=lambda record: (
-        "group_index" in record and ("trajectory_json" in record or "group_metadata" in record)
-    ),
+    tells="`group_index` with `trajectory_json` or `group_metadata`",
+    matches=_is_row,
     rollouts=_read_row,
     keys=("group_index",),
-    layout=Layout(payload="trajectory_json", absent=b"0.0"),
+    layout=Layout(extras=True, payload="trajectory_json", absent=b"0.0"),
 )
+FORMATS = (ROW, GROUP, TRAJECTORY)

@@ -2,187 +2,163 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats import art, native, tau_bench
-from ruler_cli.formats.chat import first_turn
-from ruler_cli.formats.interface import Format, lookup
-from ruler_cli.records import Line, Record, Rollout
-
-FORMATS: tuple[Format, ...] = (
-    art.ROW,
-    art.GROUP,
-    native.GROUP,
-    art.TRAJECTORY,
-    tau_bench.TRAJECTORY,
-    native.TRAJECTORY,
-)
-"""Every format; of several that match a record the first wins."""
-
-NAMES = {
-    "native": ("native groups", "native trajectories"),
-    "art": ("ART groups", "ART trajectories", "ART table rows"),
-    "tau-bench": ("tau-bench",),
-}
-"""What `--format` takes, with the formats that each stands for."""
+from ruler_cli.formats import custom
+from ruler_cli.formats.catalog import families, formats, refusals
+from ruler_cli.formats.interface import PROMPT_HASH, Format, lookup
+from ruler_cli.formats.reader import Reader
+from ruler_cli.records import Line
+from ruler_cli.settings import InputSettings
 
 SAMPLE = 50
 """How many first records must agree."""
 
-PROMPT_HASH = "prompt"
-"""The group key of a dump without one: the hash of what stands before the first assistant turn."""
 
-_HINTS = (
-    (
-        {"trajectory_groups"},
-        "holds several groups in one object; write one a line: jq -c '.trajectory_groups[]'",
-    ),
-    ({"prompt_tokens", "response_tokens"}, "holds token ids only; decode them to messages first"),
-    ({"tokens", "scores"}, "holds token ids only; write the messages along with them"),
-    ({"responses_create_params"}, "is a NeMo-Gym record, a format this version does not read"),
-    (
-        {"prompt", "completions", "labels"},
-        "is stepwise supervision: its completions are steps of one answer, not rollouts",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Lines → records by one format; `key` is the dotted path of the group key."""
-
-    format: Format
-    key: str
-
-    def read(self, line: Line) -> Record:
-        """Read one line; UnreadableError says why it cannot be scored."""
-        try:
-            return self._record(parse(line.raw), line)
-        except RecursionError:
-            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
-
-    def _record(self, value: dict[str, Any], line: Line) -> Record:
-        inner = value.get("trajectories")
-        if self.format.shape == "trajectory" and isinstance(inner, list):
-            raise UnreadableError("is a whole group, though the file is one trajectory per line")
-        for owner in (value, *(inner if isinstance(inner, list) else ())):
-            mine = owner.get("ruler") if isinstance(owner, dict) else None
-            if mine is not None and not (isinstance(mine, dict) and "status" in mine):
-                raise UnreadableError("has a field `ruler` that ruler did not write; rename it")
-        rollouts = tuple(self.format.rollouts(value))
-        rubric = value.get("rubric")
-        return Record(
-            line,
-            rollouts,
-            self._key_of(value, line, rollouts),
-            rubric if isinstance(rubric, str) else None,
-            value.get("tools") if self.format.shape == "group" else None,
-        )
-
-    def _key_of(self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]) -> str:
-        found = lookup(value, self.key)
-        if found is not None:
-            return found if isinstance(found, str) else as_json(found)
-        if self.format.shape == "group":
-            return f"line {line.number}"
-        if self.key != PROMPT_HASH:
-            raise UnreadableError(f"has no group key at `{self.key}`")
-        return _prompt_key(rollouts[0], value.get("step"))
-
-
-def detect(name: str, first: Sequence[Line], wanted: str, group_by: str | None) -> Reader:
+def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     """Find the one format of the first records; UsageError names lines, keys and the way out."""
-    formats = [f for f in FORMATS if wanted == "auto" or f.name in NAMES[wanted]]
-    votes: dict[str, int] = {}
-    records: list[dict[str, Any]] = []
+    records: list[tuple[Line, dict[str, Any]]] = []
     for line in first:
         try:
-            record = parse(line.raw)
+            records.append((line, parse(line.raw)))
         except UnreadableError:
             continue
-        records.append(record)
-        found = _match(record, formats)
-        if found is not None:
-            votes.setdefault(found.name, line.number)
-    if not records or first[0].raw.strip() == b"[":  # a list over many lines, whatever they hold
+    if not records:
         raise UsageError(_no_record(name, first))
+    if told.messages is not None:
+        chosen = custom.named(told.messages, [record for _, record in records])
+        if chosen is None:
+            raise UsageError(_nowhere(name, "--messages", told.messages, records))
+    else:
+        chosen = _choose(name, records, told.format)
+    for option, path in (("--group-by", told.group_by), ("--outcome", told.outcome)):
+        if path is not None and not _anywhere(chosen, path, records):
+            raise UsageError(_nowhere(name, option, path, records))
+    if told.reward is not None:
+        if chosen.layout.payload is not None:
+            raise UsageError(f"{name}: --reward: {chosen.name} keep the reward in two places; leave it out")
+        where = _path(told.reward, [record for _, record in records])
+        chosen = replace(chosen, layout=replace(chosen.layout, reward=where, form=b"%s", absent=None))
+    key = told.group_by or _key_path(chosen, [record for _, record in records])
+    return Reader(chosen, key, told.reward, told.outcome)
+
+
+def _choose(name: str, records: Sequence[tuple[Line, dict[str, Any]]], wanted: str) -> Format:
+    if wanted != "auto" and wanted not in families():
+        known = ", ".join(families())
+        raise UsageError(f"--format {wanted}: there is no such format; give auto or one of {known}")
+    candidates = [f for f in formats() if wanted in ("auto", f.family)]
+    votes: dict[str, tuple[Format, Line]] = {}
+    for line, record in records:
+        found = _match(name, line, record, candidates)
+        if found is not None:
+            votes.setdefault(found.name, (found, line))
     if len(votes) > 1:
-        (one, at), (other, there) = list(votes.items())[:2]
+        (one, at), (other, there) = list(votes.values())[:2]
         raise UsageError(
-            f"{name}: line {at} looks like {one}, line {there} like {other}; split the file, or say "
-            f"--format {'|'.join(NAMES)}"
+            f"{name}: {at.where} looks like {one.name}, {there.where} like {other.name}; split the file, or "
+            f"say --format {one.family}"
         )
     if votes:
-        chosen = next(f for f in formats if f.name in votes)
-    elif any("trajectories" in record for record in records):
-        chosen = next((f for f in reversed(formats) if f.shape == "group"), formats[0])
-    else:
-        raise UsageError(_unknown(name, first[0].number, records[0]))
-    if group_by and not any(lookup(record, group_by) is not None for record in records):
-        raise UsageError(
-            f"{name}: --group-by {group_by}: none of the first records has it; their keys: "
-            + ", ".join(list(records[0])[:12])
-        )
-    return Reader(chosen, group_by or _key_path(chosen, records))
+        return next(iter(votes.values()))[0]
+    if any("trajectories" in record for _, record in records):
+        for shape in ("native groups", "ART groups"):
+            if found := next((f for f in candidates if f.name == shape), None):
+                return found
+    raise UsageError(_unknown(name, *records[0], wanted))
 
 
-def as_json(value: Any) -> str:
-    """Any JSON value as one text, equal for equal values; integers of any size."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _match(record: dict[str, Any], formats: Sequence[Format]) -> Format | None:
+def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]) -> Format | None:
+    """The format of one record; None where none is or it could be several."""
     unsure = False
-    for candidate in formats:
+    found: list[Format] = []
+    for candidate in candidates:
         verdict = candidate.matches(record)
         if verdict:
-            return None if unsure and candidate.shape == "trajectory" else candidate
+            found.append(candidate)
         unsure = unsure or verdict is None
-    return None
+    if not found:
+        return None
+    rank = max(f.rank for f in found)
+    best = [f for f in found if f.rank == rank]
+    if len(best) > 1:
+        raise UsageError(
+            f"{name}: {line.where} could be {best[0].name} or {best[1].name}; say which, e.g. "
+            f"--format {best[0].family}"
+        )
+    return None if unsure and rank == 0 else best[0]
 
 
-def _key_path(chosen: Format, records: list[dict[str, Any]]) -> str:
+def _key_path(chosen: Format, records: Sequence[Mapping[str, Any]]) -> str:
+    if chosen.key_of is not None and any(chosen.key_of(record) is not None for record in records):
+        return chosen.key_told
     for path in chosen.keys:
         if any(lookup(record, path) is not None for record in records):
             return path
     return PROMPT_HASH
 
 
-def _prompt_key(rollout: Rollout, step: Any) -> str:
-    prompt = []
-    for message in rollout.messages[: first_turn(rollout.messages)]:
-        prompt.append([message.get("role"), message.get("content")])
-    text = repr((prompt, step)).encode("utf-8", "surrogatepass")
-    return "prompt-" + blake2b(text, digest_size=8).hexdigest()
+def _path(dotted: str, records: Sequence[Mapping[str, Any]]) -> tuple[str | int, ...]:
+    if any(dotted in record for record in records):
+        return (dotted,)
+    return tuple(int(part) if part.isdecimal() else part for part in dotted.split("."))
+
+
+def _anywhere(chosen: Format, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> bool:
+    """Whether a record, or a rollout of one, has something at a path."""
+    for _, record in records:
+        if lookup(record, path) is not None:
+            return True
+        inner = record.get("trajectories")
+        if isinstance(inner, list) and any(lookup(item, path) is not None for item in inner):
+            return True
+    return False
+
+
+def _nowhere(name: str, option: str, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> str:
+    return f"{name}: {option} {path}: none of the first records has it; their keys: " + ", ".join(
+        list(records[0][1])[:12]
+    )
 
 
 def _no_record(name: str, first: Sequence[Line]) -> str:
-    if first and first[0].raw.lstrip()[:1] == b"[":
-        return f"{name}: is one JSON list, not JSON lines; write one record a line: jq -c '.[]' {name}"
     try:
         parse(first[0].raw)
         reason = "is no record"
     except UnreadableError as error:
         reason = str(error)
     return (
-        f"{name}: none of the first {len(first)} lines is a JSON object; line {first[0].number} "
-        f"{reason}; ruler reads JSON lines, one object a line"
+        f"{name}: none of the first {len(first)} records is a JSON object; {first[0].where} {reason}; "
+        "ruler reads JSON lines, one object a line, or one JSON document"
     )
 
 
-def _unknown(name: str, number: int, record: dict[str, Any]) -> str:
-    for keys, hint in _HINTS:
-        if keys <= record.keys():
-            return f"{name}: line {number} {hint}"
+def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> str:
+    for refusal in refusals():
+        if refusal.matches(record):
+            return f"{name}: {line.where} {refusal.hint}"
     keys_seen = ", ".join(list(record)[:12]) or "none"
+    if wanted != "auto":
+        tells = "; or ".join(dict.fromkeys(f.tells for f in formats() if f.family == wanted))
+        keys_seen = f"its keys: {keys_seen}"
+        return f"{name}: {line.where} is not of the format {wanted}, which is known by {tells} ({keys_seen})"
     return (
-        f"{name}: line {number} holds no rollouts that ruler knows (its keys: {keys_seen}); a line "
-        "is a group with `trajectories`, or a trajectory with `messages`, `messages_and_choices` "
-        "(ART) or `traj` (tau-bench)"
+        f"{name}: {line.where} holds no rollouts that ruler knows (its keys: {keys_seen}){_nearest(record)}; "
+        "say where the messages stand with --messages PATH, and the group key with --group-by PATH"
     )
+
+
+def _nearest(record: Mapping[str, Any]) -> str:
+    """The formats of which most telling keys are there, for somebody who wonders what is missing."""
+    near = []
+    for known in formats():
+        keys = known.tells.split("`")[1::2]
+        there = sum(lookup(record, key) is not None for key in keys)
+        if there and there < len(keys):
+            near.append((there / len(keys), known.name, known.tells))
+    near.sort(key=lambda n: -n[0])
+    return "".join(f"; {name} would have {tells}" for _, name, tells in near[:2])

@@ -6,46 +6,88 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ruler_cli.records import Rollout
+from ruler_cli.records import Path, Rollout
+
+PROMPT_HASH = "prompt"
+"""The group key of a dump without one: the hash of what stands before the first assistant turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where ruler writes on a trajectory.
+    """Where ruler writes.
 
-    `reward` is the dump's own reward field; `extras` says that the shape has `metrics` and `logs`;
-    `payload` names a member that holds the trajectory once more, as JSON text, and wins when the
-    dump is read; `absent` is what a reward that is not there means.
+    Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field,
+    None where the framework has no room for one, written as `form` says, `%s` being the number, and
+    as `lost` where there is no score.
+    `extras` says that the shape has `metrics` and `logs`; `payload` names a member that holds the
+    trajectory once more, as JSON text, and wins when the dump is read; `absent` is what a reward that
+    is not there means.
+
+    `listed`: rollouts are no objects of their own but items of lists, `Rollout.path` is `(i,)`, and
+    paths begin at the record. `reward` is then a list too, of which item i is the rollout's.
     """
 
-    reward: str = "reward"
-    extras: bool = True
+    reward: Path | None = ("reward",)
+    ruler: Path = ("ruler",)
+    form: bytes = b"%s"
+    lost: bytes = b"null"
+    extras: bool = False
     payload: str | None = None
     absent: bytes | None = None
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """One dump shape.
 
-    `matches` looks at keys only; None says "could be". `rollouts` raises UnreadableError.
-    `keys` are dotted paths of a group key, best first.
+    `family` is what `--format` takes, `name` what is told, `tells` the keys it was known by.
+    `shape`: a record is a group, a trajectory, or columns with the rollouts of several groups.
+    `matches` looks at keys only; None says "could be". Of several formats that match a record the
+    highest `rank` wins: named shapes stand above generic ones. `rollouts` raises UnreadableError.
+    `keys` are dotted paths of a group key, best first; `key_of` computes it where it is no field of
+    its own, and `key_told` says how.
     """
 
     name: str
-    shape: Literal["group", "trajectory"]
+    family: str
+    shape: Literal["group", "trajectory", "columns"]
+    tells: str
     matches: Callable[[Mapping[str, Any]], bool | None]
     rollouts: Callable[[dict[str, Any]], list[Rollout]]
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ()
     layout: Layout = Layout()
+    key_of: Callable[[Mapping[str, Any]], str | None] | None = None
+    key_told: str = ""
+    rank: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A shape that people have and that cannot be scored: how it is known, and the way out."""
+
+    matches: Callable[[Mapping[str, Any]], bool]
+    hint: str
+
+
+def has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    """A test for records with all of these keys."""
+    wanted = frozenset(keys)
+    return lambda record: wanted <= record.keys()
 
 
 def lookup(record: Any, path: str) -> Any:
-    """The value at a dotted path, a key that holds the dots itself first; None where absent."""
+    """The value at a dotted path, a key that holds the dots itself first; None where absent.
+
+    A part that is a number picks an item of a list.
+    """
     if isinstance(record, dict) and path in record:
         return record[path]
     for part in path.split("."):
-        if not isinstance(record, dict) or part not in record:
+        if isinstance(record, dict) and part in record:
+            record = record[part]
+        elif isinstance(record, list) and part.isdecimal() and int(part) < len(record):
+            record = record[int(part)]
+        else:
             return None
-        record = record[part]
     return record

@@ -7,7 +7,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import histories, messages_of, tools_of
-from ruler_cli.formats.interface import Format
+from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.records import Path, Rollout
 
 
@@ -33,6 +33,8 @@ def read_group(record: dict[str, Any]) -> list[Rollout]:
 
 def read_line(record: dict[str, Any]) -> list[Rollout]:
     """The one trajectory of a trajectory line."""
+    if isinstance(record.get("trajectories"), list):
+        raise UnreadableError("is a whole group, though the file is one trajectory per line")
     rollout = read_trajectory(record)
     if rollout.fault is not None:
         raise UnreadableError(rollout.fault)
@@ -46,16 +48,23 @@ def _is_group(record: Mapping[str, Any]) -> bool | None:
     return any(isinstance(t, dict) and "messages" in t for t in trajectories) or None
 
 
+_LAYOUT = Layout(extras=True)
+
 GROUP = Format(
     name="native groups",
+    family="native",
     shape="group",
+    tells="`trajectories` with `messages` in each",
     matches=_is_group,
     rollouts=read_group,
     keys=("group_id",),
+    layout=_LAYOUT,
 )
 TRAJECTORY = Format(
     name="native trajectories",
+    family="native",
     shape="trajectory",
+    tells="`messages`",
     matches=lambda record: "messages" in record,
     rollouts=read_line,
     keys=(
@@ -68,4 +77,7 @@ TRAJECTORY = Format(
         "task_id",
         "instance_id",
     ),
+    layout=_LAYOUT,
+    rank=0,
 )
+FORMATS = (GROUP, TRAJECTORY)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.formats.interface import Format, has
 from ruler_cli.records import Rollout
 
 
@@ -18,9 +18,11 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
 
 TRAJECTORY = Format(
     name="tau-bench",
+    family="tau-bench",
     shape="trajectory",
-    matches=lambda record: "traj" in record and "task_id" in record,
+    tells="`task_id`, `traj`",
+    matches=has("task_id", "traj"),
     rollouts=_read,
     keys=("task_id",),
-    layout=Layout(extras=False),
 )
+FORMATS = (TRAJECTORY,)

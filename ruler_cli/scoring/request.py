@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -111,7 +111,8 @@ def compose(
 
 
 def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
-    rollouts = group.rollouts
+    given = group.rollouts
+    rollouts, place = _joined(given)
     keep = _LADDER[level]
     readable = [i for i, r in enumerate(rollouts) if r.fault is None]
     opening = _opening([rollouts[i].messages for i in readable])
@@ -121,15 +122,39 @@ def _sheet(group: Group, ask: AskSettings, level: int) -> Sheet:
     shared = _shared_prefix(rollouts, drawn)
     context = "\n".join(drawn[readable[0]][:shared]) if readable else ""
     bodies: dict[str, int] = {}
-    owner: list[int | None] = [None] * len(rollouts)
+    which: dict[int, int] = {}
     for i in readable:
         body = _body(rollouts[i], drawn[i], shared, keep, tools=own_tools)
-        owner[i] = bodies.setdefault(body, len(bodies))
+        which[i] = bodies.setdefault(body, len(bodies))
+    owner = [None if r.fault is not None else which.get(place[i]) for i, r in enumerate(given)]
     rubric = readable_text(group.rubric or ask.rubric or words.RUBRIC)
     digests = tuple(_hash(body) for body in bodies)
     digest = _hash(b"group", rubric, tools, context, *sorted(digests))
     suspects = suspicion.suspects(list(bodies))
     return Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digests, digest, suspects, level)
+
+
+def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
+    """The rollouts with the parts of one joined, and which of them each rollout became.
+
+    Frameworks write one rollout over several records, e.g. each time its context was compacted.
+    """
+    if all(r.member is None for r in rollouts):
+        return rollouts, list(range(len(rollouts)))
+    out: list[Rollout] = []
+    seen: dict[str, int] = {}
+    place = []
+    for rollout in rollouts:
+        at = len(out) if rollout.member is None else seen.setdefault(rollout.member, len(out))
+        place.append(at)
+        if at == len(out):
+            out.append(rollout)
+        elif out[at].fault is not None:
+            out[at] = rollout
+        elif rollout.fault is None:
+            more = (*out[at].histories, rollout.messages, *rollout.histories)
+            out[at] = replace(out[at], histories=more)
+    return out, place
 
 
 def _opening(conversations: list[list[Any]]) -> int:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.files.parse import parse
-from ruler_cli.files.splice import Patches, read_array, read_object
+from ruler_cli.files.splice import Patches, Tree, read_array, read_object
 from tests.values import layouts, same, text_of, texts, values
 
 
-def put(raw: bytes, new: dict[str, bytes | None]) -> bytes:
+def put(raw: bytes, new: Tree) -> bytes:
     """The text with members set or removed."""
     patches = Patches(raw)
     patches.put(read_object(raw), new)

@@ -36,6 +36,17 @@ def test_shape() -> None:
     assert lines[-1].startswith("trajectory_ids to score: [")
 
 
+def test_members() -> None:
+    """Parts of one rollout are shown as one, in their order, and have one owner; a broken part has none."""
+    parts = [Rollout(talk(said), (i,), member="one") for i, said in enumerate(("first", "second"))]
+    broken = Rollout([], (2,), member="one", fault="is no object")
+    sheet = lay_out(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
+    assert sheet.owner == (0, 0, 1, None)
+    assert sheet.bodies[0].index("first") < sheet.bodies[0].index("second")
+    late = lay_out(group(broken, *parts), ASK)
+    assert late.owner == (None, 0, 0)
+
+
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
 def test_identical(answers: list[str]) -> None:
     """Identical rollouts are shown once, and each knows which one it is."""

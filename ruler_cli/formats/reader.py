@@ -1,0 +1,151 @@
+"""Lines → records by one format, with what the user said of keys, rewards and outcomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse, parse_text
+from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.interface import PROMPT_HASH, Format, lookup
+from ruler_cli.records import Line, Record, Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Lines → records by one format.
+
+    `key` is the dotted path of the group key, PROMPT_HASH, or what `Format.key_told` says of a key
+    that is computed. `reward` and `outcome` are the user's own paths, None: what the format reads.
+    `step` says that the number of a training step belongs to a hashed key.
+    """
+
+    format: Format
+    key: str
+    reward: str | None = None
+    outcome: str | None = None
+
+    def read(self, line: Line) -> tuple[Record, ...]:
+        """Read one line: one record, or one for each group of a columnar line.
+
+        UnreadableError says why it cannot be scored.
+        """
+        try:
+            return self._records(parse(line.raw), line)
+        except RecursionError:
+            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
+
+    def _records(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+        rollouts = tuple(self.format.rollouts(value))
+        if self.reward is not None or self.outcome is not None:
+            rollouts = tuple(self._overlaid(value, rollout) for rollout in rollouts)
+        self._refuse_foreign(value, rollouts)
+        if self.format.shape == "columns":
+            return self._columns(value, line, rollouts)
+        rubric = value.get("rubric")
+        tools = value.get("tools") if self.format.shape == "group" else None
+        key = self._key_of(value, line, rollouts)
+        return (Record(line, rollouts, key, rubric if isinstance(rubric, str) else None, tools),)
+
+    def _columns(
+        self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]
+    ) -> tuple[Record, ...]:
+        if not rollouts:
+            raise UnreadableError("holds no rollouts: its columns are empty")
+        groups: dict[str, list[Rollout]] = {}
+        given = lookup(value, self.key) if self._by_path else None
+        for i, rollout in enumerate(rollouts):
+            key: Any = given[i] if isinstance(given, list) and i < len(given) else None
+            if self._by_path and key is None:
+                raise UnreadableError(f"has no group key at `{self.key}` for rollout {i}")
+            if key is None:
+                key = rollout.key if rollout.key is not None else prompt_key(rollout, value.get("step"))
+            groups.setdefault(as_text(key), []).append(rollout)
+        return tuple(
+            Record(line, tuple(found), f"{line.where}: {key}", part=i, parts=len(groups))
+            for i, (key, found) in enumerate(groups.items())
+        )
+
+    @property
+    def _by_path(self) -> bool:
+        return self.key not in (PROMPT_HASH, self.format.key_told)
+
+    def _key_of(self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]) -> str:
+        if self.format.key_of is not None and self.key == self.format.key_told:
+            computed = self.format.key_of(value)
+            if computed is None:
+                raise UnreadableError(f"has no group key ({self.key})")
+            return computed
+        found = lookup(value, self.key)
+        if found is not None:
+            return as_text(found)
+        if self.format.shape == "group":
+            return line.where
+        if self.key != PROMPT_HASH:
+            raise UnreadableError(f"has no group key at `{self.key}`")
+        return prompt_key(rollouts[0], value.get("step"))
+
+    def _overlaid(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
+        changed: dict[str, Any] = {}
+        for name, path in (("reward", self.reward), ("outcome", self.outcome)):
+            if path is not None:
+                changed[name] = self._at(value, rollout, path)
+        return replace(rollout, **changed)
+
+    def _at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
+        if self.format.layout.listed:
+            found = lookup(value, path)
+            at = rollout.path[-1]
+            return found[at] if isinstance(found, list) and isinstance(at, int) and at < len(found) else None
+        own = owner(value, rollout)
+        found = lookup(own, path)
+        return found if found is not None or own is value else lookup(value, path)
+
+    def _refuse_foreign(self, value: dict[str, Any], rollouts: tuple[Rollout, ...]) -> None:
+        """A field `ruler` of somebody else's would be overwritten."""
+        where = ".".join(map(str, self.format.layout.ruler))
+        for holder, path in ((value, "ruler"), *((owner(value, r), where) for r in rollouts)):
+            mine = lookup(holder, path)
+            if mine is not None and not _ours(mine, listed=self.format.shape == "columns"):
+                raise UnreadableError(f"has a field `{path}` that ruler did not write; rename it")
+
+
+def owner(value: Any, rollout: Rollout) -> Any:
+    """A rollout's own object in its record: the record itself where rollouts are items of lists."""
+    if rollout.path[:1] and isinstance(rollout.path[0], int):
+        return value
+    for part in rollout.path:
+        value = value[part]
+    return value
+
+
+def prompt_key(rollout: Rollout, step: Any) -> str:
+    """A hash of the messages before the first assistant turn, and of the training step."""
+    prompt = []
+    for message in rollout.messages[: first_turn(rollout.messages)]:
+        prompt.append([message.get("role"), message.get("content")])
+    text = repr((prompt, step)).encode("utf-8", "surrogatepass")
+    return "prompt-" + blake2b(text, digest_size=8).hexdigest()
+
+
+def as_text(value: Any) -> str:
+    """A group key as text: any JSON value, equal for equal values, integers of any size."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _ours(value: Any, *, listed: bool) -> bool:
+    """Whether ruler wrote it: an object with a status, its JSON text, or a list of such objects."""
+    if isinstance(value, str):
+        try:
+            value = parse_text(value)
+        except UnreadableError:
+            return False
+    if listed and isinstance(value, list):
+        return all(item is None or (isinstance(item, Mapping) and "status" in item) for item in value)
+    return isinstance(value, dict) and "status" in value
