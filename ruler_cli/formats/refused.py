@@ -22,11 +22,11 @@ def _figures_only(record: Mapping[str, Any]) -> bool:
 REFUSALS = (
     Refusal(
         has("trajectory_groups"),
-        "holds several groups in one object among other lines; write one a line: jq -c '.trajectory_groups[]'",
+        "holds several groups in one line among others; write one a line: jq -c '.trajectory_groups[]'",
     ),
     Refusal(
         has("prompt_tokens", "response_tokens"),
-        "holds token ids only (open-instruct's traces); decode them first and write `prompt` and `completion`",
+        "holds token ids only (open-instruct); decode them first and write `prompt` and `completion`",
     ),
     Refusal(has("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"),
     Refusal(

@@ -112,7 +112,7 @@ USAGE = [
 def test_usage(args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
     """Bad usage ends with 2, one sentence that names the way out, and no traceback."""
     write(tmp_path / "in.jsonl", OK)
-    write(tmp_path / "unknown.jsonl", [{"a": 1, "b": 2}])
+    write(tmp_path / "unknown.jsonl", [{"a": "x", "b": 2}])
     write(tmp_path / "prompt_only.jsonl", [{"messages": []}])
     (tmp_path / "list.json").write_text("[\n{}\n]")
     (tmp_path / "empty.txt").write_text(" ")

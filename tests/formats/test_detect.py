@@ -65,7 +65,7 @@ def test_unsure() -> None:
 @pytest.mark.parametrize(
     ("record", "says"),
     [
-        ({"a": 1, "b": 2}, "(its keys: a, b)"),
+        ({"a": "x", "b": 2}, "(its keys: a, b)"),
         ({}, "(its keys: none)"),
         ({"trajectory_groups": []}, "jq -c '.trajectory_groups[]'"),
         ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
