@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ruler_cli.annotate import annotate, trajectory_bytes
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.records import Mark
+from ruler_cli.records import Mark, Rollout
 from ruler_cli.settings import OnFailure
 from tests.conftest import SHARED
 from tests.values import layouts, line, reader, same, talk, text_of, texts, values
@@ -308,3 +309,89 @@ def test_real_files(name: str) -> None:
                 k: v for k, v in old.items() if k not in OURS
             }
         assert len(re.findall(rb'"reward": ?0\.75', done)) == len(record.rollouts)
+
+
+def shape(**layout: Any) -> Format:
+    """A made-up format with this layout; `listed` ones are groups of two."""
+    count = 2 if layout.get("listed") else 1
+    return Format(
+        name="made up",
+        family="made-up",
+        shape=layout.pop("shape", "trajectory"),
+        tells="",
+        matches=lambda _: True,
+        rollouts=lambda _: [Rollout(talk("4"), (i,) if layout.get("listed") else ()) for i in range(count)],
+        layout=Layout(**layout),
+    )
+
+
+def written(record: Any, form: Format, *marks: Mark, on_failure: OnFailure = "null") -> dict[str, Any]:
+    """A record of a made-up format with these marks."""
+    raw = record if isinstance(record, bytes) else json.dumps(record).encode()
+    both = list(zip(form.rollouts({}), marks, strict=True))
+    return parse(annotate(raw, form, both, GROUP, on_failure))
+
+
+def test_nested_places() -> None:
+    """Reward and `ruler` may stand deeper than the record, in objects that are there or are made."""
+    form = shape(reward=("extra", "reward"), ruler=("extra", "ruler"))
+    fresh = written({"steps": []}, form, scored())
+    assert fresh == {"steps": [], "extra": {"reward": 0.75, "ruler": fresh["extra"]["ruler"]}}
+    held = written({"extra": {"a": 1, "reward": 2}, "z": 0}, form, scored())
+    assert list(held) == ["extra", "z"]
+    assert held["extra"]["a"] == 1
+    assert held["extra"]["ruler"]["independent_reward"] == 2
+    again = written(json.dumps(held).encode(), form, scored(0.5))
+    assert again["extra"]["reward"] == 0.5
+    assert again["extra"]["ruler"]["independent_reward"] == 2
+    null = written({"extra": None}, form, scored())
+    assert null["extra"]["reward"] == 0.75
+
+
+def test_forms() -> None:
+    """A reward is written in the form that the framework reads, and the first one is kept whole."""
+    form = shape(reward=("rewards",), form=b'{"ruler": {"score": %s, "weight": 1.0}}', lost=b"{}")
+    done = written({"rewards": {"exact": {"score": 1.0, "weight": 1.0}}}, form, scored())
+    assert done["rewards"] == {"ruler": {"score": 0.75, "weight": 1.0}}
+    assert done["ruler"]["independent_reward"] == {"exact": {"score": 1.0, "weight": 1.0}}
+    assert written(json.dumps(done).encode(), form, LOST)["rewards"] == {}
+    kept = written(json.dumps(done).encode(), form, LOST, on_failure="keep")
+    assert kept["rewards"] == {"exact": {"score": 1.0, "weight": 1.0}}
+    item = written({"rewards": [1, [2, 3]]}, shape(reward=("rewards", 1, 0)), scored())
+    assert item["rewards"] == [1, [0.75, 3]]
+
+
+def test_no_place_for_a_reward() -> None:
+    """Where the framework has no room for a reward, `ruler` alone is written."""
+    done = written({"chosen": "a"}, shape(reward=None), scored())
+    assert list(done) == ["chosen", "ruler"]
+    assert done["ruler"]["score"] == 0.75
+
+
+@pytest.mark.parametrize("kind", ["group", "columns"])
+def test_lists(kind: str) -> None:
+    """Rollouts that are items of lists get their rewards in their places, and marks in a list beside."""
+    form = shape(reward=("scores",), listed=True, shape=kind)
+    done = written(b'{"scores": [ 1.0 ,-1.0 ], "x": 1e0}', form, scored(), LOST)
+    assert done["scores"] == [0.75, None]
+    marks = done["ruler"]["rollouts"] if kind == "group" else done["ruler"]
+    assert [m["independent_reward"] for m in marks] == [1.0, -1.0]
+    assert [m["status"] for m in marks] == ["scored", "failed"]
+    again = written(json.dumps(done).encode(), form, LOST, scored(0.5), on_failure="keep")
+    assert again["scores"] == [1.0, 0.5]
+    marks = again["ruler"]["rollouts"] if kind == "group" else again["ruler"]
+    assert [m["independent_reward"] for m in marks] == [1.0, -1.0]
+    fresh = written({"prompt": "q"}, form, scored(), scored(0.25))
+    assert fresh["scores"] == [0.75, 0.25]
+
+
+@given(extra, layouts(), st.lists(values, min_size=2, max_size=2))
+def test_nothing_else_in_lists(more: dict[str, Any], layout: dict[str, Any], rewards: list[Any]) -> None:
+    """Whatever stands around the lists, only the rewards and `ruler` change."""
+    form = shape(reward=("scores",), listed=True, shape="columns")
+    raw = text_of({**more, "scores": rewards}, {**layout, "indent": None})
+    done = written(raw, form, scored(), scored(0.25))
+    assert done.pop("scores") == [0.75, 0.25]
+    assert same([m["independent_reward"] for m in done.pop("ruler")], rewards)
+    more.pop("scores", None)
+    assert same(done, more)

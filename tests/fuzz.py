@@ -1,0 +1,284 @@
+"""A fuzzer for dumps: examples are damaged, scored and checked for what must never happen.
+
+`python -m tests.fuzz FILE… --mutations 50000` damages records of the examples at random (bytes, JSON
+values, keys, nesting, whole lines), scores what comes out with the simulated judge, and stops at the
+first dump after which
+
+- an exception was raised that is no RulerError,
+- an input line is neither in OUTPUT, in its place and with nothing but ruler's own fields changed, nor
+  verbatim in the failed file,
+- a group that could not be read cost a call.
+
+The dump that broke a law is left in the working directory. The same seed makes the same dumps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ruler_cli.errors import RulerError, UnreadableError
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.score import score
+from ruler_cli.settings import InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from tests.values import NASTY
+
+OURS = {"ruler", "metrics", "logs"}
+REWARDS = {
+    "reward", "rewards", "score", "scores", "overall_score", "value", "extra", "result", "reward_info",
+    "trajectory_json", "explanation",
+}  # fmt: skip
+"""Members that may hold a reward somewhere, and so may change."""
+
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1.5, 2**70, -(2**63), float("nan"), float("inf"), "", "x", [], {}, [[]], [{}],
+    {"role": "assistant"}, {"message": {}}, [None], [1, "a"], {"": ""}, "[]", "{}", '{"a": [', [[[[[]]]]],
+    "assistant", {"role": 7, "content": {"a": 1}}, {"type": "function_call"}, *NASTY,
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value inside a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inner:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def _holder(value: Any, path: tuple[Any, ...]) -> Any:
+    for part in path[:-1]:
+        value = value[part]
+    return value
+
+
+def change_value(record: bytes, rng: random.Random) -> bytes:
+    """One value, at any depth, becomes another."""
+    return _at_random(record, rng, lambda holder, key: holder.__setitem__(key, rng.choice(VALUES)))
+
+
+def drop_value(record: bytes, rng: random.Random) -> bytes:
+    """One member or item is gone."""
+    return _at_random(record, rng, lambda holder, key: holder.__delitem__(key))
+
+
+def wrap_value(record: bytes, rng: random.Random) -> bytes:
+    """One value stands deeper than it did, or as JSON text."""
+
+    def wrap(holder: Any, key: Any) -> None:
+        inner = holder[key]
+        holder[key] = rng.choice(
+            ([inner], {"message": inner}, {"role": inner}, json.dumps(inner), [inner] * 3)
+        )
+
+    return _at_random(record, rng, wrap)
+
+
+def rename_key(record: bytes, rng: random.Random) -> bytes:
+    """One member has another name."""
+
+    def rename(holder: Any, key: Any) -> None:
+        if isinstance(holder, dict):
+            holder[rng.choice(("", "messages", "ruler", "reward", "x" * 50, "\ud800", "metrics"))] = (
+                holder.pop(key)
+            )
+
+    return _at_random(record, rng, rename)
+
+
+def _at_random(record: bytes, rng: random.Random, change: Callable[[Any, Any], None]) -> bytes:
+    try:
+        value = json.loads(record)
+    except ValueError:  # an example of broken lines
+        return record
+    found = list(places(value))
+    if found:
+        path = rng.choice(found)
+        change(_holder(value, path), path[-1])
+    return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def flip_bytes(record: bytes, rng: random.Random) -> bytes:
+    """A few bytes are others; a line stays one line."""
+    data = bytearray(record)
+    for _ in range(rng.randint(1, 4)):
+        data[rng.randrange(len(data))] = rng.choice(b'\x00\x7f\x80\xff"{}[]\\,:0e- ')
+    return bytes(data)
+
+
+def cut(record: bytes, rng: random.Random) -> bytes:
+    """The line ends early or begins late."""
+    at = rng.randrange(1, len(record)) if len(record) > 1 else 1
+    return record[:at] if rng.random() < 0.7 else record[at:]
+
+
+def splice(record: bytes, rng: random.Random) -> bytes:
+    """A part of the line stands there twice."""
+    start = rng.randrange(len(record))
+    end = min(len(record), start + rng.randint(1, 200))
+    return record[:end] + record[start:]
+
+
+def nest(record: bytes, rng: random.Random) -> bytes:
+    """Deep nesting somewhere."""
+    depth = rng.choice((50, 900, 20_000))
+    deep = b"[" * depth + b"]" * depth
+    return b'{"deep": ' + deep + b", " + record.lstrip()[1:]
+
+
+MUTATIONS = (
+    change_value, change_value, change_value, drop_value, drop_value, wrap_value, rename_key, flip_bytes, cut,
+    splice, nest,
+)  # fmt: skip
+
+
+class BrokenLawError(Exception):
+    """What must never happen did."""
+
+
+def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, bytes, int]]:
+    """Damaged dumps without end: the example, the dump's bytes, how many records were damaged."""
+    examples = {f: [r for r in f.read_bytes().split(b"\n") if r.strip()] for f in files}
+    while True:
+        for file, records in examples.items():
+            out, damaged = [], 0
+            for record in records:
+                if rng.random() < 0.75:
+                    mutate = rng.choice(MUTATIONS)
+                    record = mutate(record, rng).replace(b"\n", b" ")  # noqa: PLW2901 - the damaged one
+                    damaged += 1
+                out.append(record)
+            if rng.random() < 0.1:
+                rng.shuffle(out)
+            yield file, rng.choice((b"\n", b"\r\n", b"\n\n")).join(out), max(damaged, 1)
+
+
+def bare(value: Any) -> Any:
+    """A value without what ruler writes."""
+    if isinstance(value, dict):
+        return {k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS}
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Whether a record is another one, annotated."""
+    try:
+        return dump(bare(parse(one))) == dump(bare(parse(other)))
+    except UnreadableError:
+        return False
+    except RecursionError:  # too deep to be compared by value
+        return one[:40] == other[:40]
+
+
+def check(source: Path, folder: Path) -> str:
+    """Score one dump and hold it to the laws; what became of it in a word."""
+    out, lost = folder / "out.jsonl", folder / "out.jsonl.failed.jsonl"
+    for stale in (out, lost):
+        stale.unlink(missing_ok=True)
+    settings = ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated"), pool=_POOL)
+    try:
+        done = anyio.run(score, settings)
+    except RulerError as error:
+        if not str(error).isprintable() or "Traceback" in str(error):
+            raise BrokenLawError(f"a sentence that is none: {error!r}") from None
+        return "refused"
+    written = out.read_bytes().split(b"\n")[:-1] if out.exists() else []
+    kept = Counter(lost.read_bytes().split(b"\n")[:-1]) if lost.exists() else Counter()
+    _nothing_is_lost(source.read_bytes().split(b"\n"), written, kept)
+    _nothing_is_billed(written)
+    return "scored" if done.summary.complete else "in part"
+
+
+_POOL = PoolSettings(concurrency=4)
+
+
+def _nothing_is_lost(lines: list[bytes], written: list[bytes], kept: Counter[bytes]) -> None:
+    at = 0
+    for number, line in enumerate(lines, 1):
+        whole = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not whole.strip():
+            continue
+        if at < len(written) and same(whole, written[at]):
+            at += 1
+        elif kept[whole]:
+            kept[whole] -= 1
+        else:
+            raise BrokenLawError(f"line {number} is neither in OUTPUT in its place nor in the failed file")
+    if at < len(written):
+        raise BrokenLawError(f"record {at + 1} of OUTPUT is no record of INPUT")
+
+
+def _nothing_is_billed(written: list[bytes]) -> None:
+    def walk(value: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(value, dict):
+            if value.get("kind") == "input" and "usage" in value:
+                yield value
+            for inner in value.values():
+                yield from walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner)
+
+    for record in written:
+        try:
+            parts = list(walk(parse(record)))
+        except RecursionError:
+            continue
+        if any(part["usage"]["calls"] for part in parts):
+            raise BrokenLawError("a group that could not be read cost a call")
+
+
+def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
+    """Check dumps until so many records were damaged; how many dumps came to what."""
+    rng, found, total = random.Random(seed), Counter[str](), 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for example, data, damaged in dumps(files, rng):
+            source = folder / "in.jsonl"
+            source.write_bytes(data)
+            try:
+                found[check(source, folder)] += 1
+            except Exception:
+                broken = Path(f"broken-{example.stem}-{seed}-{total}.jsonl")
+                shutil.copy(source, broken)
+                sys.stderr.write(f"{broken} broke a law:\n{traceback.format_exc()}\n")
+                raise
+            found[f"{example.name}"] += damaged
+            total += damaged
+            if total >= mutations:
+                return found
+    return found
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="+", type=Path, help="examples: JSON lines")
+    parser.add_argument("--mutations", type=int, default=50_000)
+    parser.add_argument("--seed", type=int, default=0)
+    told = parser.parse_args()
+    begun = time.monotonic()
+    found = run(told.files, told.mutations, told.seed)
+    kinds = {kind: found.pop(kind, 0) for kind in ("scored", "in part", "refused")}
+    print(f"{sum(found.values())} damaged records in {sum(kinds.values())} dumps, seed {told.seed}:")
+    print("  " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+    for name, count in found.most_common():
+        print(f"  {count:>7} {name}")
+    print(f"no law was broken ({time.monotonic() - begun:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()
