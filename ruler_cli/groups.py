@@ -14,14 +14,21 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Group, Line, Problem, Record
 
 OnProblem = Callable[[Problem], None]
+Where = Callable[[int], str]
+"""The number of a record → how a sentence names its place."""
 _BATCH = 2_000
+
+
+def line_of(number: int) -> str:
+    """The place of a record of JSON lines."""
+    return f"line {number}"
 
 
 @dataclass(slots=True)
@@ -42,6 +49,7 @@ class Survey:
     problems: int = 0
     repeated: tuple[int, int] | None = None
     end: tuple[int, int] = (0, 0)
+    where: Where = line_of
 
     def warnings(self) -> list[str]:
         """What makes the group key look wrong, a sentence each."""
@@ -59,7 +67,8 @@ class Survey:
         if self.repeated:
             first, second = self.repeated
             out.append(
-                f"lines {first} and {second} have the same `{key}`; each line is judged as a group of its own"
+                f"{self.where(first)} and {self.where(second)} have the same `{key}`; each is judged as a "
+                "group of its own"
             )
         return out
 
@@ -199,13 +208,18 @@ def records(lines: Iterable[Line], reader: Reader, on_problem: OnProblem) -> Ite
 
 
 def survey(
-    lines: Iterable[Line], reader: Reader, grouping: str, index: Index, on_problem: OnProblem
+    lines: Iterable[Line],
+    reader: Reader,
+    grouping: str,
+    index: Index,
+    on_problem: OnProblem,
+    where: Where = line_of,
 ) -> Survey:
     """Read the whole input once; decide how its groups lie."""
     whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
-        raise UsageError(f"--grouping {grouping}: every line of this file already is a group")
-    found = Survey(reader, "line")
+        raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
+    found = Survey(reader, "line", where=where)
 
     def count(problem: Problem) -> None:
         found.problems += 1
@@ -233,7 +247,7 @@ def survey(
         if grouping == "consecutive" and not adjacent:
             one, other = index.repeated_key(apart=True) or (0, 0)
             raise UsageError(
-                f"--grouping consecutive: lines {one} and {other} are one group with others "
+                f"--grouping consecutive: {where(one)} and {where(other)} are one group with others "
                 "between; leave --grouping at auto"
             )
     return found
@@ -260,13 +274,16 @@ def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
         yield group
 
 
-def scattered(stream: BinaryIO, reader: Reader, index: Index) -> Iterator[Group]:
-    """Groups whose records lie apart, fetched by offset, in the order of their first record.
+def scattered(
+    fd: int, reader: Reader, index: Index, place: Callable[[int], str] | None = None
+) -> Iterator[Group]:
+    """Groups whose records lie apart, fetched by offset from a file, in the order of their first record.
 
-    The stream must be a plain file; its buffer is passed by, which would be filled for each record.
+    `place` makes `Line.place` of a record's number.
     """
     for places in index.places():
         found: list[Record] = []
         for number, start, size in places:
-            found += reader.read(Line(number, start, os.pread(stream.fileno(), size, start)))
+            raw = os.pread(fd, size, start)
+            found += reader.read(Line(number, start, raw, place(number) if place else ""))
         yield Group(str(found[0].key), tuple(found))

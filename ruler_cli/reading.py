@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.source import is_compressed, lines, open_source, shown
+from ruler_cli.files.container import Container
+from ruler_cli.files.open import open_container
+from ruler_cli.files.source import shown
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import PROMPT_HASH
 from ruler_cli.formats.reader import Reader
@@ -64,56 +64,104 @@ class Input:
 _WORDS = {"line": "one per line", "consecutive": "adjacent", "scattered": "scattered"}
 
 
-def open_input(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
-    """Open INPUT; a file is surveyed to its end first, a pipe is read as it comes.
+def open_input(
+    settings: InputSettings,
+    stack: ExitStack,
+    on_problem: OnProblem,
+    on_open: Callable[[Container], None] = lambda _container: None,
+) -> Input:
+    """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
-    Each problem is told once: by the survey of a file, or as a stream is read.
+    Each problem is told once: by the survey of a file, or as a stream is read. `on_open` is told the
+    container before its records are read.
     """
-    name = settings.source
-    if name != "-" and (not Path(name).exists() or Path(name).is_file() or Path(name).is_dir()):
-        return _file(settings, stack, on_problem)
-    if settings.grouping == "scattered":
-        raise UsageError("--grouping scattered: a pipe is read once; give the input as a file")
-    stream = stack.enter_context(open_source(name))
-    found = lines(name, stream)
-    first = list(itertools.islice(found, SAMPLE))
-    index = _index(stack)
+    container = open_container(settings.source, stack)
+    on_open(container)
+    if not container.once:
+        return _file(container, settings, stack, on_problem)
+    found = container.records()
+    first, index = list(itertools.islice(found, SAMPLE)), _index(stack)
     if not first:
         return Input(None, None, iter(()), index)
-    reader = detect(shown(name), first, settings)
-    read = records(itertools.chain(first, found), reader, on_problem)
-    whole = reader.format.shape != "trajectory" or settings.grouping == "line"
-    return Input(reader, None, by_line(read) if whole else consecutive(read, index), index, streamed=True)
+    reader = detect(shown(settings.source), first, settings)
+    whole = itertools.chain(first, found)
+    if settings.grouping == "scattered":
+        return _whole_stream(container, reader, whole, stack, on_problem)
+    read = records(whole, reader, on_problem)
+    alone = reader.format.shape != "trajectory" or settings.grouping == "line"
+    return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, streamed=True)
 
 
-def _file(settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
-    name, index = settings.source, _index(stack)
-    with open_source(name) as stream:
-        first = list(itertools.islice(lines(name, stream), SAMPLE))
+def _file(container: Container, settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
+    name, index = shown(settings.source), _index(stack)
+    first = container.sample(SAMPLE)
     if not first:
+        for _ in container.records():  # one that is damaged is no empty one
+            pass
         return Input(None, None, iter(()), index)
     reader = detect(name, first, settings)
-    with open_source(name) as stream:
-        found = survey(lines(name, stream), reader, settings.grouping, index, on_problem)
+
+    def again() -> Iterator[Line]:
+        return container.records() if container.plain else _placed(container.records())
+
+    found = survey(again(), reader, settings.grouping, index, on_problem, container.where)
     if found.records == 0:
-        raise UsageError(f"{name}: none of its lines can be read; see the reasons above")
-    stream = stack.enter_context(open_source(name))
+        raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     if found.grouping == "scattered":
-        if is_compressed(name):
-            stream = _spooled(stream, stack)
-        return Input(reader, found, _unchanged(name, scattered(stream, reader, index)), index)
-    again = 0
+        fd = container.fileno() if container.plain else _spooled(_surveyed(name, again(), found), stack)
+        groups = scattered(fd, reader, index, container.place)
+        return Input(reader, found, _unchanged(name, groups), index)
+    problems = 0
 
     def told(problem: Problem) -> None:
-        nonlocal again
-        again += 1
-        if again > found.problems:  # the survey has told the others
-            raise UsageError(
-                f"{name}: changed while it was read ({problem.where}); run again when it is whole"
-            )
+        nonlocal problems
+        problems += 1
+        if problems > found.problems:  # the survey has told the others
+            raise _changed(name, problem.where)
 
-    read = records(_surveyed(name, lines(name, stream), found), reader, told)
+    read = records(_surveyed(name, again(), found), reader, told)
     return Input(reader, found, by_line(read) if found.grouping == "line" else _adjacent(read), index)
+
+
+def _whole_stream(
+    container: Container, reader: Reader, lines: Iterator[Line], stack: ExitStack, on_problem: OnProblem
+) -> Input:
+    """A stream whose groups lie apart: all of it is kept on disk before anything is judged."""
+    index = _index(stack)
+    spool = _spool(stack)
+    found = survey(_placed(lines, spool), reader, "scattered", index, on_problem, container.where)
+    spool.flush()
+    if found.records == 0:
+        name = shown(container.name)
+        raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
+    return Input(reader, found, scattered(spool.fileno(), reader, index, container.place), index)
+
+
+def _placed(lines: Iterator[Line], spool: BinaryIO | None = None) -> Iterator[Line]:
+    """Records as they stand one after another, without what is between them; written so to a spool."""
+    at = 0
+    for line in lines:
+        if spool is not None:
+            spool.write(line.raw)
+        yield Line(line.number, at, line.raw, line.place)
+        at += len(line.raw)
+
+
+def _spooled(lines: Iterator[Line], stack: ExitStack) -> int:
+    """A temporary file of records, where each can be fetched by its offset."""
+    spool = _spool(stack)
+    for line in lines:
+        spool.write(line.raw)
+    spool.flush()
+    return spool.fileno()
+
+
+def _spool(stack: ExitStack) -> BinaryIO:
+    return cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile(buffering=1 << 16)))
+
+
+def _changed(name: str, where: str) -> UsageError:
+    return UsageError(f"{name}: changed while it was read ({where}); run again when it is whole")
 
 
 def _surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
@@ -128,7 +176,7 @@ def _surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]
             break
         yield line
     if at != found.end:
-        raise UsageError(f"{name}: changed while it was read (line {number}); run again when it is whole")
+        raise _changed(name, found.where(number))
 
 
 def _adjacent(read: Iterator[Record]) -> Iterator[Group]:
@@ -141,22 +189,10 @@ def _unchanged(name: str, groups: Iterator[Group]) -> Iterator[Group]:
     try:
         yield from groups
     except UnreadableError as error:
-        raise UsageError(f"{name}: changed while it was read ({error}); run again when it is whole") from None
-
-
-def _spooled(stream: BinaryIO, stack: ExitStack) -> BinaryIO:
-    """The decompressed text in a temporary file, where records can be fetched by offset."""
-    spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    shutil.copyfileobj(stream, spool, 1 << 20)
-    spool.flush()  # it is read by its descriptor
-    return cast(BinaryIO, spool)
+        raise _changed(name, str(error)) from None
 
 
 def _index(stack: ExitStack) -> Index:
     index = Index()
     stack.callback(index.close)
     return index
-
-
-def _nothing(_problem: Problem) -> None:
-    """The survey has told it already."""

@@ -108,7 +108,7 @@ class _Run:
                 tasks.start_soon(self._drain, tasks.cancel_scope)
                 tasks.start_soon(self._tick)
                 # in a thread, because a pipe may be silent for long and the survey of a file be long
-                opened = threaded(open_input(self._settings.input, stack, self.unreadable) for _ in range(1))
+                opened = threaded(self._open(stack) for _ in range(1))
                 found = cast(Input, await opened())
                 self._begin(found)
                 if found.reader is not None:
@@ -116,6 +116,9 @@ class _Run:
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise first_of(group) from None
+
+    def _open(self, stack: ExitStack) -> Input:
+        return open_input(self._settings.input, stack, self.unreadable, self._output.into)
 
     def unreadable(self, problem: Problem) -> None:
         """Count, tell and keep something of the input that could not be read."""

@@ -24,10 +24,10 @@ class Writer(ABC):
     def write(self, batch: list[tuple[int, bytes]]) -> int:
         """Take the records of one group; the number of records that reached OUTPUT."""
 
-    def _put(self, body: bytes) -> int:
+    def _put(self, number: int, body: bytes) -> int:
         if not body:
             return 0
-        self._output.write(body)
+        self._output.put(number, body)
         return 1
 
 
@@ -36,7 +36,7 @@ class InOrder(Writer):
 
     def write(self, batch: list[tuple[int, bytes]]) -> int:
         """Write them."""
-        return sum(self._put(body) for _, body in batch)
+        return sum(self._put(number, body) for number, body in batch)
 
 
 class ByTurn(Writer):
@@ -58,7 +58,7 @@ class ByTurn(Writer):
             ready = self._index.take(self._next[0])
             if ready is None:
                 break
-            written += self._put(ready)
+            written += self._put(self._next[0], ready)
             self._next = next(self._order, None)
         return written
 

@@ -83,7 +83,7 @@ def test_places(keys: str) -> None:
 @pytest.mark.parametrize(("keys", "one", "other"), [("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)])
 def test_not_adjacent(keys: str, one: int, other: int, index: Index) -> None:
     """`--grouping consecutive` names the first two lines that others part."""
-    with pytest.raises(UsageError, match=f"lines {one} and {other} are one group with others between"):
+    with pytest.raises(UsageError, match=f"line {one} and line {other} are one group with others between"):
         surveyed(keys, "consecutive", index)
 
 
@@ -117,7 +117,7 @@ def test_group_lines(index: Index) -> None:
     found = survey(whole(("a", 2), ("b", 3), ("a", 2)), WHOLE, "auto", index, lambda p: None)
     assert (found.grouping, found.groups, found.smallest, found.largest) == ("line", 3, 2, 3)
     assert found.warnings() == [
-        "lines 1 and 3 have the same `group_id`; each line is judged as a group of its own"
+        "line 1 and line 3 have the same `group_id`; each is judged as a group of its own"
     ]
 
 

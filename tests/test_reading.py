@@ -68,19 +68,71 @@ def test_said(path: Path) -> None:
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """A pipe is read as it comes, and cannot be scattered."""
+    """A pipe is read as it comes."""
     path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with pytest.raises(UsageError, match="a pipe is read once"):
-        open_input(InputSettings(str(path), grouping="scattered"), ExitStack(), lambda p: None)
-    writer = threading.Thread(target=path.write_bytes, args=(dump("aab"),))
-    writer.start()
+    writer = fed(path, dump("aab"))
     with ExitStack() as stack:
         found = open_input(InputSettings(str(path)), stack, lambda p: None)
         assert found.survey is None
         assert groups(found) == [("a", [1, 2]), ("b", [3])]
         assert found.found() == "native trajectories, key `group_id`, streamed"
     writer.join()
+
+
+def fed(path: Path, text: bytes) -> threading.Thread:
+    """A named pipe that gets this text."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(text,), daemon=True)
+    writer.start()
+    return writer
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_scattered_pipe(tmp_path: Path, pack: type) -> None:
+    """With `--grouping scattered` all of a pipe is kept on disk, then judged as a file is."""
+    writer = fed(tmp_path / "pipe", pack(dump("ab.ab")))
+    problems: list[Problem] = []
+    settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
+    with ExitStack() as stack:
+        found = open_input(settings, stack, problems.append)
+        assert found.scattered
+        assert groups(found) == [("a", [1, 4]), ("b", [2, 5])]
+    assert [p.where for p in problems] == ["line 3"]
+    writer.join()
+
+
+def test_scattered_pipe_unreadable(tmp_path: Path) -> None:
+    """A pipe of which no line can be read is refused, too."""
+    writer = fed(tmp_path / "pipe", b'{"messages": []}\n')
+    settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
+    with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
+        open_input(settings, stack, lambda p: None)
+    writer.join()
+
+
+def as_list(keys: str) -> bytes:
+    """The same records as a pretty-printed list."""
+    return b"[\n " + b",\n ".join(dump(keys).splitlines()) + b"\n]\n"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+@pytest.mark.parametrize("pipe", [False, True], ids=["file", "pipe"])
+@pytest.mark.parametrize("keys", ["aab", "abab", "a.ba"])
+def test_document(tmp_path: Path, pack: type, pipe: bool, keys: str) -> None:
+    """A JSON document is read as a file is, wherever it comes from, and says `item` of its places."""
+    path, problems = tmp_path / "in.json", list[Problem]()
+    writer = fed(path, pack(as_list(keys))) if pipe else None
+    if writer is None:
+        path.write_bytes(pack(as_list(keys)))
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, problems.append)
+        assert sorted(n for _, numbers in groups(found) for n in numbers) == [
+            i for i, k in enumerate(keys, 1) if k != "."
+        ]
+        assert found.scattered is (keys != "aab")
+    assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
+    if writer is not None:
+        writer.join()
 
 
 @pytest.mark.parametrize("text", [b"", b"\n \n"])

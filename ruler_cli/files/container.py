@@ -6,6 +6,7 @@ shards are the others. A record is always the bytes of one JSON object, whatever
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
@@ -41,6 +42,22 @@ class Container(ABC):
     @abstractmethod
     def records(self) -> Iterator[Line]:
         """Every record from the first on, anew each time; UsageError where the container is damaged."""
+
+    def sample(self, count: int) -> list[Line]:
+        """The first records, from which the format is told; not for what comes one time."""
+        return list(itertools.islice(self.records(), count))
+
+    def place(self, number: int) -> str:
+        """`Line.place` of the record with this number."""
+        return "" if self.unit == "line" else f"{self.unit} {number}"
+
+    def where(self, number: int) -> str:
+        """How a sentence names the record with this number."""
+        return self.place(number) or f"line {number}"
+
+    def fileno(self) -> int:
+        """The file of a `plain` container, where `Line.offset` leads."""
+        raise NotImplementedError
 
     def encoder(self, stream: BinaryIO) -> Encoder:
         """What writes records back into a container of this kind."""

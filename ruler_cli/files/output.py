@@ -17,9 +17,12 @@ from typing import BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
+from ruler_cli.files.container import Container, Encoder, Lines
 from ruler_cli.files.source import lines, open_source
 from ruler_cli.records import Problem
 
+_OWN = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
+"""Names that only one kind of container may have, by the unit of that kind."""
 _BUFFER = 1 << 16
 """Bytes collected before a write: a mebibyte, which no cache holds, made a record take four times as long."""
 
@@ -33,6 +36,9 @@ class Output:
         self._target: Path | None = None
         self._partial: Path | None = None
         self._empty = True
+        self._container: Container | None = None
+        self._encoder: Encoder | None = None
+        self._ended = False
         if name == "-":
             if sys.stdout is None:
                 raise UsageError("-: stdout is closed; give a file name")
@@ -64,11 +70,19 @@ class Output:
         """Whether records flow to stdout."""
         return self.name == "-"
 
-    def write(self, record: bytes) -> None:
-        """Append one record and its LF."""
+    def into(self, container: Container) -> None:
+        """Write a container of INPUT's kind, where the name does not ask for JSON lines.
+
+        UsageError where the name asks for what cannot be made of this INPUT.
+        """
+        refuse_shape(self.name, container)
+        self._container = None if as_lines(self.name) else container
+
+    def put(self, number: int, body: bytes) -> None:
+        """Append the record with this number."""
         self._empty = False
         try:
-            self._stream.write(record + b"\n")
+            self._shape().put(number, body)
             if self._target is None:
                 self._stream.flush()
         except BrokenPipeError:
@@ -79,6 +93,7 @@ class Output:
     def commit(self) -> None:
         """Make OUTPUT appear: flush to disk, then rename."""
         try:
+            self._end()
             if self._stream is not self._file:
                 self._stream.close()
             self._file.flush()
@@ -106,6 +121,8 @@ class Output:
             return
         try:
             try:
+                if self._partial is not None and not self._empty and not isinstance(error, OutputError):
+                    self._end()  # a document without its end could not be read
                 if self._stream is not self._file and not self._stream.closed:
                     self._stream.close()
             finally:
@@ -113,10 +130,22 @@ class Output:
             if self._empty and self._target is not None and self._partial is not None:
                 self._partial.unlink(missing_ok=True)  # nothing was written: nothing to keep
         except OSError as late:
-            if self._stream is self._file and self._partial is not None:
+            if self._stream is self._file and self._partial is not None and self._container is None:
                 _cut_torn(self._partial)
             if error is None:
                 raise self._stuck(late) from None
+
+    def _shape(self) -> Encoder:
+        """What puts records together; made with the first of them, when all of INPUT is known."""
+        if self._encoder is None:
+            made = self._container.encoder(self._stream) if self._container else Lines(self._stream)
+            self._encoder = made
+        return self._encoder
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._shape().end()
 
     def _stuck(self, error: OSError) -> OutputError:
         where = self._partial or self.name
@@ -124,6 +153,32 @@ class Output:
         return OutputError(
             f"{where}: cannot be written: {error.strerror}; {kept}make room, then run the same command again"
         )
+
+
+def as_lines(name: str) -> bool:
+    """Whether an OUTPUT of this name is JSON lines whatever INPUT is."""
+    return name == "-" or plain_name(name).endswith((".jsonl", ".ndjson"))
+
+
+def plain_name(name: str) -> str:
+    """A name without the ending that asks for compression."""
+    return name.removesuffix(".gz").removesuffix(".zst")
+
+
+def refuse_shape(name: str, container: Container) -> None:
+    """UsageError where OUTPUT's name asks for a kind of file that is not made of this INPUT."""
+    if as_lines(name):
+        return
+    inner = plain_name(name)
+    asked = next((end for end in _OWN if inner.endswith(end)), None)
+    mine = container.unit in _OWN.values()
+    if asked and _OWN[asked] != container.unit:
+        raise UsageError(f"{name}: a {asked} file is only written for one as INPUT; name OUTPUT .jsonl")
+    if mine and inner != name:
+        raise UsageError(f"{name}: such a file is packed already; leave out the last ending")
+    if mine and inner.endswith(".json"):
+        own = " or ".join(end for end, unit in _OWN.items() if unit == container.unit)
+        raise UsageError(f"{name}: INPUT is no JSON document; name OUTPUT {own} as INPUT is, or .jsonl")
 
 
 class FailedFile:
@@ -141,17 +196,18 @@ class FailedFile:
         self._held: Counter[bytes] = Counter()
 
     def add(self, problem: Problem) -> None:
-        """Append one line unless an earlier run did."""
-        if self.path is None or not problem.raw:  # what stays in OUTPUT has no bytes of its own here
+        """Append one line unless an earlier run did; nothing of what has no bytes."""
+        if self.path is None or not problem.raw:
             return
         try:
             if self._file is None:
                 self._file = self._open(self.path)
-            mark = _digest(problem.raw)
+            raw = problem.raw.replace(b"\n", b" ")  # a record of a document may lie over several lines
+            mark = _digest(raw)
             if self._held[mark]:
                 self._held[mark] -= 1
                 return
-            self._file.write(problem.raw + b"\n")
+            self._file.write(raw + b"\n")
             self.written += 1
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC, zstd
 from ruler_cli.records import Line
 
 _BUFFER = 1 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
@@ -32,8 +32,16 @@ _FOREIGN = {
 @contextmanager
 def open_source(name: str) -> Iterator[BinaryIO]:
     """Open INPUT for reading bytes, decompressed; UsageError says what is wrong and the way out."""
+    with open_raw(name) as stream:
+        yield decompressed(name, stream)
+
+
+@contextmanager
+def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
+    """Open INPUT for reading bytes as they are; UsageError where it cannot be."""
     try:
-        stream = io.BufferedReader(io.FileIO(0, closefd=False) if name == "-" else io.FileIO(name), _BUFFER)
+        raw = io.FileIO(0, closefd=False) if name == "-" else io.FileIO(name)
+        stream = io.BufferedReader(raw, _BUFFER)
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
     except FileNotFoundError:
@@ -41,31 +49,28 @@ def open_source(name: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
     with stream:
-        try:
-            whole = _decompressed(name, stream)
-        except OSError as error:
-            raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
-        yield whole
+        yield stream
 
 
-def is_compressed(name: str) -> bool:
-    """Whether offsets into the file are not offsets into its text."""
-    with Path(name).open("rb") as stream:
-        return stream.read(4).startswith((GZIP_MAGIC, ZSTD_MAGIC))
+def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
+    """A stream as text, whatever the compression; UsageError for what holds no text."""
+    with readable(name):
+        head = stream.peek(8)[:8]
+    for magic, says in _FOREIGN.items():
+        if head.startswith(magic):
+            raise UsageError(f"{shown(name)}: is {says}")
+    if head.startswith(GZIP_MAGIC):
+        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
+    if head.startswith(ZSTD_MAGIC):
+        return cast(BinaryIO, io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER))
+    return cast(BinaryIO, stream)
 
 
-def lines(name: str, stream: BinaryIO) -> Iterator[Line]:
-    r"""Every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
-    offset = 0
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Turn what makes bytes unreadable into a UsageError with the way out."""
     try:
-        for number, whole in enumerate(stream, 1):
-            start, size = offset, len(whole)
-            offset += size
-            raw = whole[:-1] if whole.endswith(b"\n") else whole
-            if number == 1 and raw.startswith(_BOM):
-                raw, start = raw[3:], start + 3
-            if raw and not raw.isspace():
-                yield Line(number, start, raw)
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
         raise UsageError(
             f"{shown(name)}: the compressed data is damaged or cut off ({error}); compress it again, or "
@@ -75,18 +80,44 @@ def lines(name: str, stream: BinaryIO) -> Iterator[Line]:
         raise UsageError(f"{shown(name)}: cannot be read: {error.strerror}") from None
 
 
+class FromFile(io.RawIOBase):
+    """A regular file from its first byte on, read by place: several may read one descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        """`fd` stays open and is its owner's to close."""
+        self._fd, self._at = fd, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """Fill what there is room for."""
+        found = os.pread(self._fd, len(room), self._at)
+        room[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+def from_file(fd: int) -> io.BufferedReader[FromFile]:
+    """A regular file from its first byte on, whoever else reads it."""
+    return io.BufferedReader(FromFile(fd), _BUFFER)
+
+
+def lines(name: str, stream: Iterable[bytes]) -> Iterator[Line]:
+    r"""Every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
+    offset = 0
+    with readable(name):
+        for number, whole in enumerate(stream, 1):
+            start, size = offset, len(whole)
+            offset += size
+            raw = whole[:-1] if whole.endswith(b"\n") else whole
+            if number == 1 and raw.startswith(BOM):
+                raw, start = raw[3:], start + 3
+            if raw and not raw.isspace():
+                yield Line(number, start, raw)
+
+
 def shown(name: str) -> str:
     """A source as a sentence names it."""
     return "stdin" if name == "-" else name
-
-
-def _decompressed(name: str, stream: io.BufferedReader[io.FileIO]) -> BinaryIO:
-    head = stream.peek(8)[:8]
-    for magic, says in _FOREIGN.items():
-        if head.startswith(magic):
-            raise UsageError(f"{shown(name)}: is {says}")
-    if head.startswith(GZIP_MAGIC):
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
-    if head.startswith(ZSTD_MAGIC):
-        return cast(BinaryIO, io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER))
-    return cast(BinaryIO, stream)

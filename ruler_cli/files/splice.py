@@ -20,10 +20,11 @@ from ruler_cli.files.parse import dump
 
 _MEMBER = re.compile(rb'[ \t\r\n,]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
+NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
 
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+STRING = re.compile(_TEXT, re.DOTALL)
 _QUOTED = rb'"[^"]*+(?:(?<=[^\\]\\)"[^"]*+)*+(?<!\\)"'
 """A string by its quotes alone, in half the time of `_TEXT`: a quote behind a backslash is text. Where
 one stands behind two backslashes or more this matches nothing, and `_TEXT` is asked."""
@@ -172,12 +173,18 @@ def value_end(raw: bytes, at: int) -> int:
         return found.end()
     depth = 0
     while True:
-        bracket = _NEXT_BRACKET.match(raw, at)
+        bracket = NEXT_BRACKET.match(raw, at)
         assert bracket is not None  # noqa: S101 - text is valid JSON, so brackets balance
         at = bracket.end()
         depth += 1 if raw[at - 1] in b"[{" else -1
         if not depth:
             return at
+
+
+def quick_end(raw: bytes, at: int) -> int | None:
+    """The same for any text; None where it ends first, is no JSON, or nests more than ten deep."""
+    found = _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at)
+    return None if found is None else found.end()
 
 
 def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) -> Object:

@@ -43,7 +43,7 @@ def test_atomic(tmp_path: Path, name: str) -> None:
     path.write_bytes(b"old\n")
     with Output(str(path)) as output:
         for n in range(1000):
-            output.write(b"%d" % n)
+            output.put(n, b"%d" % n)
         assert path.read_bytes() == b"old\n"
         output.commit()
         assert stored(path) == [b"%d" % n for n in range(1000)]
@@ -56,7 +56,7 @@ def test_exception(tmp_path: Path, name: str) -> None:
     """After an exception OUTPUT is as it was, and OUTPUT.partial holds whole records."""
     with pytest.raises(ZeroDivisionError), Output(str(tmp_path / name)) as output:
         for n in range(1000):
-            output.write(b"%d" % n)
+            output.put(n, b"%d" % n)
         raise ZeroDivisionError
     assert not (tmp_path / name).exists()
     assert stored(tmp_path / (name + ".partial")) == [b"%d" % n for n in range(1000)]
@@ -69,7 +69,7 @@ def test_full_disk(tmp_path: Path, size: int) -> None:
     kept = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
     with room(size), kept, Output(str(path)) as output:
         for n in range(1000):
-            output.write(b"%0400d" % n)
+            output.put(n, b"%0400d" % n)
         output.commit()
     assert not path.exists()
     partial = (tmp_path / "out.partial").read_bytes()
@@ -83,7 +83,7 @@ def test_full_disk_compressed(tmp_path: Path, name: str) -> None:
     told = pytest.raises(OutputError, match="File too large")
     with room(5000), told, Output(str(tmp_path / name)) as output:
         for _ in range(200):
-            output.write(os.urandom(400).hex().encode())
+            output.put(1, os.urandom(400).hex().encode())
         output.commit()
     assert not (tmp_path / name).exists()
 
@@ -94,7 +94,7 @@ def test_full_device() -> None:
         pytest.skip("needs /dev/full")
     told = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
     with told, Output("/dev/full") as output:
-        output.write(b"{}")
+        output.put(1, b"{}")
 
 
 def test_pipe(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_pipe(tmp_path: Path) -> None:
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with Output(str(path)) as output:
-        output.write(b"{}")
+        output.put(1, b"{}")
         assert os.read(reading, 100) == b"{}\n"
         output.commit()
     os.close(reading)
@@ -115,7 +115,7 @@ def test_locked(tmp_path: Path) -> None:
     with Output(name) as output:
         with pytest.raises(UsageError, match="another run is writing it"):
             Output(name)
-        output.write(b"{}")
+        output.put(1, b"{}")
         output.commit()
     with Output(name):
         pass
@@ -137,7 +137,7 @@ def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(fcntl, "flock", late)
     with Output(str(path)) as output:
-        output.write(b"ours")
+        output.put(1, b"ours")
         assert path.read_bytes() == b"theirs\n"
     assert partial.read_bytes() == b"ours\n"
 
@@ -148,7 +148,7 @@ def test_symlink(tmp_path: Path) -> None:
     link, target = tmp_path / "link", tmp_path / "far" / "out"
     link.symlink_to(target)
     with Output(str(link)) as output:
-        output.write(b"{}")
+        output.put(1, b"{}")
         output.commit()
     assert link.is_symlink()
     assert target.read_bytes() == b"{}\n"

@@ -1,0 +1,126 @@
+"""INPUT → the container that it is, told by its first bytes, never by its name."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import BinaryIO, cast
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC
+from ruler_cli.files.container import Container
+from ruler_cli.files.document import Document, may_be_document, shape_of
+from ruler_cli.files.source import decompressed, from_file, lines, open_raw, readable, shown
+from ruler_cli.records import Line
+
+PARQUET_MAGIC = b"PAR1"
+ZIP_MAGIC = b"PK\x03\x04"
+_FIRST = 1 << 23
+"""Bytes of a first line beyond which a stream is kept on disk before it is told what it is."""
+
+
+class JsonLines(Container):
+    """JSON lines in a file, which can be read as often as wanted."""
+
+    def __init__(self, name: str, fd: int, *, plain: bool) -> None:
+        """`fd` stays open; not `plain`: it holds compressed text."""
+        super().__init__(name)
+        self._fd, self.plain = fd, plain
+
+    def fileno(self) -> int:
+        """The file."""
+        return self._fd
+
+    def records(self) -> Iterator[Line]:
+        """Every line that is not blank."""
+        return lines(self.name, decompressed(self.name, from_file(self._fd)))
+
+
+class LinesOnce(Container):
+    """JSON lines as they come through a pipe."""
+
+    once = True
+
+    def __init__(self, name: str, stream: Iterable[bytes]) -> None:
+        """`stream` yields lines with their LF."""
+        super().__init__(name)
+        self._stream = stream
+
+    def records(self) -> Iterator[Line]:
+        """Every line that is not blank; for one caller."""
+        return lines(self.name, self._stream)
+
+
+def open_container(name: str, stack: ExitStack) -> Container:
+    """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the way out."""
+    stream = stack.enter_context(open_raw(name))
+    with readable(name):
+        regular = name != "-" and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
+    if head.startswith((PARQUET_MAGIC, ZIP_MAGIC)):
+        file = stream if regular else _spooled(name, stream, stack)
+        return (_parquet if head.startswith(PARQUET_MAGIC) else _zip)(name, file, stack)
+    if not regular:
+        return _stream(name, decompressed(name, stream), stack, lambda rest: LinesOnce(name, rest))
+    if not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+        decompressed(name, from_file(stream.fileno()))  # which refuses what is no text
+        return _file(name, stream.fileno(), stack)
+    fd = stream.fileno()
+    again = decompressed(name, from_file(fd))
+    return _stream(name, again, stack, lambda _: JsonLines(name, fd, plain=False))
+
+
+def _file(name: str, fd: int, stack: ExitStack) -> Container:
+    """A regular file that holds text."""
+
+    def read(at: int, size: int) -> bytes:
+        with readable(name):
+            return os.pread(fd, size, at)
+
+    shape = shape_of(read)
+    return JsonLines(name, fd, plain=True) if shape is None else Document(name, fd, shape, stack)
+
+
+def _stream(
+    name: str, stream: BinaryIO, stack: ExitStack, lines_of: Callable[[Iterable[bytes]], Container]
+) -> Container:
+    """Text that is no file: JSON lines stay where they are, a document is brought to one."""
+    first: list[bytes] = []
+    with readable(name):
+        while line := stream.readline(_FIRST):
+            first.append(line)
+            if not line.isspace():
+                break
+    if not first or (len(first[-1]) < _FIRST and not may_be_document(first[-1])):
+        return lines_of(itertools.chain(first, stream))
+    return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno(), stack)
+
+
+def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -> BinaryIO:
+    """What a stream still holds, in a temporary file."""
+    spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    spool.write(head)
+    with readable(name):
+        shutil.copyfileobj(stream, spool, 1 << 20)
+    spool.flush()  # it is read by its descriptor
+    return cast(BinaryIO, spool)
+
+
+def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
+    try:
+        parquet = importlib.import_module("ruler_cli.files.parquet")
+    except ImportError:
+        raise UsageError(
+            f"{shown(name)}: is Parquet, which needs pyarrow: pip install 'ruler-cli[parquet]'"
+        ) from None
+    return cast(Container, parquet.open_parquet(name, file, stack))
+
+
+def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
+    raise UsageError(f"{shown(name)}: is a zip archive; unpack it and give the JSON lines inside")
