@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,8 +49,12 @@ def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
         raise UsageError(f"{name}: no such file; check the path, or give `-` for stdin") from None
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
-    with stream:
+    try:
         yield stream
+    finally:
+        # a pipe is left open: closing waits for the thread that reads it, and a silent one has no end
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            stream.close()
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
