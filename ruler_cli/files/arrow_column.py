@@ -26,10 +26,12 @@ class Column:
         self.kind: Any = field.type if field is not None else pa.null()
         self.changed = 0
         self.gains_null = False
-        self._key = len(dump_key(name))
+        self._key = len(_member(name))
         self._blank = 0
         self._anew: Any = pa.null()
         self._fits = self._anew_fits = True
+        self._alone = False
+        self._nested = is_nested(self.kind)
         self._verbatim = name == OURS
 
     def sees(self, fields: list[bytes], value: bytes) -> bool:
@@ -40,10 +42,9 @@ class Column:
             return False
         self.changed += 1
         self.gains_null = self.gains_null or value == b"null"
-        read = (
-            None if self._verbatim or value == b"null" else parse_text(value.decode("utf-8", "surrogatepass"))
-        )
-        self.kind, self._fits = _or_not(self.kind, read, self.name, self._fits)
+        read = None if self._verbatim or value == b"null" else _read(value)
+        before = _read(own) if self._nested and own else None
+        self.kind, self._fits = _or_not(self.kind, read, self.name, self._fits, before)
         self._anew, self._anew_fits = _or_not(self._anew, read, self.name, self._anew_fits)
         return True
 
@@ -53,10 +54,10 @@ class Column:
 
         if not self.changed:
             return
-        alone = self.at is None or self.changed + self._blank == rows
-        if not self._fits and alone and self._anew_fits:
+        self._alone = self.at is None or self.changed + self._blank == rows
+        if not self._fits and self._alone and self._anew_fits:
             self.kind, self._fits = self._anew, True
-        if self._fits and not alone and not self.kind.equals(self.field.type):
+        if self._fits and not self._alone and not self.kind.equals(self.field.type):
             self._fits = self._converts(source)
         if pa.types.is_null(self.kind) and self.at is None:
             self.kind = pa.string()
@@ -108,6 +109,8 @@ class Column:
         """The column's own values in the type that it is written with."""
         import pyarrow as pa
 
+        if self._alone:  # nothing but null is left of it
+            return pa.nulls(len(own), plain)
         held = own.storage if isinstance(own.type, pa.BaseExtensionType) else own
         if is_text(plain) and not is_text(_plain(own.type)):
             texts = (None if cell == b"null" else _encodable(cell.decode()) for cell in cells(own))
@@ -141,18 +144,22 @@ class _Old:
         return self._arrow[at], self._json[at]
 
 
-def dump_key(name: str) -> bytes:
+def _member(name: str) -> bytes:
     """A member's name with its colon, as a row's JSON has it."""
     import orjson
 
     return orjson.dumps(name) + b":"
 
 
-def _or_not(kind: Any, value: Any, name: str, fits: bool) -> tuple[Any, bool]:
+def _read(value: bytes) -> Any:
+    return parse_text(value.decode("utf-8", "surrogatepass"))
+
+
+def _or_not(kind: Any, value: Any, name: str, fits: bool, before: Any = None) -> tuple[Any, bool]:
     if not fits:
         return kind, False
     try:
-        return widened(kind, value, name), True
+        return widened(kind, value, name, before), True
     except Misfit:
         return kind, False
 

@@ -7,26 +7,33 @@ record then fails to be read, with that reason).
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
 import orjson
 
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse
+
 _ESCAPED = re.compile(rb'[\x00-\x1f"\\]')
 
 
-def cells(column: Any) -> list[bytes]:
-    """Every value of an Arrow array as JSON."""
-    return [orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS) for value in values(column)]
+def cells(column: Any, name: str = "") -> list[bytes]:
+    """Every value of the column `name` as JSON."""
+    return [orjson.dumps(value, default=str) for value in values(column, name)]
 
 
-def values(column: Any) -> list[Any]:
-    """Every value of an Arrow array as something that orjson writes.
+def values(column: Any, name: str = "") -> list[Any]:
+    """Every value of an Arrow array, column or member `name`, as something that orjson writes.
 
     Struct and map with text keys become an object, any other map a list of pairs; dates and times ISO
-    8601 text; binary its size, as text.
+    8601 text; binary its size, as text. What an earlier run wrote into `ruler` is an object again.
     """
     import pyarrow as pa
+
+    if name == "ruler":
+        return [_verdict(value) for value in values(column)]
 
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -39,6 +46,14 @@ def values(column: Any) -> list[Any]:
             found: list[Any] = convert(column)
             return found
     return [None if value is None else str(value) for value in column.to_pylist()]
+
+
+def _verdict(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("{"):
+        with contextlib.suppress(UnreadableError):
+            parse(value.encode())
+            return orjson.Fragment(value)
+    return value
 
 
 def _conversions() -> list[tuple[Any, Any]]:
@@ -127,7 +142,7 @@ def _binaries(column: Any) -> list[Any]:
 def _structs(column: Any) -> list[Any]:
     names = [field.name for field in column.type]
     if names:
-        rows = zip(*(values(child) for child in column.flatten()), strict=True)
+        rows = zip(*map(values, column.flatten(), names), strict=True)
         found: list[Any] = [dict(zip(names, row, strict=True)) for row in rows]
     else:
         found = [{} for _ in range(len(column))]

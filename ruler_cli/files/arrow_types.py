@@ -11,6 +11,7 @@ A type is kept wherever it can hold what is new, exactly:
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from ruler_cli.files.parse import dump
@@ -23,15 +24,20 @@ class Misfit(Exception):  # noqa: N818 - a question that was answered with no
     """No Arrow type but text holds all of a column's values."""
 
 
-def widened(kind: Any, value: Any, name: str = "") -> Any:
-    """The type that holds what `kind` does and this JSON value too; Misfit where there is none."""
+def widened(kind: Any, value: Any, name: str = "", before: Any = None) -> Any:
+    """The type that holds what `kind` does and this JSON value too; Misfit where there is none.
+
+    `before` is what stood there: a part that did not change needs nothing.
+    """
     import pyarrow as pa
 
+    if before is not None and dump(value) == dump(before):
+        return kind
     if isinstance(kind, pa.BaseExtensionType):
-        return kind if value is None else widened(kind.storage_type, value, name)
+        return kind if value is None else widened(kind.storage_type, value, name, before)
     if pa.types.is_dictionary(kind):
         plain = kind.value_type
-        wide = widened(plain, value, name)
+        wide = widened(plain, value, name, before)
         return kind if wide.equals(plain) else wide
     if pa.types.is_string_view(kind):
         kind = pa.string()  # Arrow can hardly do anything with views yet
@@ -50,14 +56,14 @@ def widened(kind: Any, value: Any, name: str = "") -> Any:
     elif isinstance(value, int | float):
         return _number(kind, value)
     elif pa.types.is_struct(kind) and isinstance(value, dict):
-        return _struct(kind, value)
+        return _struct(kind, value, before or {})
     elif pa.types.is_map(kind) and isinstance(value, dict):
         items = kind.item_type
-        for item in value.values():
-            items = widened(items, item)
+        for key, item in value.items():
+            items = widened(items, item, before=(before or {}).get(key))
         return kind if items.equals(kind.item_type) else pa.map_(kind.key_type, items)
     elif is_list(kind) and isinstance(value, list):
-        return _list(kind, value)
+        return _list(kind, value, before or [])
     raise Misfit
 
 
@@ -109,9 +115,8 @@ def fitted(value: Any, kind: Any, old: Any = None, before: Any = None) -> Any:
         had, was = dict(old or ()), (before or {})
         return [(k, fitted(v, kind.item_type, had.get(k), was.get(k))) for k, v in value.items()]
     if is_list(kind) and isinstance(value, list):
-        pairs = list(zip(old or (), before or (), strict=True))
-        pairs += [(None, None)] * (len(value) - len(pairs))
-        return [fitted(v, kind.value_type, *pair) for v, pair in zip(value, pairs, strict=False)]
+        had, was = (old or ())[: len(value)], (before or ())[: len(value)]
+        return [fitted(v, kind.value_type, *pair) for v, *pair in zip_longest(value, had, was)]
     if pa.types.is_floating(kind):
         return float(value)
     return value
@@ -148,29 +153,29 @@ def _number(kind: Any, value: float) -> Any:
     return pa.float64()
 
 
-def _struct(kind: Any, value: dict[str, Any]) -> Any:
+def _struct(kind: Any, value: dict[str, Any], before: dict[str, Any]) -> Any:
     import pyarrow as pa
 
     names = [field.name for field in kind]
     if len(set(names)) < len(names):
         raise Misfit
-    fields = [_field(field, value.get(field.name)) for field in kind]
+    fields = [_field(field, value.get(field.name), before.get(field.name)) for field in kind]
     fields += [pa.field(k, widened(pa.null(), v, k)) for k, v in value.items() if k not in names]
     return pa.struct(fields)
 
 
-def _field(field: Any, value: Any) -> Any:
+def _field(field: Any, value: Any, before: Any) -> Any:
     if value is None:
         return field.with_nullable(True)
-    return field.with_type(widened(field.type, value, field.name))
+    return field.with_type(widened(field.type, value, field.name, before))
 
 
-def _list(kind: Any, value: list[Any]) -> Any:
+def _list(kind: Any, value: list[Any], before: list[Any]) -> Any:
     import pyarrow as pa
 
     item = kind.value_field
-    for part in value:
-        item = _field(item, part)
+    for part, was in zip_longest(value, before[: len(value)]):
+        item = _field(item, part, was)
     if pa.types.is_fixed_size_list(kind) and len(value) == kind.list_size:
         return pa.list_(item, kind.list_size)
     return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item)

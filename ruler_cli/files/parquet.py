@@ -58,13 +58,13 @@ class Parquet(Container):
 
     def rows(self) -> Iterator[tuple[int, list[bytes]]]:
         """Every row, numbered from 0: its members as JSON, `"name":value`, one for each column."""
-        names = [_key(name) for name in self.schema.names]
+        keys = [_key(name) for name in self.schema.names]
         start = 0
         for _, batch in self.batches():
             with damage(self.name):
                 columns = [
-                    [name + cell for cell in cells(column)]
-                    for name, column in zip(names, batch.columns, strict=True)
+                    [key + cell for cell in cells(column, name)]
+                    for key, name, column in zip(keys, self.schema.names, batch.columns, strict=True)
                 ]
                 found = [list(row) for row in zip(*columns, strict=True)] or [[]] * batch.num_rows
             yield from enumerate(found, start)
