@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
+from ruler_cli.index import Index, Place, place
 from ruler_cli.records import Group, Line, Problem, Record
 
 OnProblem = Callable[[Problem], None]
 Where = Callable[[int], str]
 """The number of a record → how a sentence names its place."""
-_BATCH = 2_000
+OnRecord = Callable[[Record, int], None]
+"""Takes each record with the number of its group: any 64 bits that are its own."""
 
 
 def line_of(number: int) -> str:
@@ -73,134 +72,13 @@ class Survey:
         return out
 
 
-class Index:
-    """Line → group key and place, in a temporary file that SQLite keeps and deletes.
-
-    A run that stops closes it while a thread may still be reading the input into it: SQLite itself
-    would crash, so each statement holds a lock, and the thread finds the index closed instead.
-    """
-
-    def __init__(self) -> None:
-        """An empty index."""
-        self._lock = threading.Lock()
-        self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode = OFF")
-        # pages beyond these go to the file, and sorting keeps to the same bounds: memory stays flat
-        self._db.execute("PRAGMA cache_size = -500")
-        self._db.execute("PRAGMA soft_heap_limit = 1500000")
-        self._db.execute("BEGIN")
-        self._db.execute(
-            "CREATE TABLE line (number INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT)"
-        )
-        self._db.execute("CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)")
-        self._db.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID")
-        self._rows: list[tuple[int, int, int, bytes, int]] = []
-
-    def add(self, line: Line, key: str, rollouts: int) -> None:
-        """Note one readable line."""
-        self._rows.append((line.number, line.offset, len(line.raw), digest(key), rollouts))
-        if len(self._rows) >= _BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Hand the noted lines to SQLite."""
-        with self._lock:
-            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?)", self._rows)
-        self._rows.clear()
-
-    def first_seen(self, key: str, number: int) -> int:
-        """The line on which a key was first told here; `number` itself the first time."""
-        row = (digest(key), number)
-        with self._lock:
-            if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", row).rowcount:
-                return number
-        (found,) = self._all("SELECT number FROM seen WHERE key = ?", row[:1])
-        return int(found[0])
-
-    def sizes(self, *, each_line: bool = False) -> tuple[int, int, int, int]:
-        """Groups, smallest, largest, and how many have one rollout; a line may be a group of its own."""
-        by = "number" if each_line else "key"
-        (row,) = self._all(
-            f"SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY {by})"  # noqa: S608, E501 - one of two column names
-        )
-        return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
-
-    def runs(self) -> int:
-        """How many stretches of equal keys the file has; as many as groups: adjacent."""
-        (row,) = self._all(
-            "SELECT count(*) FROM (SELECT key, lag(key) OVER (ORDER BY number) before FROM line) "
-            "WHERE before IS NULL OR before != key"
-        )
-        return int(row[0])
-
-    def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
-        """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
-        rows = self._all(
-            "SELECT prior, number FROM (SELECT number, key, lag(key) OVER (ORDER BY number) before,"
-            " lag(number) OVER (PARTITION BY key ORDER BY number) prior FROM line) "
-            "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY number LIMIT 1",
-            (apart,),
-        )
-        return (int(rows[0][0]), int(rows[0][1])) if rows else None
-
-    def close(self) -> None:
-        """Forget everything; a statement that runs in another thread is broken off."""
-        self._db.interrupt()
-        with self._lock:
-            self._db.close()
-
-    def _all(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._db.execute(query, values).fetchall()
-
-    def places(self) -> Iterator[list[tuple[int, int, int]]]:
-        """(number, start, size) of each group's lines, groups in the order of their first line."""
-        self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, number)")
-        self._db.execute(
-            "CREATE TEMP TABLE ranked AS SELECT l.number, l.start, l.size, f.first FROM line l "
-            "JOIN (SELECT key, min(number) first FROM line GROUP BY key) f ON f.key = l.key "
-            "ORDER BY f.first, l.number"
-        )
-        rows = self._db.execute("SELECT number, start, size, first FROM ranked ORDER BY rowid")
-        for _, members in itertools.groupby(rows, key=lambda row: row[3]):
-            yield [(int(n), int(start), int(size)) for n, start, size, _ in members]
-
-    def lines(self) -> Iterator[tuple[int, int, int]]:
-        """(number, start, size) of every readable line, in input order."""
-        with self._lock:
-            rows = self._db.execute("SELECT number, start, size FROM line ORDER BY number")
-        while True:
-            with self._lock:
-                row = rows.fetchone()
-            if row is None:
-                return
-            yield row
-
-    def keep(self, number: int, body: bytes) -> None:
-        """Keep what will be written for a line until its turn comes."""
-        with self._lock:
-            self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
-
-    def take(self, number: int) -> bytes | None:
-        """What was kept for a line, if its group is done; it is forgotten here."""
-        with self._lock:
-            row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
-            if row is None:
-                return None
-            self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
-        return bytes(row[0])
-
-
-def digest(key: str) -> bytes:
-    """16 bytes that stand for a group key."""
-    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def records(lines: Iterable[Line], reader: Reader, on_problem: OnProblem) -> Iterator[Record]:
+def records(
+    lines: Iterable[Line], read: Callable[[Line], tuple[Record, ...]], on_problem: OnProblem
+) -> Iterator[Record]:
     """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
     for line in lines:
         try:
-            found = reader.read(line)
+            found = read(line)
         except UnreadableError as error:
             on_problem(Problem(line.number, str(error), line.raw, line.place))
             continue
@@ -214,6 +92,7 @@ def survey(
     index: Index,
     on_problem: OnProblem,
     where: Where = line_of,
+    on_record: OnRecord | None = None,
 ) -> Survey:
     """Read the whole input once; decide how its groups lie."""
     whole = reader.format.shape != "trajectory"
@@ -230,11 +109,13 @@ def survey(
             found.end = (line.number, line.offset + len(line.raw))
             yield line
 
-    for record in records(noted(), reader, count):
+    for record in records(noted(), reader.glance, count):
         found.records += 1
         found.rollouts += len(record.rollouts)
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        index.add(record.line, key, len(record.rollouts))
+        short = index.add(record, key)
+        if on_record is not None:
+            on_record(record, place(record) if whole else int.from_bytes(short[:8], signed=True))
     index.flush()
     found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
     if whole:
@@ -282,8 +163,18 @@ def scattered(
     `place` makes `Line.place` of a record's number.
     """
     for places in index.places():
-        found: list[Record] = []
-        for number, start, size in places:
-            raw = os.pread(fd, size, start)
-            found += reader.read(Line(number, start, raw, place(number) if place else ""))
-        yield Group(str(found[0].key), tuple(found))
+        yield fetched(fd, reader, places, place)
+
+
+def fetched(
+    fd: int, reader: Reader, places: Iterable[Place], place: Callable[[int], str] | None = None
+) -> Group:
+    """One group, by where its records are; UnreadableError where something else stands there now.
+
+    `place` makes `Line.place` of a record's number.
+    """
+    found: list[Record] = []
+    for number, start, size in places:
+        raw = os.pread(fd, size, start)
+        found += reader.read(Line(number, start, raw, place(number) if place else ""))
+    return Group(str(found[0].key), tuple(found))

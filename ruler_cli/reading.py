@@ -16,7 +16,8 @@ from ruler_cli.files.source import shown
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import PROMPT_HASH
 from ruler_cli.formats.reader import Reader
-from ruler_cli.groups import Index, OnProblem, Survey, by_line, consecutive, records, scattered, survey
+from ruler_cli.groups import OnProblem, Survey, by_line, consecutive, records, scattered, survey
+from ruler_cli.index import Index
 from ruler_cli.pool.feed import inline, threaded
 from ruler_cli.records import Group, Line, Problem, Record
 from ruler_cli.settings import InputSettings
@@ -87,7 +88,7 @@ def open_input(
     whole = itertools.chain(first, found)
     if settings.grouping == "scattered":
         return _whole_stream(container, reader, whole, stack, on_problem)
-    read = records(whole, reader, on_problem)
+    read = records(whole, reader.read, on_problem)
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
     return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, streamed=True)
 
@@ -119,7 +120,7 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
         if problems > found.problems:  # the survey has told the others
             raise _changed(name, problem.where)
 
-    read = records(_surveyed(name, again(), found), reader, told)
+    read = records(_surveyed(name, again(), found), reader.read, told)
     return Input(reader, found, by_line(read) if found.grouping == "line" else _adjacent(read), index)
 
 

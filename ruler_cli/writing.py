@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.output import Output
-from ruler_cli.groups import Index
+from ruler_cli.index import Index
 from ruler_cli.settings import ScoreSettings
 
 

@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.groups import Index, Survey, by_line, consecutive, records, survey
-from ruler_cli.records import Line, Problem
+from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
+from ruler_cli.formats.reader import Reader
+from ruler_cli.groups import Survey, by_line, consecutive, records, survey
+from ruler_cli.index import Index
+from ruler_cli.records import Line, Problem, Rollout
 from tests.values import reader, talk
 
 
@@ -90,7 +93,7 @@ def test_not_adjacent(keys: str, one: int, other: int, index: Index) -> None:
 def test_consecutive(index: Index) -> None:
     """From a pipe, adjacent records of one key are a group, and a key that comes back is an error."""
     problems: list[Problem] = []
-    groups = consecutive(records(rows("aa.bba"), READER, problems.append), index)
+    groups = consecutive(records(rows("aa.bba"), READER.read, problems.append), index)
     assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
         ("a", [1, 2]),
         ("b", [4, 5]),
@@ -103,7 +106,7 @@ def test_consecutive(index: Index) -> None:
 
 def test_by_line() -> None:
     """Each record by itself is a group with its key."""
-    assert [g.key for g in by_line(records(rows("aba"), READER, lambda p: None))] == ["a", "b", "a"]
+    assert [g.key for g in by_line(records(rows("aba"), READER.read, lambda p: None))] == ["a", "b", "a"]
 
 
 def whole(*groups: tuple[Any, int]) -> list[Line]:
@@ -152,6 +155,52 @@ def test_singles_of_group_lines(index: Index) -> None:
     """Group lines of one rollout each are warned about without advice on a key that they have not."""
     found = survey(whole(("a", 1), ("b", 1)), WHOLE, "auto", index, lambda p: None)
     assert found.warnings() == ["every group has one rollout: nothing can be compared"]
+
+
+COLUMNS = Format(
+    name="columns",
+    family="columns",
+    shape="columns",
+    tells="`id`, `text`",
+    matches=lambda record: True,
+    rollouts=lambda record: [
+        Rollout(talk(text), (i,), reward=i, key=record["id"][i]) for i, text in enumerate(record["text"])
+    ],
+    layout=Layout(listed=True),
+)
+
+
+def test_columns(index: Index) -> None:
+    """A columnar line is as many groups as it holds keys, and equal keys of two lines are two groups."""
+    made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
+    rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
+    found = survey(rows, Reader(COLUMNS, PROMPT_HASH), "auto", index, lambda p: None)
+    assert (found.records, found.groups, found.rollouts) == (4, 4, 8)
+    assert (found.grouping, found.smallest, found.largest, found.singles) == ("line", 1, 4, 2)
+    assert not found.warnings()
+
+
+def test_each_record_is_told(index: Index) -> None:
+    """Who asks is told each record that could be read, with a number that its group has alone."""
+    told: list[tuple[int, int]] = []
+    survey(
+        rows("ab.a"),
+        READER,
+        "auto",
+        index,
+        lambda p: None,
+        on_record=lambda r, g: told.append((r.line.number, g)),
+    )
+    assert [number for number, _ in told] == [1, 2, 4]
+    assert told[0][1] == told[2][1] != told[1][1]
+
+
+def test_lines_of_groups_are_told_apart(index: Index) -> None:
+    """Two group lines with one key are two groups to who asks, too."""
+    told: set[int] = set()
+    rows = whole(("a", 1), ("a", 1))
+    survey(rows, WHOLE, "auto", index, lambda p: None, on_record=lambda _, group: told.add(group))
+    assert len(told) == 2
 
 
 def test_by_line_on_request(index: Index) -> None:

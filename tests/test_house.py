@@ -18,6 +18,7 @@ FLOORS = (
     {"counts"},
     {"judging", "reading", "shelf", "writing"},
     {"annotate", "groups"},
+    {"index"},
     {"pool", "ledger"},
     {"judges"},
     {"scoring"},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from ruler_cli.groups import Index
+from ruler_cli.index import Index
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate
@@ -19,7 +19,7 @@ from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.pool.retries import Tries
-from ruler_cli.records import Fault, Line, Reply, Request, Usage
+from ruler_cli.records import Fault, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.virtual import World, virtually
@@ -36,7 +36,7 @@ def test_index_closed_while_read() -> None:
         ) -> None:
             try:
                 for number in range(10**6):
-                    index.add(Line(number, 0, b""), str(number), 1)
+                    index.add(Record(Line(number, 0, b""), ()), str(number))
                     if number == 4_000:
                         begun.set()
             except Exception as error:  # noqa: BLE001 - whatever ends the thread

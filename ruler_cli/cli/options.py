@@ -69,6 +69,22 @@ GroupBy = Annotated[
     str | None,
     typer.Option(metavar="PATH", envvar="RULER_GROUP_BY", help="Dotted path of the group key."),
 ]
+Reward = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", envvar="RULER_REWARD", help="Dotted path of the original reward."),
+]
+Messages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        envvar="RULER_MESSAGES",
+        help="Dotted path of the messages, or of an answer's text, in a dump that no format fits.",
+    ),
+]
+Outcome = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", envvar="RULER_OUTCOME", help="Dotted path of what a verifier said."),
+]
 Grouping = Annotated[
     Literal["auto", "line", "consecutive", "scattered"],
     typer.Option(envvar="RULER_GROUPING", help="How the records of a group lie."),

@@ -25,6 +25,7 @@ def command(
     order: options.Order = "random",
     seed: options.Seed = 0,
     group_by: options.GroupBy = None,
+    messages: options.Messages = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
 ) -> None:
@@ -45,8 +46,9 @@ def command(
         context = model_of(JudgeSettings(model, api_base)).context
         ask = AskSettings(options.rubric(rubric), order, seed, context)
         console = Console("log", "stdin" if source == "-" else source)
+        where = InputSettings(source, format_, grouping, group_by, messages=messages)
         with ExitStack() as stack:
-            found = open_input(InputSettings(source, format_, grouping, group_by), stack, console.problem)
+            found = open_input(where, stack, console.problem)
             for one in found.groups:
                 if group is None or one.key == group:
                     break

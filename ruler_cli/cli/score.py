@@ -63,6 +63,9 @@ def command(
     ] = None,
     price: options.Price = None,
     group_by: options.GroupBy = None,
+    reward: options.Reward = None,
+    messages: options.Messages = None,
+    outcome: options.Outcome = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
     on_failure: Annotated[
@@ -117,7 +120,7 @@ def command(
         from ruler_cli.ledger import located
 
         settings = ScoreSettings(
-            InputSettings(source, format_, grouping, group_by),
+            InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
             output,
             JudgeSettings(
                 model,

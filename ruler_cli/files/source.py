@@ -41,7 +41,8 @@ def open_source(name: str) -> Iterator[BinaryIO]:
 def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
     """Open INPUT for reading bytes as they are; UsageError where it cannot be."""
     try:
-        raw = io.FileIO(0, closefd=False) if name == "-" else io.FileIO(name)
+        # a pipe is never closed: that waits for the thread which reads it, and a silent one has no end
+        raw = io.FileIO(0 if name == "-" else _opened(name), closefd=False)
         stream = io.BufferedReader(raw, _BUFFER)
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
@@ -52,9 +53,18 @@ def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
     try:
         yield stream
     finally:
-        # a pipe is left open: closing waits for the thread that reads it, and a silent one has no end
-        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        fd = stream.fileno()
+        if name != "-" and stat.S_ISREG(os.fstat(fd).st_mode):
             stream.close()
+            os.close(fd)
+
+
+def _opened(name: str) -> int:
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise IsADirectoryError(name)
+    return fd
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse, parse_text
+from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.interface import PROMPT_HASH, Format, lookup
 from ruler_cli.records import Line, Record, Rollout
@@ -38,6 +38,26 @@ class Reader:
             return self._records(parse(line.raw), line)
         except RecursionError:
             raise UnreadableError("is nested too deeply to be read; flatten the record") from None
+
+    def glance(self, line: Line) -> tuple[Record, ...]:
+        """Read one line as `read` does, but for integers beyond 64 bits in messages and rewards.
+
+        The group key is the same to the last digit, and so is what cannot be read.
+        """
+        if self.format.shape == "columns":
+            return self.read(line)
+        try:
+            found = self._records(parse(line.raw, exact=False), line)
+        except RecursionError:
+            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
+        return found if self._sure(found[0]) else self.read(line)
+
+    def _sure(self, record: Record) -> bool:
+        """Whether no rounded integer is in the key: as text it would have an exponent."""
+        if self.key == PROMPT_HASH and self.format.shape == "trajectory":
+            asked = record.rollouts[0].messages[: first_turn(record.rollouts[0].messages)]
+            return all(type(message.get("content")) is str for message in asked)
+        return "e+" not in str(record.key)
 
     def _records(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
         rollouts = tuple(self.format.rollouts(value))
@@ -69,6 +89,11 @@ class Reader:
             Record(line, tuple(found), f"{line.where}: {key}", part=i, parts=len(groups))
             for i, (key, found) in enumerate(groups.items())
         )
+
+    @property
+    def _flat(self) -> bool:
+        """Whether marks stand nowhere but in the record itself."""
+        return self.format.shape == "trajectory" and self.format.layout.ruler == ("ruler",)
 
     @property
     def _by_path(self) -> bool:
@@ -107,6 +132,8 @@ class Reader:
 
     def _refuse_foreign(self, value: dict[str, Any], rollouts: tuple[Rollout, ...]) -> None:
         """A field `ruler` of somebody else's would be overwritten."""
+        if "ruler" not in value and self._flat and not rollouts[0].path:
+            return
         where = ".".join(map(str, self.format.layout.ruler))
         for holder, path in ((value, "ruler"), *((owner(value, r), where) for r in rollouts)):
             mine = lookup(holder, path)
@@ -128,8 +155,7 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     prompt = []
     for message in rollout.messages[: first_turn(rollout.messages)]:
         prompt.append([message.get("role"), message.get("content")])
-    text = repr((prompt, step)).encode("utf-8", "surrogatepass")
-    return "prompt-" + blake2b(text, digest_size=8).hexdigest()
+    return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
 
 
 def as_text(value: Any) -> str:

@@ -25,6 +25,7 @@ from ruler_cli.files.parquet import Parquet
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect
 from ruler_cli.records import Line, Mark
+from ruler_cli.settings import InputSettings
 from tests.conftest import SHARED
 
 UTC = datetime.UTC
@@ -389,15 +390,13 @@ def scored(file: io.BytesIO, score: float | None = 0.7) -> io.BytesIO:
     """The file as a run writes it, with the same score for all."""
     source, out = Parquet("in.parquet", file), io.BytesIO()
     lines = list(source.records())
-    reader = detect("in.parquet", lines, "auto", None)
+    reader = detect("in.parquet", lines, InputSettings("in.parquet"))
     encoder = source.encoder(out)
     mark = Mark(score, {"status": "scored", "score": score, "explanation": "good"})
     for line in lines:
-        record = reader.read(line)
-        encoder.put(
-            line.number,
-            annotate(record, reader.format, [mark] * len(record.rollouts), {"status": "scored"}, "null"),
-        )
+        (record,) = reader.read(line)
+        marked = [(rollout, mark) for rollout in record.rollouts]
+        encoder.put(line.number, annotate(line.raw, reader.format, marked, {"status": "scored"}, "null"))
     encoder.end()
     return out
 

@@ -1,0 +1,103 @@
+"""Rollout dumps of any size, made up and always the same: texts as verl writes them, and chats with tools.
+
+A group's rollouts are adjacent, or they lie trial by trial over the whole file.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+Lie = Literal["adjacent", "scattered"]
+Record = dict[str, Any]
+
+_PROSE = (
+    "so we need the number of ways to write it as a sum of two squares modulo p therefore wait let me "
+    "check that again the left side is $\\frac{n(n+1)}{2}$ and “both” factors are coprime hence "
+    "\\(x^2 \\equiv 1\\) holds for every unit which gives 48 cases and then by symmetry"
+)
+_WORDS = _PROSE.split()
+_POLICY = (
+    "Confirm before any change to a booking.\nOne tool call at a time.\nDeny what the policy does not "
+    "allow.\nA booking can be cancelled within 24 hours, with insurance, or if the airline cancelled it.\n"
+)
+
+
+def write(path: Path, shape: Literal["texts", "chats"], size: int, lie: Lie) -> Path:
+    """Write about `size` bytes."""
+    make, trials, each = (_text, 16, 14_000) if shape == "texts" else (_chat, 8, 17_500)
+    tasks = max(1, size // (each * trials))
+    with path.open("wb") as file:
+        for record in _in_order(make, tasks, trials, lie):
+            file.write(orjson.dumps(record) + b"\n")
+    return path
+
+
+def options(shape: Literal["texts", "chats"]) -> list[str]:
+    """What tells `ruler` where things are in such a dump."""
+    return ["--messages", "output", "--reward", "score"] if shape == "texts" else []
+
+
+def _in_order(make: Callable[[int, int], Record], tasks: int, trials: int, lie: Lie) -> Iterator[Record]:
+    if lie == "adjacent":
+        yield from (make(task, trial) for task in range(tasks) for trial in range(trials))
+    else:
+        yield from (make(task, trial) for trial in range(trials) for task in range(tasks))
+
+
+def _text(task: int, trial: int) -> Record:
+    """One rollout of verl: prompt and answer as text, about 14 kB."""
+    asked, dice = random.Random(task), random.Random(f"{task} {trial}")
+    question = _lines(asked, 16)
+    return {
+        "input": f"system\nReason step by step.\nuser\nProblem {task}. {question}\nassistant\n",
+        "output": _lines(dice, dice.randint(100, 280)) + f"\n#### {dice.randrange(100)}",
+        "gts": str(asked.randrange(100)),
+        "score": float(dice.randrange(2)),
+        "step": 17,
+        "acc": True,
+    }
+
+
+def _chat(task: int, trial: int) -> Record:
+    """One rollout of an agent: some 26 messages of 650 bytes, with tool calls."""
+    asked, dice = random.Random(task), random.Random(f"{task} {trial}")
+    messages: list[Record] = [
+        {"role": "system", "content": "You are an airline agent.\n" + _POLICY * 24},
+        {"role": "user", "content": f"I am user_{task}. {_lines(asked, 2)}"},
+    ]
+    for turn in range(dice.randint(6, 10)):
+        arguments = json.dumps({"user_id": f"u_{dice.randrange(9999)}", "date": "2024-05-20"})
+        call = {
+            "id": f"call_{dice.getrandbits(64):x}",
+            "type": "function",
+            "function": {"name": "search_direct_flight", "arguments": arguments},
+        }
+        flights = [
+            {"flight_number": f"HAT{dice.randrange(300):03}", "price": dice.randrange(400), "seats": 9}
+            for _ in range(dice.randint(4, 20))
+        ]
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(flights)},
+            {"role": "assistant", "content": f"{turn}. {_lines(dice, 3)}"},
+        ]
+    return {"task_id": task, "trial": trial, "messages": messages, "reward": float(dice.randrange(2))}
+
+
+def _lines(dice: random.Random, number: int) -> str:
+    """Lines of some 70 characters, put together from a few hundred that are drawn once."""
+    return "\n".join(dice.choices(_STOCK, k=number))
+
+
+def _stock() -> list[str]:
+    dice = random.Random(1)
+    return [" ".join(dice.choices(_WORDS, k=dice.randint(6, 18))) for _ in range(400)]
+
+
+_STOCK = _stock()

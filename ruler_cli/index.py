@@ -1,0 +1,154 @@
+"""Line → group key and place, in a temporary file: what a survey notes and a scattered run looks up."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Any
+
+from ruler_cli.records import Record
+
+Place = tuple[int, int, int]
+"""A line: its number, where it starts, its bytes."""
+_BATCH = 2_000
+_PARTS = 20
+"""Bits of a record's number that tell the parts of one line."""
+
+
+class Index:
+    """Line → group key and place, in a temporary file that SQLite keeps and deletes.
+
+    A run that stops closes it while a thread may still be reading the input into it: SQLite itself
+    would crash, so each statement holds a lock, and the thread finds the index closed instead.
+    """
+
+    def __init__(self) -> None:
+        """An empty index."""
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = OFF")
+        # pages beyond these go to the file, and sorting keeps to the same bounds: memory stays flat
+        self._db.execute("PRAGMA cache_size = -500")
+        self._db.execute("PRAGMA soft_heap_limit = 1500000")
+        self._db.execute("BEGIN")
+        # `id` is the line's number and the part of a columnar line, which is several groups
+        self._db.execute(
+            "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT)"
+        )
+        self._db.execute("CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)")
+        self._db.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID")
+        self._rows: list[tuple[int, int, int, bytes, int]] = []
+
+    def add(self, record: Record, key: str) -> bytes:
+        """Note one record; the digest of its key."""
+        line, short = record.line, digest(key)
+        self._rows.append((place(record), line.offset, len(line.raw), short, len(record.rollouts)))
+        if len(self._rows) >= _BATCH:
+            self.flush()
+        return short
+
+    def flush(self) -> None:
+        """Hand the noted lines to SQLite."""
+        with self._lock:
+            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?)", self._rows)
+        self._rows.clear()
+
+    def first_seen(self, key: str, number: int) -> int:
+        """The line on which a key was first told here; `number` itself the first time."""
+        row = (digest(key), number)
+        with self._lock:
+            if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", row).rowcount:
+                return number
+        (found,) = self._all("SELECT number FROM seen WHERE key = ?", row[:1])
+        return int(found[0])
+
+    def sizes(self, *, each_line: bool = False) -> tuple[int, int, int, int]:
+        """Groups, smallest, largest, and how many have one rollout; a line may be a group of its own."""
+        by = "id" if each_line else "key"
+        (row,) = self._all(
+            f"SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY {by})"  # noqa: S608, E501 - one of two column names
+        )
+        return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
+
+    def runs(self) -> int:
+        """How many stretches of equal keys the file has; as many as groups: adjacent."""
+        (row,) = self._all(
+            "SELECT count(*) FROM (SELECT key, lag(key) OVER (ORDER BY id) before FROM line) "
+            "WHERE before IS NULL OR before != key"
+        )
+        return int(row[0])
+
+    def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
+        """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
+        rows = self._all(
+            "SELECT prior, id FROM (SELECT id, key, lag(key) OVER (ORDER BY id) before,"
+            " lag(id) OVER (PARTITION BY key ORDER BY id) prior FROM line) "
+            "WHERE prior IS NOT NULL AND (NOT ? OR before != key) ORDER BY id LIMIT 1",
+            (apart,),
+        )
+        return (int(rows[0][0]) >> _PARTS, int(rows[0][1]) >> _PARTS) if rows else None
+
+    def close(self) -> None:
+        """Forget everything; a statement that runs in another thread is broken off."""
+        self._db.interrupt()
+        with self._lock:
+            self._db.close()
+
+    def _all(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def places(self) -> Iterator[list[Place]]:
+        """Where each group's lines are, groups in the order of their first line."""
+        self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
+        self._db.execute(
+            "CREATE TEMP TABLE ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
+            "JOIN (SELECT key, min(id) first FROM line GROUP BY key) f ON f.key = l.key "
+            "ORDER BY f.first, l.id"
+        )
+        rows = self._db.execute("SELECT id, start, size, first FROM ranked ORDER BY rowid")
+        for _, members in itertools.groupby(rows, key=lambda row: row[3]):
+            yield [(int(at) >> _PARTS, int(start), int(size)) for at, start, size, _ in members]
+
+    def lines(self) -> Iterator[Place]:
+        """Every readable line, in input order."""
+        with self._lock:
+            rows = self._db.execute("SELECT id, start, size FROM line ORDER BY id")
+        while True:
+            with self._lock:
+                row = rows.fetchone()
+            if row is None:
+                return
+            yield row[0] >> _PARTS, row[1], row[2]
+
+    def at(self, ids: Iterable[int]) -> list[Place]:
+        """Where some records are, by what `place` says of each."""
+        query = "SELECT start, size FROM line WHERE id = ?"
+        return [(at >> _PARTS, *self._all(query, (at,))[0]) for at in ids]
+
+    def keep(self, number: int, body: bytes) -> None:
+        """Keep what will be written for a line until its turn comes."""
+        with self._lock:
+            self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
+
+    def take(self, number: int) -> bytes | None:
+        """What was kept for a line, if its group is done; it is forgotten here."""
+        with self._lock:
+            row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            self._db.execute("DELETE FROM mark WHERE number = ?", (number,))
+        return bytes(row[0])
+
+
+def place(record: Record) -> int:
+    """A number for each record of a file, in input order."""
+    return record.line.number << _PARTS | record.part
+
+
+def digest(key: str) -> bytes:
+    """16 bytes that stand for a group key."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()

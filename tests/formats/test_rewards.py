@@ -1,0 +1,58 @@
+"""Rewards as numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from ruler_cli.formats.rewards import number
+from tests.values import values
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (0.25, 0.25),
+        (3, 3.0),
+        (True, 1.0),
+        (False, 0.0),
+        ([0.0, 0.5, 1.0], 1.5),
+        ([True, 1], 2.0),
+        ({"correct": {"score": 1.0, "weight": 0.5}, "format": {"score": 0.2, "weight": 1.0}}, 0.7),
+        ({"correct": {"score": 1.0}}, 1.0),
+        ({"reward": 0.3, "other": 9}, 0.3),
+        ({"accuracy": 0.4}, 0.4),
+        ("C", 1.0),
+        ("I", 0.0),
+        ("P", 0.5),
+        ("N", 0.0),
+        ("1.0", 1.0),
+        (" -2e3 ", -2000.0),
+    ],
+)
+def test_numbers(value: Any, wanted: float) -> None:
+    """Every shape that frameworks write comes to the number it means."""
+    assert number(value) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, math.nan, math.inf, -math.inf, "nan", "inf", "TimeoutError", "", "1_0", "1 apple", [], {},
+        [None], [[1.0]], ["1"], [1.0, math.nan], {"a": 1, "b": 2}, {"a": {"score": None}},
+        {"reward": "x"}, 10**400, {"a": {"score": 1, "weight": None}, "b": 1}, [1e308, 1e308],
+    ],
+)  # fmt: skip
+def test_none(value: Any) -> None:
+    """What is no number is none, and never a zero."""
+    assert number(value) is None
+
+
+@given(values)
+def test_any_value(value: Any) -> None:
+    """Whatever JSON holds is a finite number or none."""
+    found = number(value)
+    assert found is None or math.isfinite(found)
