@@ -3,6 +3,7 @@
 RulerError            a run that cannot go on; carries the exit code
 ├── UsageError        2  bad usage or unreadable input; nothing was sent, unless a stream shows late
 │                        that its groups are not adjacent
+│   └── ForeignError     a file of a kind that holds no records
 ├── RefusedError      3  the judge refused the run (key, quota, unknown model, unreachable)
 ├── OutputError       1  OUTPUT could not be written to its end
 ├── TooManyFailures   1  more failed than --max-failures allows
@@ -25,6 +26,10 @@ class UsageError(RulerError):
     """Bad usage or unreadable input."""
 
     exit_code = 2
+
+
+class ForeignError(UsageError):
+    """A file of a kind that holds no records; among others it is left out."""
 
 
 class RefusedError(RulerError):

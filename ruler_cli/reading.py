@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.container import Container
+from ruler_cli.files.container import Container, Many
 from ruler_cli.files.open import open_container
+from ruler_cli.files.parse import parse
 from ruler_cli.files.source import shown
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import PROMPT_HASH
@@ -27,7 +28,8 @@ from ruler_cli.settings import InputSettings
 class Input:
     """An input that is open: how it is read, what is known of it, its groups as an iterator.
 
-    `survey` is None for a stream. `index` holds what waits for its turn where groups are scattered.
+    `notes` are sentences on what of it is not read. `survey` is None for a stream. `index` holds what
+    waits for its turn where groups are scattered.
     """
 
     reader: Reader | None
@@ -35,6 +37,7 @@ class Input:
     groups: Iterator[Group]
     index: Index
     streamed: bool = False
+    notes: Sequence[str] = ()
 
     @property
     def scattered(self) -> bool:
@@ -101,6 +104,7 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
             pass
         return Input(None, None, iter(()), index)
     reader = detect(name, first, settings)
+    notes = container.settle(_fits(reader), on_problem) if isinstance(container, Many) else []
 
     def again() -> Iterator[Line]:
         return container.records() if container.plain else _placed(container.records())
@@ -111,7 +115,7 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
     if found.grouping == "scattered":
         fd = container.fileno() if container.plain else _spooled(_surveyed(name, again(), found), stack)
         groups = scattered(fd, reader, index, container.place)
-        return Input(reader, found, _unchanged(name, groups), index)
+        return Input(reader, found, _unchanged(name, groups), index, notes=notes)
     problems = 0
 
     def told(problem: Problem) -> None:
@@ -121,7 +125,24 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
             raise _changed(name, problem.where)
 
     read = records(_surveyed(name, again(), found), reader.read, told)
-    return Input(reader, found, by_line(read) if found.grouping == "line" else _adjacent(read), index)
+    groups = by_line(read) if found.grouping == "line" else _adjacent(read)
+    return Input(reader, found, groups, index, notes=notes)
+
+
+def _fits(reader: Reader) -> Callable[[Line], bool | None]:
+    """Whether a record is of the format, well-formed or not; None where it is no JSON object."""
+
+    def fits(line: Line) -> bool | None:
+        try:
+            value = parse(line.raw)
+        except (UnreadableError, RecursionError):
+            return None
+        try:
+            return bool(reader.format.matches(value) or reader.read(line))
+        except UnreadableError:
+            return False
+
+    return fits
 
 
 def _whole_stream(

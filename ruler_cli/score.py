@@ -12,7 +12,7 @@ import anyio.to_thread
 from ruler_cli.annotate import Marked, annotate, trajectory_bytes
 from ruler_cli.counts import Counts
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
-from ruler_cli.files.output import FailedFile, Output
+from ruler_cli.files.output import FailedFile
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.choose import Chosen, choose
 from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
@@ -27,7 +27,7 @@ from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Failure, Group, Mark, Problem, Record
 from ruler_cli.settings import ScoreSettings
 from ruler_cli.shelf import Shelf
-from ruler_cli.writing import ByTurn, InOrder, Writer, failed_path, refuse_clashes
+from ruler_cli.writing import AnyOutput, ByTurn, InOrder, Writer, failed_path, open_output, refuse_clashes
 
 _POLL = 0.05
 _TICK = 1.0
@@ -61,7 +61,8 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
         )
     with ExitStack() as stack:
         shelf = _shelf(settings, chosen, stack)
-        output = stack.enter_context(Output(settings.output))
+        output = open_output(settings)
+        stack.enter_context(output)
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         async with chosen.judge:  # before the input is read: a judge that is not there costs no wait
@@ -90,7 +91,7 @@ class _Run:
         settings: ScoreSettings,
         chosen: Chosen,
         observer: Observer,
-        output: Output,
+        output: AnyOutput,
         failed: FailedFile,
         caller: Caller,
     ) -> None:
@@ -141,6 +142,8 @@ class _Run:
 
     def _begin(self, found: Input) -> None:
         self._observer.note(found.found())
+        for sentence in found.notes:
+            self._observer.note(sentence)
         for sentence in found.survey.warnings() if found.survey else ():
             self._observer.warn(sentence)
         self._counts.summary.total = found.survey.groups if found.survey else None

@@ -8,15 +8,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.output import Output
+from ruler_cli.files.listing import is_many, listed, passed_over
+from ruler_cli.files.output import Output, as_lines, plain_name
+from ruler_cli.files.tree import OutputTree
 from ruler_cli.index import Index
 from ruler_cli.settings import ScoreSettings
+
+_FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
+"""Names that are meant for one file."""
+
+AnyOutput = Output | OutputTree
+
+
+def open_output(settings: ScoreSettings) -> AnyOutput:
+    """OUTPUT: a directory where INPUT is many files and the name does not ask for JSON lines."""
+    if is_many(settings.input.source) and not as_lines(settings.output):
+        if plain_name(settings.output).endswith(_FILES) and not Path(settings.output).is_dir():
+            way = "give a directory, or a name that ends in .jsonl"
+            raise UsageError(f"{settings.output}: INPUT is many files; {way}")
+        return OutputTree(settings.output)
+    return Output(settings.output)
 
 
 class Writer(ABC):
     """Puts records into OUTPUT in input order; an empty body is a record that is left out."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: AnyOutput) -> None:
         """`output` is open."""
         self._output = output
 
@@ -42,7 +59,7 @@ class InOrder(Writer):
 class ByTurn(Writer):
     """Records of a group lie apart: each is kept on disk until all before it are written."""
 
-    def __init__(self, output: Output, index: Index) -> None:
+    def __init__(self, output: AnyOutput, index: Index) -> None:
         """`index` knows the order of all records and keeps what waits."""
         super().__init__(output)
         self._index = index
@@ -74,8 +91,22 @@ def refuse_clashes(settings: ScoreSettings) -> None:
                 raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):
             raise UsageError(f"--failed {failed}: give the name of a plain file")
+    if is_many(source):
+        _refuse_inside(settings)
     if settings.on_failure == "drop" and output == "-" and failed is None:
         raise UsageError("--on-failure drop: with OUTPUT - say where dropped records go, with --failed FILE")
+
+
+def _refuse_inside(settings: ScoreSettings) -> None:
+    """A file of a run that lies among those of INPUT would be read by the next run."""
+    listing = listed(settings.input.source)
+    root = Path(os.path.realpath(listing.root))
+    inside = {os.path.realpath(listing.path(name)) for name in listing.names}
+    for name in (settings.output if as_lines(settings.output) else "-", str(settings.failed or "-")):
+        real = Path(os.path.realpath(name))
+        below = Path(settings.input.source).is_dir() and root in real.parents
+        if name != "-" and (str(real) in inside or (below and not passed_over(str(real.relative_to(root))))):
+            raise UsageError(f"{name}: lies in INPUT and would be read as a part of it; give a place outside")
 
 
 def _same(one: str, other: str) -> bool:
@@ -88,4 +119,4 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         if not settings.failed.parent.is_dir():
             raise UsageError(f"--failed {settings.failed}: its directory does not exist")
         return settings.failed
-    return None if settings.output == "-" else Path(settings.output + ".failed.jsonl")
+    return None if settings.output == "-" else Path(settings.output.rstrip("/") + ".failed.jsonl")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ruler_cli.records import Line
+from ruler_cli.files.listing import Listing
+from ruler_cli.records import Line, Problem
 
 
 class Encoder(Protocol):
@@ -62,6 +64,51 @@ class Container(ABC):
     def encoder(self, stream: BinaryIO) -> Encoder:
         """What writes records back into a container of this kind."""
         return Lines(stream)
+
+
+class Many(Container):
+    """An INPUT of many files, which may become a directory of the same files."""
+
+    unit = "record"
+    listing: Listing
+
+    @abstractmethod
+    def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:
+        """Find the files that hold no record, once the format is known; a sentence for each of them.
+
+        `fits` tells whether a record is of the format; None: it is no JSON object. What is damaged goes
+        to `on_problem`.
+        """
+
+    @abstractmethod
+    def into(self, staged: Staged) -> TreeEncoder:
+        """What writes the same files again, with other records."""
+
+
+class TreeEncoder(Protocol):
+    """Writes the files of an INPUT again, with other records."""
+
+    def put(self, number: int, body: bytes) -> None:
+        """The record with this number; they come in input order, and some may be left out."""
+
+    def end(self, *, whole: bool) -> None:
+        """The end of the last file; `whole`: everything behind it too."""
+
+
+class Staged(Protocol):
+    """Where the files of a directory are written, one after another, before all of them appear."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Begin a file; its name tells the compression."""
+
+    def close(self) -> None:
+        """End it."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """A whole small file."""
+
+    def copy(self, name: str, source: Path) -> None:
+        """A file as it is."""
 
 
 class Lines:

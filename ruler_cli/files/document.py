@@ -7,6 +7,7 @@ What is no record, down to the indentation, is copied when records are written b
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -190,8 +191,9 @@ class Document(Container):
 
     def encoder(self, stream: BinaryIO) -> Encoder:
         """Writes the document again, with other records."""
-        for _ in () if self._whole else self.records():
-            pass  # where they stand has to be known
+        with contextlib.suppress(UsageError):  # of one that is damaged, what stands before that
+            for _ in () if self._whole else self.records():
+                pass  # where they stand has to be known
         return _Rewritten(self, self._spans, stream)
 
     def _found(self) -> Iterator[Line]:

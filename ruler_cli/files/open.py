@@ -16,6 +16,8 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC
 from ruler_cli.files.container import Container
 from ruler_cli.files.document import Document, may_be_document, shape_of
+from ruler_cli.files.listing import is_many, listed
+from ruler_cli.files.shards import Shards
 from ruler_cli.files.source import decompressed, from_file, lines, open_raw, readable, shown
 from ruler_cli.records import Line
 
@@ -59,6 +61,8 @@ class LinesOnce(Container):
 
 def open_container(name: str, stack: ExitStack) -> Container:
     """Open INPUT, `-` for stdin, until `stack` ends; UsageError says what is wrong and the way out."""
+    if is_many(name):
+        return _many(name)
     stream = stack.enter_context(open_raw(name))
     with readable(name):
         regular = name != "-" and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
@@ -74,6 +78,14 @@ def open_container(name: str, stack: ExitStack) -> Container:
     fd = stream.fileno()
     again = decompressed(name, from_file(fd))
     return _stream(name, again, stack, lambda _: JsonLines(name, fd, plain=False))
+
+
+def _many(name: str) -> Container:
+    from ruler_cli.files.harbor import Harbor, trials
+
+    listing = listed(name)
+    found = trials(listing)
+    return Harbor(name, listing, found) if found else Shards(name, listing, open_container)
 
 
 def _file(name: str, fd: int, stack: ExitStack) -> Container:
@@ -123,4 +135,6 @@ def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
 
 
 def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    raise UsageError(f"{shown(name)}: is a zip archive; unpack it and give the JSON lines inside")
+    from ruler_cli.files.zip import open_zip
+
+    return open_zip(name, file, stack)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,8 +40,7 @@ def open_source(name: str) -> Iterator[BinaryIO]:
 def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
     """Open INPUT for reading bytes as they are; UsageError where it cannot be."""
     try:
-        # a pipe is never closed: that waits for the thread which reads it, and a silent one has no end
-        raw = io.FileIO(0 if name == "-" else _opened(name), closefd=False)
+        raw = io.FileIO(0, closefd=False) if name == "-" else io.FileIO(name)
         stream = io.BufferedReader(raw, _BUFFER)
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
@@ -50,21 +48,8 @@ def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
         raise UsageError(f"{name}: no such file; check the path, or give `-` for stdin") from None
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
-    try:
+    with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe
         yield stream
-    finally:
-        fd = stream.fileno()
-        if name != "-" and stat.S_ISREG(os.fstat(fd).st_mode):
-            stream.close()
-            os.close(fd)
-
-
-def _opened(name: str) -> int:
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    if stat.S_ISDIR(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise IsADirectoryError(name)
-    return fd
 
 
 def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:

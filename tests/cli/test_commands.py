@@ -100,7 +100,7 @@ USAGE = [
     (["score", "in.jsonl", "out.jsonl", "--grouping", "scattered"], "already is a group"),
     (["score", "in.jsonl", "out.jsonl", "-p", "sloth=1", "-m", "simulated"], "slot"),
     (["check", "unknown.jsonl"], "keys: a, b"),
-    (["check", "list.json"], "holds no rollouts"),
+    (["check", "list.json"], "item 1 holds no rollouts"),
     (["check", "prompt_only.jsonl"], "lines can be read"),
     (["prompt", "in.jsonl", "--group", "zzz"], "zzz"),
 ]

@@ -1,0 +1,90 @@
+"""A directory, or a pattern of file names, as the files that a run reads, in the order people expect."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruler_cli.errors import UsageError
+
+_MAGIC = re.compile(r"[*?\[]")
+_NUMBER = re.compile(r"(\d+)")
+_OURS = (".partial", ".failed.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Files below a directory: their names relative to it."""
+
+    root: Path
+    names: tuple[str, ...]
+
+    def path(self, name: str) -> Path:
+        """Where a file is."""
+        return self.root / name
+
+
+def is_many(source: str) -> bool:
+    """Whether INPUT is a directory or a pattern, rather than one file."""
+    if source == "-" or Path(source).exists():
+        return source != "-" and Path(source).is_dir()
+    return bool(_MAGIC.search(source))
+
+
+def listed(source: str) -> Listing:
+    """Every file of a directory, at any depth, or that a pattern matches; UsageError where there is none.
+
+    Hidden files and what ruler itself leaves (`*.partial`, `*.failed.jsonl`) are passed over, and what
+    is no regular file. Numbers in names count as numbers: part-2 comes before part-10.
+    """
+    if Path(source).is_dir():
+        root = Path(source)
+        found = _below(root)
+    else:
+        root = _fixed(source)
+        found = []
+        for path in map(Path, glob.glob(source, recursive=True)):  # noqa: PTH207 - a pattern may be absolute
+            found += _below(path) if path.is_dir() else [path] if path.is_file() else []
+    names = {str(path.relative_to(root)) for path in found}
+    kept = sorted((name for name in names if not passed_over(name)), key=natural)
+    if not kept:
+        what = "holds no file to read" if root == Path(source) else "no file matches this pattern"
+        raise UsageError(f"{source}: {what}; check the path")
+    return Listing(root, tuple(kept))
+
+
+def passed_over(name: str) -> bool:
+    """Whether a file, by its relative name, is no part of a dump."""
+    return name.endswith(_OURS) or any(part.startswith(".") for part in Path(name).parts)
+
+
+def natural(name: str) -> tuple[tuple[tuple[int, str], ...], ...]:
+    """A key that sorts names as people do, folder by folder."""
+    return tuple(
+        tuple(
+            (int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _split(folder)
+        )
+        for folder in Path(name).parts
+    )
+
+
+def _split(folder: str) -> list[str]:
+    return [part for part in _NUMBER.split(folder) if part]
+
+
+def _below(folder: Path) -> list[Path]:
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [path for name in files if (path := Path(place) / name).is_file()]
+    return found
+
+
+def _fixed(pattern: str) -> Path:
+    """The directory that every match of a pattern lies in."""
+    parts = Path(pattern).parts
+    fixed = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
+    return Path(*parts[:fixed])

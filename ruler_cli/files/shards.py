@@ -1,0 +1,200 @@
+"""A directory or a pattern: every file is a shard, opened as the container that it is.
+
+Which files hold records is known once the format is: a file of which no record is of that format is
+left out, with a sentence, and copied as it is where OUTPUT is a directory. A shard that is damaged
+is a problem of its own and does not stop the others: what can be read of it is read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+from ruler_cli.errors import ForeignError, UsageError
+from ruler_cli.files.container import Container, Many, Staged, TreeEncoder
+from ruler_cli.files.listing import Listing
+from ruler_cli.files.source import open_source
+from ruler_cli.records import Line, Problem
+
+Open = Callable[[str, ExitStack], Container]
+_DAMAGED = "is damaged"
+
+
+class Shards(Many):
+    """The records of many files, numbered through; opened one after another."""
+
+    def __init__(self, name: str, listing: Listing, open_one: Open) -> None:
+        """`open_one` opens a file of the listing."""
+        super().__init__(name)
+        self.listing = listing
+        self._open = open_one
+        self._left: dict[str, str] = {}
+        self._damaged: set[str] = set()
+        self._starts: list[int] = []
+        self._shards: list[tuple[str, str]] = []
+        self._told: Callable[[Problem], None] | None = None
+
+    @property
+    def shards(self) -> list[str]:
+        """The names of the files that are read."""
+        return [name for name in self.listing.names if name not in self._left]
+
+    def open_shard(self, name: str, stack: ExitStack) -> Container:
+        """One file."""
+        return self._open(str(self.listing.path(name)), stack)
+
+    def sample(self, count: int) -> list[Line]:
+        """The first records of several files, evenly chosen where they are many."""
+        names, found = self.listing.names, list[Line]()
+        chosen = names if len(names) <= count else [names[i * len(names) // count] for i in range(count)]
+        for name in chosen:
+            with ExitStack() as stack:
+                try:
+                    first = self.open_shard(name, stack).sample(max(2, count // len(chosen)))
+                except UsageError:
+                    continue  # `settle` says so
+                found += [Line(0, x.offset, x.raw, f"{name} {x.where}") for x in first if _may_be_record(x)]
+        return found
+
+    def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:
+        """Find the files that hold no record; a sentence for each of them."""
+        self._told = on_problem
+        sentences = []
+        for name in self.listing.names:
+            try:
+                reason, bad = self._judged(name, fits), False
+            except ForeignError as error:
+                reason, bad = self._reason(name, error), False
+            except UsageError as error:
+                reason, bad = self._reason(name, error), True
+            if reason.startswith(_DAMAGED):
+                bad = True
+            if bad:
+                self._damaged.add(name)
+                on_problem(Problem(0, reason, b"", name))
+            elif reason:
+                sentences.append(f"{name} {reason}: left out")
+            if reason:
+                self._left[name] = reason
+        return sentences
+
+    def records(self) -> Iterator[Line]:
+        """Every record of every shard; one that ends in damage is told once."""
+        base, starts, shards = 0, list[int](), list[tuple[str, str]]()
+        for name in self.shards:
+            last = 0
+            with ExitStack() as stack:
+                try:
+                    shard = self.open_shard(name, stack)
+                    starts.append(base)
+                    shards.append((name, shard.unit))
+                    for line in shard.records():
+                        last = line.number
+                        yield Line(base + last, line.offset, line.raw, f"{name} {line.where}")
+                except UsageError as error:
+                    self._damage(name, base + last, error)
+            base += last
+        self._starts, self._shards = starts, shards
+
+    def place(self, number: int) -> str:
+        """File and place of a record."""
+        name, inner = self.located(number)
+        return f"{name} {dict(self._shards)[name]} {inner}"
+
+    def located(self, number: int) -> tuple[str, int]:
+        """The shard of a record, and its number there."""
+        at = bisect_right(self._starts, number - 1) - 1
+        return self._shards[at][0], number - self._starts[at]
+
+    def into(self, staged: Staged) -> TreeEncoder:
+        """What writes the same files again, with other records."""
+        return _Rewritten(self, staged)
+
+    def _judged(self, name: str, fits: Callable[[Line], bool | None]) -> str:
+        """Why a file is left out; empty where it is read, also where it is empty."""
+        json = other = 0
+        with ExitStack() as stack:
+            for line in self.open_shard(name, stack).records():
+                verdict = fits(line)
+                if verdict:
+                    return ""
+                json += verdict is False or line.raw.lstrip()[:1] == b"{"
+                other += verdict is False
+        if other:
+            return "holds no record of this format"
+        if json:
+            return f"{_DAMAGED}: none of its records is JSON"
+        with open_source(str(self.listing.path(name))) as stream:
+            return "is no JSON" if stream.read(1) else ""
+
+    def _damage(self, name: str, number: int, error: UsageError) -> None:
+        if self._told is None:
+            raise error
+        if name not in self._damaged:
+            self._damaged.add(name)
+            self._told(Problem(number, self._reason(name, error), b"", name))
+
+    def _reason(self, name: str, error: UsageError) -> str:
+        return str(error).removeprefix(f"{self.listing.path(name)}: ")
+
+
+def _may_be_record(line: Line) -> bool:
+    return line.raw.lstrip()[:1] == b"{"
+
+
+class _Rewritten:
+    """Shard after shard, one open at a time."""
+
+    def __init__(self, shards: Shards, staged: Staged) -> None:
+        self._shards, self._staged = shards, staged
+        self._names = iter(shards.shards)
+        self._stack = ExitStack()
+        self._now: str | None = None
+        self._put: Callable[[int, bytes], None] = _nowhere
+        self._end: Callable[[], None] = _nothing
+
+    def put(self, number: int, body: bytes) -> None:
+        """A record of this shard, or of a later one."""
+        name, inner = self._shards.located(number)
+        while self._now != name:
+            self._next()
+        self._put(inner, body)
+
+    def end(self, *, whole: bool) -> None:
+        """The last shard read to its end; `whole`: those behind it and what was left out as well."""
+        if not whole:
+            self._close()
+            return
+        while self._now is not None or self._names is not None:
+            if not self._next():
+                break
+        for name in self._shards.listing.names:
+            if name not in self._shards.shards:
+                self._staged.copy(name, self._shards.listing.path(name))
+
+    def _next(self) -> bool:
+        self._close()
+        self._now = next(self._names, None)
+        if self._now is None:
+            return False
+        shard = self._shards.open_shard(self._now, self._stack)
+        encoder = shard.encoder(self._staged.open(self._now))
+        self._put, self._end = encoder.put, encoder.end
+        return True
+
+    def _close(self) -> None:
+        if self._now is None:
+            return
+        with self._stack:
+            self._end()
+            self._staged.close()
+        self._stack = ExitStack()
+
+
+def _nowhere(_number: int, _body: bytes) -> None:
+    raise AssertionError("no shard is open")
+
+
+def _nothing() -> None:
+    """Nothing is open."""
