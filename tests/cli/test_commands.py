@@ -86,7 +86,7 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
 
 USAGE = [
     (["score", "no.jsonl", "out.jsonl"], "no such file"),
-    (["score", ".", "out.jsonl"], "directory"),
+    (["score", ".", "out.jsonl"], "lies in INPUT"),
     (["score", "in.jsonl", "no/out.jsonl"], "mkdir -p"),
     (["score", "in.jsonl", "."], "directory"),
     (["score", "in.jsonl", "out.jsonl", "--order", "best"], "random"),
