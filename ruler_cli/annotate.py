@@ -94,7 +94,7 @@ def _lists(
         before = at(raw, (*marks_at, i, _KEPT))
         original = now if before is None else raw[slice(*before)]
         original = None if original == b"null" else original
-        score = _written(mark, layout, on_failure, original)
+        score = _written(mark, layout, on_failure, original) or b"null"
         if now is not None:
             patches.replace(*rewards[i], score)
         fresh.append(score)
@@ -112,7 +112,9 @@ def _written(mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes 
     """What stands in the reward field from now on."""
     if mark.score is not None:
         return layout.form.replace(b"%s", dump(mark.score))
-    return layout.lost if on_failure == "null" else original or layout.lost
+    if on_failure == "null" or layout.source:
+        return layout.lost
+    return original or layout.lost
 
 
 def _with_original(mark: Mark, original: bytes | None) -> bytes:
@@ -123,8 +125,8 @@ def _with_original(mark: Mark, original: bytes | None) -> bytes:
     return ours
 
 
-def _tree(path: Path, value: bytes) -> Tree:
-    """A value at a path below an object."""
+def _tree(path: Path, value: bytes | None) -> Tree:
+    """A value at a path below an object; None: no value there."""
     tree: Tree = {str(path[-1]): value}
     for part in reversed(path[:-1]):
         tree = {str(part): tree}
@@ -159,12 +161,11 @@ def _rewarded(
     """The reward field, and `metrics` and `logs` where the shape has them."""
     values: Tree = {}
     if layout.reward is not None:
-        if mark.score is not None or on_failure == "null":
-            values = _tree(layout.reward, _written(mark, layout, on_failure, original))
-        else:
-            now = _value(text, obj, layout.reward)
-            if now is not None and now != original:  # an earlier run's score: back to the original
-                values = _tree(layout.reward, original or layout.lost)
+        now = _value(text, obj, layout.reward)
+        new = _written(mark, layout, on_failure, original)
+        # with `keep` an earlier run's score goes back to the original, and what is absent stays so
+        if mark.score is not None or on_failure == "null" or now not in (None, original):
+            values = _tree(layout.reward, new or None) if new or now is not None else {}
     score = b"null" if mark.score is None else dump(mark.score)
     return {**values, **(_extras(text, obj, mark, score, original) if layout.extras else {})}
 
@@ -179,8 +180,20 @@ def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:
     payload = _payload(text, obj, layout)
     if payload:
         return _original(payload, read_object(payload), replace(layout, payload=None))
-    value = _value(text, obj, layout.reward) if layout.reward else None
+    place = _own(text, obj, layout.source) if layout.source else layout.reward
+    value = _value(text, obj, place) if place else None
     return layout.absent if value is None else None if value == b"null" else value
+
+
+def _own(text: bytes, obj: Object, source: Path) -> Path | None:
+    """The path of the dump's own reward, `*` replaced by a key; None where there is no such member."""
+    at_star = source.index("*") if "*" in source else len(source)
+    if at_star == len(source):
+        return source
+    holder = _value(text, obj, source[:at_star])
+    keys = read_object(holder).members if holder and holder[:1] == b"{" else {}
+    key = next((k for k in keys if k != "ruler"), None)
+    return None if key is None else (*source[:at_star], key, *source[at_star + 1 :])
 
 
 def _extras(text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes | None) -> Tree:

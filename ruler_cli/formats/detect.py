@@ -42,7 +42,8 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
         if chosen.layout.payload is not None:
             raise UsageError(f"{name}: --reward: {chosen.name} keep the reward in two places; leave it out")
         where = _path(told.reward, [record for _, record in records])
-        chosen = replace(chosen, layout=replace(chosen.layout, reward=where, form=b"%s", absent=None))
+        layout = replace(chosen.layout, reward=where, source=None, form=b"%s", lost=b"null", absent=None)
+        chosen = replace(chosen, layout=layout)
     key = told.group_by or _key_path(chosen, [record for _, record in records])
     return Reader(chosen, key, told.reward, told.outcome)
 
@@ -64,12 +65,22 @@ def _choose(name: str, records: Sequence[tuple[Line, dict[str, Any]]], wanted: s
             f"say --format {one.family}"
         )
     if votes:
-        return next(iter(votes.values()))[0]
+        chosen = next(iter(votes.values()))[0]
+        if wanted == "auto" and chosen.rank == 0:
+            _refuse(name, records)
+        return chosen
     if any("trajectories" in record for _, record in records):
         for shape in ("native groups", "ART groups"):
             if found := next((f for f in candidates if f.name == shape), None):
                 return found
     raise UsageError(_unknown(name, *records[0], wanted))
+
+
+def _refuse(name: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> None:
+    """A generic shape is refused where all records are of a kind that holds nothing to judge."""
+    for refusal in refusals():
+        if all(refusal.matches(record) for _, record in records):
+            raise UsageError(f"{name}: {records[0][0].where} {refusal.hint}")
 
 
 def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequence[Format]) -> Format | None:

@@ -18,7 +18,9 @@ class Layout:
 
     Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field,
     None where the framework has no room for one, written as `form` says, `%s` being the number, and
-    as `lost` where there is no score.
+    as `lost` where there is no score; empty: the field is taken out, for readers that take no null.
+    `source` is where the dump's own reward stands when only ruler writes the field `reward`; a part `*`
+    is the first member that is not ruler's.
     `extras` says that the shape has `metrics` and `logs`; `payload` names a member that holds the
     trajectory once more, as JSON text, and wins when the dump is read; `absent` is what a reward that
     is not there means.
@@ -29,6 +31,7 @@ class Layout:
 
     reward: Path | None = ("reward",)
     ruler: Path = ("ruler",)
+    source: Path | None = None
     form: bytes = b"%s"
     lost: bytes = b"null"
     extras: bool = False

@@ -1,0 +1,85 @@
+"""Records written back: what an annotation changed, as dotted paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ruler_cli.annotate import annotate
+from ruler_cli.files.parse import parse
+from ruler_cli.formats.reader import Reader
+from ruler_cli.records import Mark, Record, Rollout
+from ruler_cli.settings import OnFailure
+from tests.conftest import ROOT
+from tests.values import line, reader
+
+SAMPLES = ROOT / "samples" / "formats"
+GROUP = {"status": "scored", "key": "g"}
+SCORED = Mark(0.625, {"status": "scored", "score": 0.625, "explanation": "good"})
+LOST = Mark(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
+
+
+def sample(name: str) -> list[Any]:
+    """The records of `samples/formats/NAME.jsonl`."""
+    return [json.loads(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
+
+
+def raws(path: Path) -> list[bytes]:
+    """The lines of a file."""
+    return [raw for raw in path.read_bytes().split(b"\n") if raw]
+
+
+def keyed(*records: Any, **told: Any) -> dict[str | None, list[Rollout]]:
+    """Rollouts by group key, as a file of these records is read."""
+    found: dict[str | None, list[Rollout]] = {}
+    for record in each(reader(*records, **told), *records):
+        found.setdefault(record.key, []).extend(record.rollouts)
+    return found
+
+
+def each(found: Reader, *records: Any) -> Iterator[Record]:
+    """Every record of these lines."""
+    for i, record in enumerate(records, 1):
+        yield from found.read(line(record, i))
+
+
+def said(rollouts: list[Rollout]) -> list[Any]:
+    """The last text of each rollout."""
+    return [r.messages[-1].get("content") for r in rollouts]
+
+
+def written(record: Any, *marks: Mark, on_failure: OnFailure = "null", found: Reader | None = None) -> Any:
+    """A record with these marks, the last one for all that are left."""
+    found = found or reader(record)
+    parts = found.read(line(record))
+    rollouts = sorted((r for part in parts for r in part.rollouts), key=lambda r: r.path)
+    rest = [marks[min(i, len(marks) - 1)] for i in range(len(rollouts))]
+    raw = parts[0].line.raw
+    return parse(annotate(raw, found.format, list(zip(rollouts, rest, strict=True)), GROUP, on_failure))
+
+
+def changed(before: Any, after: Any, path: str = "") -> set[str]:
+    """Dotted paths of all that is there in only one of two values, or is another value."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        inner = [
+            changed(before[key], after[key], f"{path}{key}.")
+            if key in before and key in after
+            else {f"{path}{key}"}
+            for key in {**before, **after}
+        ]
+        return set().union(*inner)
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return set().union(*(changed(one, other, f"{path}{i}.") for i, (one, other) in pairs))
+    return set() if json.dumps(before) == json.dumps(after) else {path[:-1]}
+
+
+def same_twice(record: Any) -> None:
+    """A record that is scored again, or failed and then scored, is as if it had been scored once."""
+    found = reader(record)
+    once = written(record, SCORED, found=found)
+    for between in (SCORED, LOST):
+        again = written(written(record, between, found=found), SCORED, found=found)
+        assert changed(once, again) == set()

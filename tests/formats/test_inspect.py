@@ -1,0 +1,124 @@
+"""Inspect AI's samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UnreadableError
+from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
+from tests.values import read, reader, talk
+
+
+def one(**more: Any) -> dict[str, Any]:
+    """A sample."""
+    return {"id": "a", "epoch": 1, "messages": talk("4"), "output": {}, "metadata": {}, **more}
+
+
+def scores(value: Any) -> dict[str, Any]:
+    """One scorer's verdict."""
+    return {"match": {"value": value, "history": []}}
+
+
+def test_reading() -> None:
+    """Epochs of one id are a group, wherever they stand; the first scorer's value is reward and outcome."""
+    groups = keyed(*sample("inspect"))
+    assert list(groups) == ["train", "tiles"]
+    assert said(groups["train"]) == ["Platform 4, at 22:10.", "Platform 7, I think."]
+    assert [(r.reward, r.outcome) for r in groups["tiles"]] == [("C", "C"), ("I", "I")]
+
+
+@pytest.mark.parametrize("value", ["P", "N", 0.5, True, float("nan"), {"a": 1}, [1, 2], None])
+def test_values(value: Any) -> None:
+    """A score's value is taken as it is: a grade, a number, a truth value, an object, a list."""
+    found = read(one(scores=scores(value)))[0].rollouts[0].reward
+    assert repr(found) == repr(value)
+    assert read(one(scores=None))[0].rollouts[0].reward is None
+
+
+def test_attachments() -> None:
+    """Long texts that stand elsewhere in the sample are put back; one that is missing stays as it is."""
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "attachment://1"}]},
+        *talk("attachment://2"),
+    ]
+    found = read(one(messages=messages, attachments={"1": "long"}))[0].rollouts[0].messages
+    assert found[0]["content"] == [{"type": "text", "text": "long"}]
+    assert found[-1]["content"] == "attachment://2"
+
+
+def test_parts() -> None:
+    """Server-side tool use is a call and its result, and encrypted reasoning is not shown."""
+    content = [
+        {"type": "reasoning", "reasoning": "gAAAA", "redacted": True, "summary": "thinks"},
+        {"type": "text", "text": "first"},
+        {"type": "tool_use", "id": "t", "name": "web", "arguments": "{}", "result": "hits"},
+        {"type": "text", "text": "then"},
+    ]
+    messages = [talk("x")[0], {"role": "assistant", "content": content}]
+    found = read(one(messages=messages))[0].rollouts[0].messages
+    assert [m["role"] for m in found] == ["user", "assistant", "tool", "assistant"]
+    assert found[1]["content"] == [{"type": "reasoning", "reasoning": "thinks"}, content[1]]
+    assert found[1]["tool_calls"] == [{"id": "t", "name": "web", "arguments": "{}"}]
+    assert (found[2]["tool_call_id"], found[2]["content"]) == ("t", "hits")
+
+
+def test_tool_error() -> None:
+    """What a tool failed with is part of its result."""
+    failed = {"role": "tool", "content": "", "error": {"type": "timeout", "message": "too slow"}}
+    assert (
+        read(one(messages=[*talk("x"), failed]))[0].rollouts[0].messages[-1]["content"] == "error: too slow"
+    )
+    partly = {**failed, "content": "half"}
+    found = read(one(messages=[*talk("x"), partly]))[0].rollouts[0].messages[-1]["content"]
+    assert found == "half\nerror: too slow"
+
+
+def test_written() -> None:
+    """The score is a scorer of its own and the mark is sample metadata, which Inspect's reader keeps."""
+    record = one(scores=scores("C"), metadata={"difficulty": "easy"})
+    done = written(record, SCORED)
+    assert changed(record, done) == {"scores.ruler", "metadata.ruler"}
+    assert done["scores"]["ruler"] == {"value": 0.625}
+    assert done["metadata"]["ruler"]["independent_reward"] == "C"
+    same_twice(record)
+    same_twice(one(scores=scores(float("nan"))))
+
+
+@pytest.mark.parametrize("how", ["null", "keep"])
+def test_failed(how: Any) -> None:
+    """No score is no scorer, also where there was one: a null would make the log unreadable."""
+    record = one(scores=scores("C"))
+    for before in (record, written(record, SCORED)):
+        done = written(before, LOST, on_failure=how, found=reader(record))
+        assert changed(record, done) == {"metadata.ruler"}
+        assert done["metadata"]["ruler"]["independent_reward"] == "C"
+
+
+def test_no_scores() -> None:
+    """A sample that was never scored gets its first score, and has no original one."""
+    for record in (one(), one(scores=None), one(scores={})):
+        done = written(record, SCORED)
+        assert done["scores"] == {"ruler": {"value": 0.625}}
+        assert done["metadata"]["ruler"]["independent_reward"] is None
+
+
+def test_after_inspect_wrote_it_again() -> None:
+    """A scored log that Inspect read and wrote has its score's other fields, and is still ruler's."""
+    done = written(one(scores=scores("I")), SCORED)
+    done["scores"]["ruler"] |= {"answer": None, "history": []}
+    again = written(done, SCORED)
+    assert again["metadata"]["ruler"]["independent_reward"] == "I"
+
+
+def test_foreign_scorer() -> None:
+    """A scorer of that name that somebody else wrote is never overwritten."""
+    with pytest.raises(UnreadableError, match="a scorer `ruler` that ruler did not write"):
+        read(one(scores={"ruler": {"value": 1}}))
+
+
+def test_failed_sample() -> None:
+    """A sample that failed before the model was asked says so."""
+    with pytest.raises(UnreadableError, match="when a sample failed early: no key"):
+        read(one(messages=[], error={"message": "no key"}))
