@@ -1,0 +1,65 @@
+"""tau2-bench simulations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.scoring.render import render
+from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
+from tests.values import read
+
+
+def test_reading() -> None:
+    """Trials of a task are a group, though tasks lie apart."""
+    groups = keyed(*sample("tau2"))
+    assert list(groups) == ["train", "tiles"]
+    assert [r.reward for r in groups["train"]] == [1.0, 0.0]
+    assert said(groups["train"]) == ["Platform 4, at 22:10.", "Platform 7, I think."]
+
+
+def test_tools() -> None:
+    """A result is named by its call, and what the simulated user called is told as the user's."""
+    agent, user = (render(read(r)[0].rollouts[0].messages) for r in sample("tau2")[:2])
+    assert agent[2:4] == ['call timetable: {"to":"Tromsø"}', 'tool timetable: "22:10 platform 4"']
+    assert user[2:4] == [
+        'call "measure_floor (the user\'s)": {}',
+        'tool "measure_floor (the user\'s)": "2.4 m by 1.8 m"',
+    ]
+
+
+def test_results_at_once() -> None:
+    """Results that came at once are one message each."""
+    record = sample("tau2")[0]
+    calls = [{"id": i, "name": f"f{i}", "arguments": {}} for i in "ab"]
+    results = [{"id": i, "content": i, "requestor": "assistant"} for i in "ba"]
+    messages = [
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_messages": results},
+    ]
+    shown = render(read({**record, "messages": messages})[0].rollouts[0].messages)
+    assert shown[1:] == ['tool fb: "b"', 'tool fa: "a"']
+
+
+def test_written() -> None:
+    """The reward is replaced where it stands; its reader takes numbers only, so no score is NaN."""
+    record = sample("tau2")[0]
+    done = written(record, SCORED)
+    assert changed(record, done) == {"reward_info.reward", "ruler"}
+    assert (done["reward_info"]["reward"], done["ruler"]["independent_reward"]) == (0.625, 1.0)
+    assert math.isnan(written(record, LOST)["reward_info"]["reward"])
+    assert written({**record, "reward_info": None}, SCORED)["reward_info"] == {"reward": 0.625}
+    same_twice(record)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [({"messages": []}, "when a run crashed"), ({"messages": None, "ticks": [{}]}, "a full-duplex run")],
+)
+def test_no_messages(more: dict[str, Any], says: str) -> None:
+    """A crashed run and a voice run have no messages, each for its own reason."""
+    with pytest.raises(UnreadableError, match=says):
+        read({**sample("tau2")[0], **more})
