@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from ruler_cli.records import Path, Rollout
 
-PROMPT_HASH = "prompt"
-"""The group key of a dump without one: the hash of what stands before the first assistant turn."""
+PROMPT_HASH = "hash of the prompt"
+"""The group key of a dump without one: of what stands before the first assistant turn. No path of a field:
+records may well have one that is called `prompt`."""
 
 
 @dataclass(frozen=True, slots=True)

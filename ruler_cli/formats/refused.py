@@ -9,15 +9,35 @@ from ruler_cli.formats.interface import Refusal, has
 
 
 def _asks_only(record: Mapping[str, Any]) -> bool:
-    """Whether the last message is the user's: a prompt of a training set."""
+    """Whether all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
     messages = record.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    return isinstance(last, dict) and last.get("role") == "user"
+    if not isinstance(messages, list) or not messages:
+        return False
+    return all(isinstance(m, dict) and m.get("role") in ("user", "system", "developer") for m in messages)
 
 
 def _figures_only(record: Mapping[str, Any]) -> bool:
-    return bool(record) and all(isinstance(v, int | float) or v is None for v in record.values())
+    """Whether nothing but numbers stands there, one level down too: metrics (SkyRL, ART's history)."""
+    flat = [v for value in record.values() for v in (value.values() if isinstance(value, dict) else [value])]
+    known = [v for v in flat if v is not None]
+    return bool(known) and all(isinstance(v, int | float) for v in known)
 
+
+def _spans(record: Mapping[str, Any]) -> bool:
+    """Whether it is a profiler's or a tracer's span: `traces.jsonl` is a name of those, too."""
+    return any(
+        wanted <= record.keys()
+        for wanted in (
+            {"resourceSpans"},
+            {"traceId", "spanId"},
+            {"trace_id", "span_id"},
+            {"name", "ph", "ts"},
+            {"name", "context", "parent_id", "start_time"},
+        )
+    )
+
+
+_ANSWERS = {"completion", "completions", "response", "responses", "output", "outputs", "messages"}
 
 REFUSALS = (
     Refusal(
@@ -37,6 +57,32 @@ REFUSALS = (
         has("prompt", "completions", "labels"),
         "is stepwise supervision: its completions are steps of one answer, not rollouts",
     ),
-    Refusal(_asks_only, "ends with the user's turn: these are prompts without an answer; give the rollouts"),
+    Refusal(
+        lambda record: {"prompt", "reward_model"} <= record.keys() and not _ANSWERS & record.keys(),
+        "holds a prompt and no answer (verl's training set); give the file with the rollouts",
+    ),
+    Refusal(
+        has("custom_id", "body"),
+        "is a request of a batch, not a rollout; write `prompt` and `completion` of each with its answer",
+    ),
+    Refusal(
+        has("eval", "samples"),
+        "is a whole Inspect log in one line; give the .json or .eval file, or a sample a line: "
+        "jq -c '.samples[]'",
+    ),
+    Refusal(
+        has("simulations", "info"),
+        "is a whole tau2-bench result in one line; give the .json file, or write one simulation a line: "
+        "jq -c '.simulations[]'",
+    ),
+    Refusal(
+        has("timestamp", "type", "payload"),
+        "is one event of an agent's session (Codex), not a rollout; write a session a line, with `messages`",
+    ),
+    Refusal(_spans, "is a span of a tracer or profiler, not a rollout; give the file with the rollouts"),
+    Refusal(
+        _asks_only,
+        "holds no turn of an agent: these are prompts (OpenAI RFT's, a data set's); give the rollouts",
+    ),
     Refusal(_figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"),
 )

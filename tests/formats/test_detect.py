@@ -71,7 +71,22 @@ def test_unsure() -> None:
         ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
         ({"tokens": [], "scores": []}, "token ids only"),
         ({"responses_create_params": {}}, "NeMo-Gym"),
-        ({"prompt": "", "completions": [], "labels": []}, "stepwise supervision"),
+        ({"prompt": "", "completions": ["a"], "labels": [True]}, "stepwise supervision"),
+        ({"eval/all/avg_score": 0.66}, "figures only"),
+        ({"train/reward": 0.5, "step": 3, "extra": {"a": 1}}, "figures only"),
+        (
+            {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]},
+            "no turn of an",
+        ),
+        ({"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"}, "no turn of an agent"),
+        ({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "1"}}, "no answer"),
+        ({"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {}}, "request of a batch"),
+        ({"eval": {}, "plan": {}, "samples": []}, "jq -c '.samples[]'"),
+        ({"info": {}, "tasks": [], "simulations": []}, "jq -c '.simulations[]'"),
+        ({"timestamp": "t", "type": "session_meta", "payload": {}}, "one event of an agent's session"),
+        ({"resourceSpans": []}, "a span of a tracer"),
+        ({"traceId": "1", "spanId": "2", "name": "rollout"}, "a span of a tracer"),
+        ({"name": "step", "ph": "X", "ts": 1, "dur": 2, "pid": 0}, "a span of a tracer"),
         (b"nothing", "none of the first 1 records is a JSON object; line 1 is not JSON"),
         (b"\xff", "is not UTF-8"),
     ],
@@ -79,6 +94,13 @@ def test_unsure() -> None:
 def test_unknown(record: Any, says: str) -> None:
     """What is no dump of rollouts is refused with its keys or a hint."""
     assert says in refused(record)
+
+
+def test_prompts_among_rollouts() -> None:
+    """One rollout that the agent never answered does not make a file one of prompts."""
+    asked = {"messages": [{"role": "user", "content": "q"}]}
+    assert reader(asked, NATIVE).format.name == "native trajectories"
+    assert reader(asked, format="native").format.name == "native trajectories"
 
 
 def test_forced() -> None:
@@ -131,8 +153,16 @@ def test_prompt_hash() -> None:
         ]
     ]
     assert len(set(keys)) == 1
-    assert read({"messages": [asked], "step": 1})[0].key not in keys
+    assert read({"messages": [asked, item], "step": 1})[0].key not in keys
     assert read({"messages": talk("a", "other")})[0].key not in keys
+
+
+def test_a_field_called_prompt() -> None:
+    """A record's own field `prompt` is not taken for the hash of its prompt: the step still counts."""
+    keys = [read({"prompt": "q", "completion": "a", "step": s})[0].key for s in (1, 2, 1)]
+    assert keys[0] == keys[2] != keys[1]
+    native = {**NATIVE, "prompt": "text of its own"}
+    assert read(native)[0].key == read(NATIVE)[0].key
 
 
 @pytest.mark.parametrize("mine", [0, "x", {}, {"score": 1}, []])
@@ -202,8 +232,8 @@ def test_deep(depth: int) -> None:
     """A record nested to any depth, wherever, is read or is a sentence."""
     deep = b"[" * depth + b"]" * depth
     for raw in (
-        b'{"messages": [{"role": "user", "content": %s}]}' % deep,
-        b'{"group_id": %s, "messages": [{"role": "user", "content": "x"}]}' % deep,
+        b'{"messages": [{"role": "assistant", "content": %s}]}' % deep,
+        b'{"group_id": %s, "messages": [{"role": "assistant", "content": "x"}]}' % deep,
         b'{"messages_and_choices": [{"role": "user", "content": "x"}], "exchanges": %s}' % deep,
         b'{"exchanges": {"chat_completions": [{"request": {"messages": %s}, "response": {}}]}}' % deep,
     ):
