@@ -2,8 +2,8 @@
 
 Traps: the trial is the outer loop, so tasks lie apart; arguments of tool calls are objects, and a result
 has the call's `id`; the simulated user calls tools too (`requestor`), which are not the agent's work; a
-full-duplex (voice) run has `ticks` and no `messages`. `reward_info.reward` must be a number for its
-reader: NaN where there is no score.
+full-duplex (voice) run has `ticks` and no `messages`. Its reader (`Results.load`) drops unknown keys but
+for `reward_info.info`, and takes no null as a reward, which is therefore NaN where there is no score.
 """
 
 from __future__ import annotations
@@ -52,6 +52,6 @@ SIMULATION = Format(
     matches=has("task_id", "messages", "reward_info"),
     rollouts=_read,
     keys=("task_id",),
-    layout=Layout(reward=("reward_info", "reward"), lost=b"NaN"),
+    layout=Layout(reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"), lost=b"NaN"),
 )
 FORMATS = (SIMULATION,)

@@ -45,14 +45,23 @@ def test_results_at_once() -> None:
 
 
 def test_written() -> None:
-    """The reward is replaced where it stands; its reader takes numbers only, so no score is NaN."""
+    """Reward and mark stand where its reader keeps them; it takes numbers only, so no score is NaN."""
     record = sample("tau2")[0]
     done = written(record, SCORED)
-    assert changed(record, done) == {"reward_info.reward", "ruler"}
-    assert (done["reward_info"]["reward"], done["ruler"]["independent_reward"]) == (0.625, 1.0)
+    assert changed(record, done) == {"reward_info.reward", "reward_info.info"}
+    assert done["reward_info"]["info"]["ruler"]["independent_reward"] == 1.0
+    held = {**record, "reward_info": {"reward": 1.0, "info": {"env": 1}}}
+    assert changed(held, written(held, SCORED)) == {"reward_info.reward", "reward_info.info.ruler"}
     assert math.isnan(written(record, LOST)["reward_info"]["reward"])
-    assert written({**record, "reward_info": None}, SCORED)["reward_info"] == {"reward": 0.625}
     same_twice(record)
+
+
+@pytest.mark.parametrize("info", [None, {"reward": 1.0, "info": None}])
+def test_written_where_nothing_was(info: Any) -> None:
+    """A simulation without a reward gets one that its reader takes."""
+    done = written({**sample("tau2")[0], "reward_info": info}, SCORED)["reward_info"]
+    assert done["reward"] == 0.625
+    assert done["info"]["ruler"]["status"] == "scored"
 
 
 @pytest.mark.parametrize(
