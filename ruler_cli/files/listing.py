@@ -61,14 +61,16 @@ def passed_over(name: str) -> bool:
     return name.endswith(_OURS) or any(part.startswith(".") for part in Path(name).parts)
 
 
-def natural(name: str) -> tuple[tuple[tuple[int, str], ...], ...]:
+Natural = tuple[tuple[tuple[tuple[int, str], ...], ...], str]
+
+
+def natural(name: str) -> Natural:
     """A key that sorts names as people do, folder by folder."""
-    return tuple(
-        tuple(
-            (int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _split(folder)
-        )
-        for folder in Path(name).parts
-    )
+    return tuple(tuple(map(_part, _split(folder))) for folder in Path(name).parts), name
+
+
+def _part(text: str) -> tuple[int, str]:
+    return (int(text), "") if text.isascii() and text.isdigit() and len(text) < 1000 else (-1, text)
 
 
 def _split(folder: str) -> list[str]:

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.container import Container, Many, Staged, TreeEncoder
 from ruler_cli.files.listing import Listing
-from ruler_cli.files.source import open_source
 from ruler_cli.records import Line, Problem
 
 Open = Callable[[str, ExitStack], Container]
@@ -113,10 +112,10 @@ class Shards(Many):
 
     def _judged(self, name: str, fits: Callable[[Line], bool | None]) -> str:
         """Why a file is left out; empty where it is read, also where it is empty."""
-        json = other = 0
+        json = other = seen = 0
         with ExitStack() as stack:
             for line in self.open_shard(name, stack).records():
-                verdict = fits(line)
+                verdict, seen = fits(line), 1
                 if verdict:
                     return ""
                 json += verdict is False or line.raw.lstrip()[:1] == b"{"
@@ -125,12 +124,11 @@ class Shards(Many):
             return "holds no record of this format"
         if json:
             return f"{_DAMAGED}: none of its records is JSON"
-        with open_source(str(self.listing.path(name))) as stream:
-            return "is no JSON" if stream.read(1) else ""
+        return "is no JSON" if seen else ""
 
     def _damage(self, name: str, number: int, error: UsageError) -> None:
-        if self._told is None:
-            raise error
+        if self._told is None or (self._shards and name not in self._damaged):
+            raise error  # it could be read before
         if name not in self._damaged:
             self._damaged.add(name)
             self._told(Problem(number, self._reason(name, error), b"", name))

@@ -7,8 +7,9 @@ other member keeps its name, place, method and content.
 from __future__ import annotations
 
 import copy
+import lzma
 import re
-import shutil
+import struct
 import sys
 import zlib
 from collections.abc import Iterator
@@ -26,6 +27,18 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import zipfile
 
+_COPY = 1 << 20
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    zstd.ZstdError,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    OverflowError,
+)
 _SAMPLE = re.compile(r"samples/([^/]+)\.json")
 
 
@@ -68,16 +81,26 @@ class Archive(Container):
     def copy(self, info: zipfile.ZipInfo, into: zipfile.ZipFile) -> None:
         """A member as it is, into another archive."""
         large = info.file_size > zipfile.ZIP64_LIMIT // 2
-        with (
-            _readable(self.name, info.filename),
-            self._archive.open(info) as source,
-            into.open(_like(info), "w", force_zip64=large) as target,
-        ):
-            shutil.copyfileobj(source, target, 1 << 20)
+        with _readable(self.name, info.filename):
+            source = self._archive.open(info)
+        with source, into.open(_like(info), "w", force_zip64=large) as target:
+            while True:
+                with _readable(self.name, info.filename):
+                    piece = source.read(_COPY)
+                if not piece:
+                    return
+                target.write(piece)
 
     def encoder(self, stream: BinaryIO) -> Encoder:
         """Writes the archive again."""
         return _Rewritten(self, stream)
+
+
+class _Writing(zipfile.ZipFile):
+    """An archive that is not ended by being forgotten: what it is written to may be closed by then."""
+
+    def __del__(self) -> None:
+        """Nothing."""
 
 
 class _Rewritten:
@@ -85,7 +108,7 @@ class _Rewritten:
 
     def __init__(self, log: Archive, stream: BinaryIO) -> None:
         self._log = log
-        self._out = zipfile.ZipFile(stream, "w")
+        self._out = _Writing(stream, "w")
         self._rest = iter(log.members)
         self._samples = {id(info) for info in log.samples}
 
@@ -121,7 +144,7 @@ def _like(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
 def _readable(name: str, member: str = "") -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, zstd.ZstdError, EOFError, ValueError) as error:
+    except _DAMAGE as error:
         where = f" ({member})" if member else ""
         raise UsageError(
             f"{shown(name)}: the zip archive is damaged or cut off{where}: {error}; copy it again, or have "

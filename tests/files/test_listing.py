@@ -1,0 +1,69 @@
+"""Directories and patterns as lists of files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.listing import is_many, listed, natural
+
+
+def touch(root: Path, *names: str) -> None:
+    """Make files."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+
+def test_directory(tmp_path: Path) -> None:
+    """Every file at any depth, numbers in order, without what is hidden or ruler's own."""
+    touch(
+        tmp_path,
+        "part-10.jsonl",
+        "part-2.jsonl",
+        "s2/a",
+        "s10/a",
+        ".git/x",
+        ".h",
+        "a.partial",
+        "o.failed.jsonl",
+    )
+    os.mkfifo(tmp_path / "pipe")
+    assert listed(str(tmp_path)).names == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
+    assert listed(str(tmp_path)).path("s2/a") == tmp_path / "s2/a"
+
+
+def test_pattern(tmp_path: Path) -> None:
+    """What a pattern matches, of a directory all that is in it, named from where the pattern begins."""
+    touch(tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl")
+    assert listed(f"{tmp_path}/r*/*.jsonl").names == ("r1/a.jsonl", "r2/a.jsonl")
+    assert listed(f"{tmp_path}/**/*.jsonl").names[-1] == "x.jsonl"
+    assert listed(f"{tmp_path}/r[2]").names == ("r2/a.jsonl", "r2/deep/c.jsonl")
+    assert listed(f"{tmp_path}/r[2]").root == tmp_path
+
+
+@pytest.mark.parametrize("source", ["none*", "empty"])
+def test_nothing(tmp_path: Path, source: str) -> None:
+    """Where there is no file that is said."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="check the path"):
+        listed(str(tmp_path / source))
+
+
+def test_many(tmp_path: Path) -> None:
+    """A file is one file, also where its name looks like a pattern."""
+    touch(tmp_path, "a[1].jsonl")
+    assert is_many(str(tmp_path))
+    assert is_many(f"{tmp_path}/*.jsonl")
+    assert not is_many(f"{tmp_path}/a[1].jsonl")
+    assert not is_many(f"{tmp_path}/none")
+    assert not is_many("-")
+
+
+def test_natural() -> None:
+    """Names of digits that are no number, and folders beside files, sort too."""
+    names = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
+    assert sorted(sorted(names), key=natural) == sorted(sorted(names, reverse=True), key=natural)

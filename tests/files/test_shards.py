@@ -1,0 +1,237 @@
+"""Many files as one INPUT, and a directory as OUTPUT."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.open import open_container
+from ruler_cli.files.shards import Shards
+from ruler_cli.files.tree import OutputTree
+from ruler_cli.records import Line, Problem
+
+
+def fits(line: Line) -> bool | None:
+    """Records have a `k`; other objects are of another kind."""
+    try:
+        return "k" in json.loads(line.raw)
+    except ValueError:
+        return None
+
+
+def lines(*keys: object) -> bytes:
+    """JSON lines."""
+    return b"".join(b'{"k": %s}\n' % json.dumps(key).encode() for key in keys)
+
+
+FILES = {
+    "part-2.jsonl": lines(1, 2) + b"\n" + lines(3),
+    "part-10.jsonl.gz": gzip.compress(lines(4), mtime=0),
+    "sub/list.json": json.dumps([{"k": 5}, {"k": 6}], indent=1).encode(),
+    "sub/one.json": json.dumps({"k": 7}, indent=1).encode(),
+    "metadata.json": b'{"model": "m"}\n',
+    "run.log": b"all is well\n",
+    "weights.pt": b"PK\x05\x06" + bytes(18),
+    "empty.jsonl": b"",
+    "blank.jsonl": b"\n\n",
+}
+
+
+def write(root: Path, files: dict[str, bytes]) -> Path:
+    """Make a directory of files."""
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    return root
+
+
+def read(root: Path) -> dict[str, bytes]:
+    """All files of a directory."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def opened(root: Path) -> tuple[Shards, list[str], list[Problem]]:
+    """A directory after its format was found: what was left out, and what was wrong."""
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_container(str(root), stack)
+    assert isinstance(found, Shards)
+    return found, found.settle(fits, problems.append), problems
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An INPUT of every kind of file."""
+    return write(tmp_path / "in", FILES)
+
+
+def rewrite(found: Shards, out: Path, change: Any = lambda line: line.raw) -> None:
+    """Write every record into a directory."""
+    with OutputTree(str(out)) as output:
+        output.into(found)
+        for line in list(found.records()):
+            output.put(line.number, change(line))
+        output.commit()
+
+
+def test_records(root: Path) -> None:
+    """Records are numbered through, and each says its file and its place there."""
+    found, notes, problems = opened(root)
+    every = list(found.records())
+    assert [json.loads(line.raw)["k"] for line in every] == [1, 2, 3, 4, 5, 6, 7]
+    assert [line.number for line in every] == sorted({line.number for line in every})
+    assert [line.where for line in every] == [
+        "part-2.jsonl line 1",
+        "part-2.jsonl line 2",
+        "part-2.jsonl line 4",
+        "part-10.jsonl.gz line 1",
+        "sub/list.json item 1",
+        "sub/list.json item 2",
+        "sub/one.json object 1",
+    ]
+    assert [found.place(line.number) for line in every] == [line.place for line in every]
+    assert list(found.records()) == every
+    assert [line.where for line in found.sample(50)][:2] == ["metadata.json line 1", "part-2.jsonl line 1"]
+    assert notes == [
+        "metadata.json holds no record of this format: left out",
+        "run.log is no JSON: left out",
+        "weights.pt is no JSON: left out",
+    ]
+    assert problems == []
+
+
+def test_round_trip(root: Path, tmp_path: Path) -> None:
+    """Every file comes out under its name, as the container it was, what was left out to the byte."""
+    rewrite(opened(root)[0], tmp_path / "out")
+    out, packed = read(tmp_path / "out"), "part-10.jsonl.gz"
+    assert gzip.decompress(out.pop(packed)) == lines(4)
+    changed = {"part-2.jsonl": lines(1, 2, 3), "blank.jsonl": b""}
+    assert out == {name: text for name, text in FILES.items() if name != packed} | changed
+
+
+def test_in_place(root: Path) -> None:
+    """INPUT may be OUTPUT: nothing is replaced before all is written."""
+    rewrite(opened(root)[0], root, lambda line: line.raw.replace(b"4", b"44"))
+    assert gzip.decompress(read(root)["part-10.jsonl.gz"]) == lines(44)
+    assert read(root)["run.log"] == FILES["run.log"]
+
+
+def test_left_out_records(root: Path, tmp_path: Path) -> None:
+    """Records that are left out leave the other shards as they are, and empty ones valid."""
+    found = opened(root)[0]
+    with OutputTree(str(tmp_path / "out")) as output:
+        output.into(found)
+        assert len(list(found.records())) == 7
+        output.put(5, b'{"k": "four"}')
+        output.commit()
+    out = read(tmp_path / "out")
+    assert out.keys() == FILES.keys()
+    assert out["part-2.jsonl"] == b""
+    assert json.loads(out["sub/list.json"]) == []
+
+
+def test_damaged(root: Path, tmp_path: Path) -> None:
+    """A shard that is damaged is told once, what can be read of it is read, and the others go on."""
+    many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
+    bad = {
+        "a.jsonl": b'{"torn',
+        "b.json": b'[\n{"k": 8}, {"k": 9',
+        "c.jsonl.gz": gzip.compress(many)[:-50_000],
+        "d.json": b'[\n{"k": 8',
+    }
+    write(root, bad)
+    found, notes, problems = opened(root)
+    every = list(found.records())
+    assert list(found.records()) == every
+    assert {p.place for p in problems} == bad.keys()
+    assert len(problems) == 4
+    assert all(p.raw == b"" for p in problems)
+    assert sum(line.place.startswith("c.jsonl.gz") for line in every) > 1000
+    assert len(notes) == 3
+    rewrite(found, tmp_path / "out")
+    out = read(tmp_path / "out")
+    assert [out[name] for name in ("a.jsonl", "b.json", "d.json")] == [
+        bad["a.jsonl"],
+        bad["b.json"],
+        bad["d.json"],
+    ]
+    assert many.startswith(gzip.decompress(out["c.jsonl.gz"]))
+
+
+def test_interrupted(root: Path, tmp_path: Path) -> None:
+    """Without `commit` nothing appears; what is whole stays in .partial files that can be read."""
+    found = opened(root)[0]
+    with pytest.raises(ZeroDivisionError), OutputTree(str(tmp_path / "out")) as output:
+        output.into(found)
+        for line in list(found.records())[:5]:
+            output.put(line.number, line.raw)
+        raise ZeroDivisionError
+    out = read(tmp_path / "out")
+    assert {name for name in out if not name.endswith(".partial")} == set()
+    assert json.loads(out["sub/list.json.partial"]) == [{"k": 5}]
+    assert out["part-2.jsonl.partial"] == lines(1, 2, 3)
+    rewrite(found, tmp_path / "out")
+    assert not [name for name in read(tmp_path / "out") if name.endswith(".partial")]
+
+
+def test_nothing_written(root: Path, tmp_path: Path) -> None:
+    """A run that ends before its first record leaves no directory."""
+    with pytest.raises(ZeroDivisionError), OutputTree(str(tmp_path / "out")) as output:
+        output.into(opened(root)[0])
+        raise ZeroDivisionError
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_place(root: Path, tmp_path: Path) -> None:
+    """A place that would be read as INPUT, holds other files, or is no directory is told at once."""
+    found = opened(root)[0]
+    with OutputTree(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
+        output.into(found)
+    other = write(tmp_path / "other", {"sub/theirs.txt": b""})
+    with OutputTree(str(other)) as output, pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
+        output.into(found)
+    with pytest.raises(UsageError, match="is a file"):
+        OutputTree(str(root / "run.log"))
+    with pytest.raises(UsageError, match="mkdir -p"):
+        OutputTree(str(tmp_path / "no" / "out"))
+    if os.geteuid():
+        (tmp_path / "out").mkdir(0o500)
+        with pytest.raises(UsageError, match="cannot be written"):
+            OutputTree(str(tmp_path / "out" / "x"))
+
+
+def test_locked(tmp_path: Path) -> None:
+    """Two runs never write one directory."""
+    with OutputTree(str(tmp_path)), pytest.raises(UsageError, match="another run"):
+        OutputTree(str(tmp_path))
+    with OutputTree(str(tmp_path)):
+        pass
+
+
+def test_full_disk(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room that is a sentence, and nothing appears."""
+
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    found = opened(root)[0]
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left on device; what is whole so far is kept"):
+        rewrite(found, tmp_path / "out")
+    assert not [name for name in read(tmp_path / "out") if not name.endswith(".partial")]
+
+
+def test_changed(root: Path) -> None:
+    """A shard that cannot be read any more when it is read again is an error of the run."""
+    found = opened(root)[0]
+    list(found.records())
+    (root / "sub" / "list.json").unlink()
+    with pytest.raises(UsageError, match="no such file"):
+        list(found.records())
