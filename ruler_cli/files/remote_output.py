@@ -1,0 +1,124 @@
+"""An object that is uploaded while it is written, and appears whole or not at all.
+
+Object stores (S3, Cloud Storage, the Hugging Face hub) make an object visible when its upload is
+completed, so that waits for `commit`. Any other file system gets NAME.partial, renamed by `commit`.
+A process that is killed leaves at most parts of an upload, which the store's own rules remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.remote import failed, opened, public, reason, refused
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_HELD = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Their uploads can be held back, or be given up, once everything is sent."""
+_PART = 32 << 20
+"""Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
+
+
+class RemoteOutput(io.RawIOBase):
+    """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
+
+    def __init__(self, name: str) -> None:
+        """UsageError where the address cannot be written, as far as that shows beforehand."""
+        self.shown = public(name)
+        self._done = True  # until there is something to discard
+        self._system, self._path = opened(name)
+        self._staged = self._path
+        kinds = self._system.protocol
+        kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+        self._held, self._on_close = bool(kinds & _HELD), "hf" in kinds
+        try:
+            if self._held:
+                _look(self._system, self._path)
+            self._file = self._open()
+        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
+            raise UsageError(f"{self.shown}: cannot be written: {reason(error)}") from None
+        self._done = False
+
+    def _open(self) -> Any:
+        if self._held:
+            return self._system.open(self._path, "wb", block_size=_PART, autocommit=False)
+        if not self._on_close:
+            self._staged = self._path + ".partial"
+        return self._system.open(self._staged, "wb", block_size=_PART)
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Take all bytes, sent on when a part is full; OutputError where the storage does not."""
+        try:
+            self._file.write(data)
+        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
+            raise failed(self.shown, error) from None
+        return memoryview(data).nbytes
+
+    def commit(self) -> None:
+        """Send the rest and make the object appear; OutputError where it did not."""
+        if self._done:
+            return
+        try:
+            self._file.close()
+            if self._held:
+                self._file.commit()
+            elif self._staged != self._path:
+                self._system.mv(self._staged, self._path)
+        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
+            self.discard()
+            raise failed(self.shown, error) from None
+        self._done = True
+        super().close()
+
+    def discard(self) -> None:
+        """Forget what was sent, as far as the storage lets; nothing appears, and nothing is raised."""
+        if self._done:
+            return
+        self._done = True
+        with contextlib.suppress(Exception):
+            self._abandon()
+        super().close()
+
+    def _abandon(self) -> None:
+        file = self._file
+        if self._on_close:
+            file.closed = True  # its own `close` would upload
+            file.temp_file.close()
+            Path(file.temp_file.name).unlink(missing_ok=True)
+        elif self._held:
+            file.closed = True
+            file.discard()
+        else:
+            file.close()
+            self._system.rm_file(self._staged)
+
+    def close(self) -> None:
+        """Discard what was not committed."""
+        self.discard()
+        super().close()
+
+
+def open_remote_output(name: str) -> RemoteOutput:
+    """An address for writing; see `RemoteOutput`."""
+    return RemoteOutput(name)
+
+
+def _look(system: Any, path: str) -> None:
+    """Raise what would stop the run at its end: no bucket, no credentials, no network.
+
+    A bucket that may not be looked at may be written all the same.
+    """
+    try:
+        system.info(path.partition("/")[0])
+    except Exception as error:
+        if not refused(error):
+            raise
