@@ -163,11 +163,21 @@ def _rewarded(
     if layout.reward is not None:
         now = _value(text, obj, layout.reward)
         new = _written(mark, layout, on_failure, original)
-        # with `keep` an earlier run's score goes back to the original, and what is absent stays so
-        if mark.score is not None or on_failure == "null" or now not in (None, original):
+        # with `keep` an earlier run's score goes back to the original, and what is absent stays so, but
+        # in an object that only the mark makes: a reader that takes no null would miss the reward there
+        made = now is None and layout.lost != b"null" and _makes(text, obj, layout)
+        if mark.score is not None or on_failure == "null" or now not in (None, original) or made:
             values = _tree(layout.reward, new or None) if new or now is not None else {}
     score = b"null" if mark.score is None else dump(mark.score)
     return {**values, **(_extras(text, obj, mark, score, original) if layout.extras else {})}
+
+
+def _makes(text: bytes, obj: Object, layout: Layout) -> bool:
+    """Whether writing `ruler` makes the object that the reward stands in."""
+    holder = layout.reward[:-1] if layout.reward else ()
+    if not holder or layout.ruler[: len(holder)] != holder:
+        return False
+    return _value(text, obj, holder) in (None, b"null")
 
 
 def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:

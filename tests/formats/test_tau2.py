@@ -62,6 +62,8 @@ def test_written_where_nothing_was(info: Any) -> None:
     done = written({**sample("tau2")[0], "reward_info": info}, SCORED)["reward_info"]
     assert done["reward"] == 0.625
     assert done["info"]["ruler"]["status"] == "scored"
+    kept = written({**sample("tau2")[0], "reward_info": info}, LOST, on_failure="keep")["reward_info"]
+    assert kept["reward"] == 1.0 if info else math.isnan(kept["reward"])
 
 
 @pytest.mark.parametrize(
