@@ -29,6 +29,7 @@ from typing import Any
 
 import anyio
 
+from ruler_cli.cli.console import safe
 from ruler_cli.errors import RulerError, UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.score import score
@@ -38,7 +39,7 @@ from tests.values import NASTY
 OURS = {"ruler", "metrics", "logs"}
 REWARDS = {
     "reward", "rewards", "score", "scores", "overall_score", "value", "extra", "result", "reward_info",
-    "trajectory_json", "explanation",
+    "trajectory_json", "explanation", "metadata", "info", "verifier_result",
 }  # fmt: skip
 """Members that may hold a reward somewhere, and so may change."""
 
@@ -190,8 +191,8 @@ def check(source: Path, folder: Path) -> str:
     try:
         done = anyio.run(score, settings)
     except RulerError as error:
-        if not str(error).isprintable() or "Traceback" in str(error):
-            raise BrokenLawError(f"a sentence that is none: {error!r}") from None
+        if not safe(str(error)).isprintable():
+            raise BrokenLawError(f"a sentence that no terminal should see: {error!r}") from None
         return "refused"
     written = out.read_bytes().split(b"\n")[:-1] if out.exists() else []
     kept = Counter(lost.read_bytes().split(b"\n")[:-1]) if lost.exists() else Counter()

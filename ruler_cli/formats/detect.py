@@ -10,7 +10,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats import custom
 from ruler_cli.formats.catalog import families, formats, refusals
-from ruler_cli.formats.interface import PROMPT_HASH, Format, lookup
+from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Line
 from ruler_cli.settings import InputSettings
@@ -88,7 +88,10 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
     unsure = False
     found: list[Format] = []
     for candidate in candidates:
-        verdict = candidate.matches(record)
+        try:
+            verdict = candidate.matches(record)
+        except MISSHAPEN:
+            verdict = False
         if verdict:
             found.append(candidate)
         unsure = unsure or verdict is None
@@ -105,12 +108,19 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
 
 
 def _key_path(chosen: Format, records: Sequence[Mapping[str, Any]]) -> str:
-    if chosen.key_of is not None and any(chosen.key_of(record) is not None for record in records):
+    if any(_computed(chosen, record) is not None for record in records):
         return chosen.key_told
     for path in chosen.keys:
         if any(lookup(record, path) is not None for record in records):
             return path
     return PROMPT_HASH
+
+
+def _computed(chosen: Format, record: Mapping[str, Any]) -> str | None:
+    try:
+        return chosen.key_of(record) if chosen.key_of else None
+    except (UnreadableError, RecursionError, *MISSHAPEN):
+        return None
 
 
 def _path(dotted: str, records: Sequence[Mapping[str, Any]]) -> tuple[str | int, ...]:

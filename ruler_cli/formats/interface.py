@@ -13,6 +13,10 @@ PROMPT_HASH = "hash of the prompt"
 records may well have one that is called `prompt`."""
 
 
+MISSHAPEN = (TypeError, KeyError, IndexError, AttributeError, ValueError)
+"""What a format module may meet in a record that only looks like one of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where ruler writes.

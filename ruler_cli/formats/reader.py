@@ -11,7 +11,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.formats.chat import first_turn
-from ruler_cli.formats.interface import PROMPT_HASH, Format, lookup
+from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
 from ruler_cli.records import Line, Record, Rollout
 
 
@@ -60,6 +60,12 @@ class Reader:
         return "e+" not in str(record.key)
 
     def _records(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+        try:
+            return self._shaped(value, line)
+        except MISSHAPEN as error:  # one net for all modules, which look at what a stranger wrote
+            raise UnreadableError(f"is not of the shape of {self.format.name} ({error!r:.80})") from None
+
+    def _shaped(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
         rollouts = tuple(self.format.rollouts(value))
         if self.reward is not None or self.outcome is not None:
             rollouts = tuple(self._overlaid(value, rollout) for rollout in rollouts)
