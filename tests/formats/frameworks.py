@@ -65,14 +65,71 @@ def art(r: Record) -> Read:
     return [(None, t.get("reward", 0.0)) for t in r["trajectories"]]
 
 
+def art_row(r: Record) -> Read:
+    """ART, trajectories/parquet.py: the JSON in `trajectory_json` is what counts."""
+    return [(r["group_index"], json.loads(r["trajectory_json"]).get("reward", 0.0))]
+
+
 def native(r: Record) -> Read:
     """ruler's own groups."""
     return [(r.get("group_id"), t.get("reward")) for t in r["trajectories"]]
 
 
 def inspect_sample(r: Record) -> Read:
-    """Inspect, _log.py `EvalSample`: one score or more by name, each with a value."""
-    return [(r["id"], next(iter(r["scores"].values()))["value"])]
+    """Inspect, _log.py `EvalSample`: scores by name; one whose name is asked for stands before the others."""
+    scores = r["scores"]
+    first = scores.get("ruler") or next(iter(scores.values()))
+    return [(r["id"], first["value"])]
+
+
+def harbor_row(r: Record) -> Read:
+    """Harbor, traces_utils.py: `result` is the reward as text."""
+    return [(r["task"], r["result"])]
+
+
+def atif(r: Record) -> Read:
+    """Harbor, models/trajectories: no reward; what is not its own stands in `extra`, nothing else may."""
+    known = {"schema_version", "session_id", "agent", "steps", "notes", "final_metrics", "extra",
+             "trajectory_id", "continued_trajectory_ref", "subagent_trajectories"}  # fmt: skip
+    assert r.keys() <= known
+    return [(None, r.get("extra", {}).get("reward"))]
+
+
+def unrewarded(key: str | None, *lists: str) -> Callable[[Record], Read]:
+    """A record is a group whose answers stand in lists, and the framework has no reward for them."""
+
+    def read(r: Record) -> Read:
+        return [(r[key] if key else None, None) for name in lists for _ in r[name]]
+
+    return read
+
+
+def lm_eval(r: Record) -> Read:
+    """lm-eval, evaluation_tracker.py: the answers of one document; metrics are of the first."""
+    return [(r["doc_id"], None) for _ in r["resps"][0]]
+
+
+def pair(r: Record) -> Read:
+    """TRL: chosen and rejected, as texts or as messages."""
+    assert {"chosen", "rejected"} <= r.keys() or {"preferred_output", "non_preferred_output"} <= r.keys()
+    return [(None, None), (None, None)]
+
+
+def responses(r: Record) -> Read:
+    """verl's main_generation_server: a prompt and a list of responses."""
+    return [(None, reward) for reward in r.get("rewards", [None] * len(r["responses"]))]
+
+
+def added(key: str | None = None) -> Callable[[Record], Read]:
+    """A record is a rollout; the framework writes no total reward, and one that is added is its own."""
+    return lambda r: [(r[key] if key else None, r.get("reward"))]
+
+
+def steps_added(r: Record) -> Read:
+    """ms-swift, grpo_trainer.py `log`: a dict of lists, one for each reward function, without a total."""
+    lengths = {len(v) for v in r.values()}
+    assert len(lengths) == 1, "columns of unequal length"
+    return [(None, reward) for reward in r.get("reward", [None] * lengths.pop())]
 
 
 def harbor(r: Record) -> Read:
@@ -105,3 +162,31 @@ def atropos(r: Record) -> Read:
 def ultrafeedback(r: Record) -> Read:
     """UltraFeedback's rows: the completions of one instruction."""
     return [(None, c["overall_score"]) for c in r["completions"]]
+
+
+READERS: dict[str, Callable[[Record], Read]] = {
+    "groups": native,
+    "trajectories": field("reward", "group_id"),
+    "art_groups": art,
+    "art_rows": art_row,
+    "art_trajectories": field("reward"),
+    "tau_bench": field("reward", "task_id"),
+    "atif": atif,
+    "atropos": atropos,
+    "harbor_traces": harbor_row,
+    "harbor_trials": harbor,
+    "inspect": inspect_sample,
+    "lm_eval": lm_eval,
+    "ms_swift": steps_added,
+    "ms_swift_ray": added(),
+    "preference": pair,
+    "preference_openai": pair,
+    "prompt_completion": added(),
+    "prompt_responses": responses,
+    "rewardbench2": unrewarded("id", "chosen", "rejected"),
+    "roll": columns("scores", "id"),
+    "roll_agentic": steps_added,
+    "tau2": tau2,
+    "ultrafeedback": ultrafeedback,
+}
+"""By the name of the example."""

@@ -1,0 +1,108 @@
+"""Every format there is, walked: example in, scored with `simulated`, out, read as its framework reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ruler_cli.files.parse import parse
+from ruler_cli.formats.catalog import formats
+from ruler_cli.score import score
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from tests.formats.changes import changed, raws
+from tests.formats.frameworks import READERS
+from tests.values import reader
+
+SAMPLES = Path(__file__).parent.parent.parent / "samples"
+EXAMPLES = {p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS}
+each_example = pytest.mark.parametrize("name", EXAMPLES)
+_OURS = re.compile(r"(.*\.)?(ruler|metrics|logs)(\..*)?$")
+
+
+def scored(name: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The records of an example before and after a run."""
+    out = folder / "out.jsonl"
+    done = anyio.run(
+        score, ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), JudgeSettings("simulated"))
+    )
+    assert done.summary.complete, done.summary
+    return [parse(raw) for raw in raws(EXAMPLES[name])], [parse(raw) for raw in raws(out)]
+
+
+def marks(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mark of a rollout in a record, in the order of the record."""
+    if isinstance(value, dict):
+        if value.get("status") == "scored" and "explanation" in value:
+            yield value
+        for inner in value.values():
+            yield from marks(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from marks(inner)
+
+
+def test_none_without_an_example() -> None:
+    """Every format has an example, and every example's reader an example file."""
+    shown = {reader(*raws(path)).format.name for path in EXAMPLES.values()}
+    assert {form.name for form in formats()} == shown
+    assert READERS.keys() == EXAMPLES.keys()
+
+
+@each_example
+def test_recognised_alone(name: str) -> None:
+    """An example is of one format, and only `--format` makes it another."""
+    first = json.loads(raws(EXAMPLES[name])[0])
+    found = [form for form in formats() if form.matches(first)]
+    best = max(form.rank for form in found)
+    assert len([form for form in found if form.rank == best]) == 1
+
+
+@each_example
+def test_read_back(name: str, tmp_path: Path) -> None:
+    """The framework finds each score where it looks for its rewards, and the same keys as before."""
+    before, after = scored(name, tmp_path)
+    assert len(before) == len(after)
+    read = READERS[name]
+    for old, new in zip(before, after, strict=True):
+        was, now = read(old), read(new)
+        assert [key for key, _ in was] == [key for key, _ in now]
+        found = list(marks(new))
+        assert len(found) >= len(now)
+        assert all(0 <= mark["score"] <= 1 for mark in found)
+        rewards = [float(reward) for _, reward in now if reward is not None]
+        if rewards:
+            assert rewards == [mark["score"] for mark in found]
+
+
+@each_example
+def test_first_reward(name: str, tmp_path: Path) -> None:
+    """The reward that the framework gave is kept on each rollout."""
+    before, after = scored(name, tmp_path)
+    for old, new in zip(before, after, strict=True):
+        was = [reward for _, reward in READERS[name](old)]
+        kept = [mark["independent_reward"] for mark in marks(new)]
+        assert len(kept) == len(was)
+        for reward, first in zip(was, kept, strict=True):
+            assert (reward is None) == (first is None)
+            if isinstance(first, int | float | str):
+                assert first == reward
+
+
+@each_example
+def test_nothing_else(name: str, tmp_path: Path) -> None:
+    """Nothing but the reward's place and ruler's own fields is another, field by field."""
+    before, after = scored(name, tmp_path)
+    layout = reader(*raws(EXAMPLES[name])).format.layout
+    places = [".".join(map(str, layout.reward))] if layout.reward else []
+    # objects that were made so that `ruler` or the reward can stand in them
+    places += [".".join(map(str, layout.ruler[:-1])), ".".join(map(str, (layout.reward or ())[:-1]))]
+    for old, new in zip(before, after, strict=True):
+        for path in changed(old, new):
+            bare = re.sub(r"\.\d+$", "", path)
+            assert _OURS.fullmatch(path) or any(p and f".{bare}".endswith(f".{p}") for p in places), path
