@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
@@ -155,19 +155,27 @@ def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
         yield group
 
 
-def scattered(
-    fd: int, reader: Reader, index: Index, place: Callable[[int], str] | None = None
-) -> Iterator[Group]:
-    """Groups whose records lie apart, fetched by offset from a file, in the order of their first record.
+class File(Protocol):
+    """What has a file that can be read anywhere."""
 
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+
+def scattered(
+    stream: File, reader: Reader, index: Index, place: Callable[[int], str] | None = None
+) -> Iterator[Group]:
+    """Groups whose records lie apart, fetched by offset, in the order of their first record.
+
+    The stream must be a plain file; its buffer is passed by, which would be filled for each record.
     `place` makes `Line.place` of a record's number.
     """
     for places in index.places():
-        yield fetched(fd, reader, places, place)
+        yield fetched(stream, reader, places, place)
 
 
 def fetched(
-    fd: int, reader: Reader, places: Iterable[Place], place: Callable[[int], str] | None = None
+    stream: File, reader: Reader, places: Iterable[Place], place: Callable[[int], str] | None = None
 ) -> Group:
     """One group, by where its records are; UnreadableError where something else stands there now.
 
@@ -175,6 +183,6 @@ def fetched(
     """
     found: list[Record] = []
     for number, start, size in places:
-        raw = os.pread(fd, size, start)
+        raw = os.pread(stream.fileno(), size, start)
         found += reader.read(Line(number, start, raw, place(number) if place else ""))
     return Group(str(found[0].key), tuple(found))

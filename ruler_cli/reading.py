@@ -100,8 +100,8 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
     name, index = shown(settings.source), _index(stack)
     first = container.sample(SAMPLE)
     if not first:
-        for _ in container.records():  # one that is damaged is no empty one
-            pass
+        for line in container.records():  # what is damaged, or no JSON at all, is not empty
+            raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
         return Input(None, None, iter(()), index)
     reader = detect(name, first, settings)
     notes = container.settle(_fits(reader), on_problem) if isinstance(container, Many) else []
@@ -113,8 +113,8 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
     if found.records == 0:
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     if found.grouping == "scattered":
-        fd = container.fileno() if container.plain else _spooled(_surveyed(name, again(), found), stack)
-        groups = scattered(fd, reader, index, container.place)
+        file = container if container.plain else _spooled(_surveyed(name, again(), found), stack)
+        groups = scattered(file, reader, index, container.place)
         return Input(reader, found, _unchanged(name, groups), index, notes=notes)
     problems = 0
 
@@ -156,7 +156,7 @@ def _whole_stream(
     if found.records == 0:
         name = shown(container.name)
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
-    return Input(reader, found, scattered(spool.fileno(), reader, index, container.place), index)
+    return Input(reader, found, scattered(spool, reader, index, container.place), index)
 
 
 def _placed(lines: Iterator[Line], spool: BinaryIO | None = None) -> Iterator[Line]:
@@ -169,13 +169,13 @@ def _placed(lines: Iterator[Line], spool: BinaryIO | None = None) -> Iterator[Li
         at += len(line.raw)
 
 
-def _spooled(lines: Iterator[Line], stack: ExitStack) -> int:
+def _spooled(lines: Iterator[Line], stack: ExitStack) -> BinaryIO:
     """A temporary file of records, where each can be fetched by its offset."""
     spool = _spool(stack)
     for line in lines:
         spool.write(line.raw)
-    spool.flush()
-    return spool.fileno()
+    spool.flush()  # it is read by its descriptor
+    return spool
 
 
 def _spool(stack: ExitStack) -> BinaryIO:

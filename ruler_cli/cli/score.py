@@ -153,8 +153,8 @@ def command(
                     raise
                 say(f"ruler: {error}")  # the exit code is that of what stopped the run
         if done.stopped is not None:
-            partial = Path(output + ".partial")
-            if output != "-" and partial.exists():
+            partial = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
+            if output != "-" and (partial.exists() or any(Path(output).rglob("*.partial"))):
                 say(f"ruler: what is whole so far is in {partial}")
             raise done.stopped
         raise typer.Exit(0 if done.summary.complete else 1)
@@ -179,7 +179,12 @@ def _refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
     """Tell before a call what would be told after all of them."""
     if path is None:
         return
-    taken = [settings.input.source, settings.output, settings.output + ".failed.jsonl", settings.failed]
+    taken = [
+        settings.input.source,
+        settings.output,
+        settings.output.rstrip("/") + ".failed.jsonl",
+        settings.failed,
+    ]
     if str(path) != "-" and any(other and path.resolve() == Path(other).resolve() for other in taken):
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
     if str(path) == "-" and settings.output == "-":

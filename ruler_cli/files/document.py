@@ -9,152 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import BinaryIO, Literal
-
-import orjson
+from typing import BinaryIO
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Container, Encoder
-from ruler_cli.files.source import BOM, readable, shown
+from ruler_cli.files.shape import Shape
+from ruler_cli.files.source import readable, shown
 from ruler_cli.files.spans import Spans
-from ruler_cli.files.splice import STRING
-from ruler_cli.files.text import NOTHING, Read, Text, object_end
+from ruler_cli.files.text import COLON, COMMA, END, NOTHING, OBJECT_END, QUOTE, Text
 from ruler_cli.records import Line
 
-HOLDERS = {"trajectory_groups": None, "simulations": None, "samples": "eval"}
-"""Members that hold the records of a document (ART, tau2-bench, Inspect), and what must stand before."""
-
-_VALUE = frozenset(b'{["-0123456789tfnNI')
 _NO_VALUE = frozenset(b"]},:")
+_HEAD = re.compile(rb'\{[ \t\r\n]*"[^"\\]{1,100}"')
+_FAR = 200
+"""Bytes between two items beyond which they are not the rule."""
+_TRIES = 50
+"""Wrong guesses in a row after which no more are made, where they are not the exception."""
 _COPY = 1 << 20
-_BRACE, _LIST, _END, _OBJECT_END, _COMMA, _COLON, _QUOTE = b'{[]},:"'
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a document holds its records: `start` is where the list, or the first object, begins."""
-
-    kind: Literal["list", "holder", "objects"]
-    start: int
-
-
-def shape_of(read: Read) -> Shape | None:
-    """How a text is a document; None where it is JSON lines, or nothing that can be told."""
-    text = Text(read)
-    at = text.skip(len(BOM) if read(0, len(BOM)) == BOM else 0)
-    first = text.byte(at)
-    if first not in (_LIST, _BRACE):
-        return None
-    line = text.line(at)
-    if first == _LIST:
-        return None if _is_bad_line(text, at, line) else Shape("list", at)
-    closed = line is not None and object_end(line) is not None
-    if line is not None and closed:
-        if _alone(text, at, line) and (held := _holder(text, at)) is not None:
-            return Shape("holder", held)
-        return None
-    if line is not None and (not _opens(line) or _is_torn(text, at + len(line))):
-        return None
-    held = _holder(text, at)
-    if held is not None:
-        return Shape("holder", held)
-    return None if line is None else Shape("objects", at)
-
-
-def may_be_document(line: bytes) -> bool:
-    """Whether a text whose first line that is not blank is this one could be a document."""
-    line = line.removeprefix(BOM).strip()
-    if line[:1] == b"[":
-        return True
-    if line[:1] != b"{":
-        return False
-    if object_end(line) is None:
-        return _opens(line)
-    return any(b'"%s"' % name.encode() in line for name in HOLDERS) and (
-        _holder(_window(line), 0) is not None
-    )
-
-
-def _window(raw: bytes) -> Text:
-    return Text(lambda at, size: raw[at : at + size])
-
-
-def _is_bad_line(text: Text, at: int, line: bytes | None) -> bool:
-    """Whether a list is the bad first line of JSON lines: it ends there, and more follows; or is none."""
-    if line is None:
-        return False
-    end = object_end(line)
-    if end is not None and not line[end:].strip():
-        return not _alone(text, at, line)
-    second = text.byte(text.skip(at + 1))
-    return second not in _VALUE and second not in (_END, NOTHING)
-
-
-def _alone(text: Text, at: int, line: bytes) -> bool:
-    """Whether nothing but white space follows this line."""
-    ahead = Text(text.read, at + len(line))
-    return ahead.byte(ahead.skip(at + len(line))) == NOTHING
-
-
-def _opens(line: bytes) -> bool:
-    """Whether an object that does not end on this line may go on below: no string is torn."""
-    inside = line[1:].strip()
-    strings, at = 0, 0
-    while (found := inside.find(b'"', at)) >= 0:
-        string = STRING.match(inside, found)
-        if string is None:
-            return False
-        strings, at = strings + 1, string.end()
-    return not inside or (strings > 0 and inside[:1] == b'"')
-
-
-def _is_torn(text: Text, at: int) -> bool:
-    """Whether JSON lines go on behind a torn first line, rather than the object that it opens."""
-    ahead = Text(text.read, at)
-    at = ahead.skip(at)
-    second = ahead.line(at)
-    if second is None or second[:1] != b"{":
-        return False
-    end = object_end(second)
-    if end is None or second[end:].strip():
-        return False
-    return ahead.byte(ahead.skip(at + len(second))) in (_BRACE, NOTHING)
-
-
-def _holder(text: Text, at: int) -> int | None:
-    """Where the list of records begins in the object that starts here; None where it holds none."""
-    keys: set[str] = set()
-    text = Text(text.read, at)
-    at = text.skip(at + 1)
-    while text.byte(at) == _QUOTE:
-        end = text.value_end(at, keep=True)
-        if end is None:
-            return None
-        key = _key(text.slice(at, end))
-        at = text.skip(end)
-        if text.byte(at) != _COLON:
-            return None
-        at = text.skip(at + 1)
-        if key in HOLDERS and text.byte(at) == _LIST and HOLDERS[key] in {None, *keys}:
-            return at
-        keys.add(key)
-        end = text.value_end(at, keep=False)
-        if end is None:
-            return None
-        at = text.skip(end)
-        if text.byte(at) == _COMMA:
-            at = text.skip(at + 1)
-    return None
-
-
-def _key(name: bytes) -> str:
-    try:
-        return str(orjson.loads(name))
-    except orjson.JSONDecodeError:
-        return ""
 
 
 class Document(Container):
@@ -198,38 +72,46 @@ class Document(Container):
 
     def _found(self) -> Iterator[Line]:
         text, number, at = Text(self.read, self._shape.start), 0, self._shape.start
-        listed = self._shape.kind != "objects"
+        listed, guess = self._shape.kind != "objects", _Guess()
         at = text.skip(at + 1 if listed else at)
-        while text.byte(at) != (_END if listed else NOTHING):
+        while text.byte(at) != (END if listed else NOTHING):
             if text.byte(at) in _NO_VALUE:
                 raise self._damaged(text.byte(at), number + 1)
-            end = text.value_end(at, keep=True)
+            end = guess.end(text, at) or text.value_end(at, keep=True)
             if end is None:
                 raise self._damaged(NOTHING, number + 1)
             number += 1
             if number > len(self._spans):
                 self._spans.append(at, end)
-            yield Line(number, at, text.slice(at, end), f"{self.unit} {number}")
-            at = text.skip(end)
-            if listed and text.byte(at) == _COMMA:
-                at = text.skip(at + 1)
-                if text.byte(at) == _END:
-                    raise self._damaged(_COMMA, number + 1)
-            elif listed and text.byte(at) != _END:
-                raise self._damaged(text.byte(at), number + 1)
+            raw = text.slice(at, end)
+            yield Line(number, at, raw, f"{self.unit} {number}")
+            at = self._next(text, end, number) if listed else text.skip(end)
+            if number == 1 and at - end < _FAR:
+                guess.learn(self.read(end, at - end), raw)
         if listed:
             self._check_tail(text, at + 1, number)
         self._whole = True
 
+    def _next(self, text: Text, end: int, number: int) -> int:
+        """Where the next item of a list begins, or the list ends."""
+        at = text.skip(end)
+        if text.byte(at) == COMMA:
+            at = text.skip(at + 1)
+            if text.byte(at) == END:
+                raise self._damaged(COMMA, number + 1)
+        elif text.byte(at) != END:
+            raise self._damaged(text.byte(at), number + 1)
+        return at
+
     def _check_tail(self, text: Text, at: int, number: int) -> None:
         """Behind the list stands the rest of the object that holds it, or nothing."""
         at = text.skip(at)
-        while self._shape.kind == "holder" and text.byte(at) != _OBJECT_END:
-            for wanted in (_COMMA, _QUOTE, _COLON, None):
+        while self._shape.kind == "holder" and text.byte(at) != OBJECT_END:
+            for wanted in (COMMA, QUOTE, COLON, None):
                 end: int | None = at + 1
                 if text.byte(at) != wanted if wanted else text.byte(at) in _NO_VALUE:
                     raise self._damaged(text.byte(at), number, behind=True)
-                if wanted in {_QUOTE, None}:
+                if wanted in {QUOTE, None}:
                     end = text.value_end(at, keep=False)
                 if end is None:
                     raise self._damaged(NOTHING, number, behind=True)
@@ -246,6 +128,29 @@ class Document(Container):
             f"{shown(self.name)}: is a JSON document that {what}{found}; write it anew, or mend it: "
             "`jq . FILE` names the line"
         )
+
+
+class _Guess:
+    """Where items end, by what stands between the first two and how the first begins."""
+
+    def __init__(self) -> None:
+        self._mark = b""
+        self._misses = self._hits = 0
+
+    def learn(self, between: bytes, item: bytes) -> None:
+        """Expect the same between all items, and the same first key."""
+        head = _HEAD.match(item)
+        self._mark = b"}" + between + head[0] if head else b""
+
+    def end(self, text: Text, at: int) -> int | None:
+        """The end of the item that starts here, if it is as expected."""
+        if not self._mark:
+            return None
+        found = text.guessed_end(at, self._mark)
+        self._hits, self._misses = self._hits + (found is not None), self._misses + (found is None)
+        if self._misses > max(_TRIES, self._hits):
+            self._mark = b""
+        return found
 
 
 class _Rewritten:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import itertools
 import os
 import shutil
@@ -10,13 +11,15 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import BinaryIO, cast
+from functools import partial
+from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC
 from ruler_cli.files.container import Container
-from ruler_cli.files.document import Document, may_be_document, shape_of
+from ruler_cli.files.document import Document
 from ruler_cli.files.listing import is_many, listed
+from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
 from ruler_cli.files.source import decompressed, from_file, lines, open_raw, readable, shown
 from ruler_cli.records import Line
@@ -30,18 +33,21 @@ _FIRST = 1 << 23
 class JsonLines(Container):
     """JSON lines in a file, which can be read as often as wanted."""
 
-    def __init__(self, name: str, fd: int, *, plain: bool) -> None:
-        """`fd` stays open; not `plain`: it holds compressed text."""
+    def __init__(
+        self, name: str, opened: Callable[[], io.BufferedReader[Any]], fd: int | None = None
+    ) -> None:
+        """`opened` gives the bytes from the first one on; `fd` is a file that holds them uncompressed."""
         super().__init__(name)
-        self._fd, self.plain = fd, plain
+        self._opened, self._fd, self.plain = opened, fd, fd is not None
 
     def fileno(self) -> int:
         """The file."""
-        return self._fd
+        return super().fileno() if self._fd is None else self._fd
 
     def records(self) -> Iterator[Line]:
         """Every line that is not blank."""
-        return lines(self.name, decompressed(self.name, from_file(self._fd)))
+        with self._opened() as stream:
+            yield from lines(self.name, decompressed(self.name, stream))
 
 
 class LinesOnce(Container):
@@ -75,9 +81,8 @@ def open_container(name: str, stack: ExitStack) -> Container:
     if not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         decompressed(name, from_file(stream.fileno()))  # which refuses what is no text
         return _file(name, stream.fileno(), stack)
-    fd = stream.fileno()
-    again = decompressed(name, from_file(fd))
-    return _stream(name, again, stack, lambda _: JsonLines(name, fd, plain=False))
+    opened = partial(from_file, stream.fileno())
+    return _stream(name, decompressed(name, opened()), stack, lambda _: JsonLines(name, opened))
 
 
 def _many(name: str) -> Container:
@@ -96,7 +101,9 @@ def _file(name: str, fd: int, stack: ExitStack) -> Container:
             return os.pread(fd, size, at)
 
     shape = shape_of(read)
-    return JsonLines(name, fd, plain=True) if shape is None else Document(name, fd, shape, stack)
+    if shape is None:
+        return JsonLines(name, partial(from_file, fd), fd)
+    return Document(name, fd, shape, stack)
 
 
 def _stream(
@@ -125,13 +132,12 @@ def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -
 
 
 def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    try:
+    try:  # what reads it is an extra
         parquet = importlib.import_module("ruler_cli.files.parquet")
     except ImportError:
-        raise UsageError(
-            f"{shown(name)}: is Parquet, which needs pyarrow: pip install 'ruler-cli[parquet]'"
-        ) from None
-    return cast(Container, parquet.open_parquet(name, file, stack))
+        way = "install the reader with: pip install 'ruler-cli[parquet]'"
+        raise UsageError(f"{shown(name)}: is Parquet; {way}") from None
+    return cast(Container, stack.enter_context(parquet.Parquet(shown(name), file)))
 
 
 def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:

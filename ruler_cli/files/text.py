@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import orjson
+
 from ruler_cli.files.splice import NEXT_BRACKET, STRING, quick_end
 
 Read = Callable[[int, int], bytes]
@@ -17,6 +19,7 @@ Read = Callable[[int, int], bytes]
 _WINDOW = 1 << 20
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _ATOM = re.compile(rb'[^"\[\]{}\s,:]++')
+BRACE, LIST, END, OBJECT_END, COMMA, COLON, QUOTE = b'{[]},:"'
 NOTHING = -1
 """The byte behind the end."""
 
@@ -73,6 +76,21 @@ class Text:
         if first in (ord("{"), ord("[")):
             return self._container_end(at, keep)
         return self._plain_end(at, STRING if first == ord('"') else _ATOM, ended=first == ord('"'))
+
+    def guessed_end(self, at: int, mark: bytes) -> int | None:
+        """Where the object that starts here ends, if that is in the window in front of `mark`.
+
+        `mark` is a closing brace and what is expected behind it: text in which valid JSON ends there is
+        that object, and is told many times faster than by counting brackets.
+        """
+        found = self._buf.find(mark, at - self._base)
+        if found < 0:
+            return None
+        try:
+            orjson.loads(memoryview(self._buf)[at - self._base : found + 1])
+        except orjson.JSONDecodeError:
+            return None
+        return self._base + found + 1
 
     def _container_end(self, at: int, keep: bool) -> int | None:
         found = quick_end(self._buf, at - self._base)

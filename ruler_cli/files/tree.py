@@ -36,6 +36,8 @@ class StagedFiles:
         """Begin a file; its name tells the compression."""
         partial = self._begin(name)
         self._file = partial.open("wb", _BUFFER)
+        if (self.folder / name).exists():  # who may read it stays as it was
+            shutil.copymode(self.folder / name, partial)
         self._stream = compressed(name, self._file)
         return self._stream
 

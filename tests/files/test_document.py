@@ -15,70 +15,11 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Container
-from ruler_cli.files.document import Document, may_be_document, shape_of
+from ruler_cli.files.document import Document
 from ruler_cli.files.open import JsonLines, open_container
-
-
-def kind(text: bytes) -> str | None:
-    """What a text is taken for; None is JSON lines."""
-    shape = shape_of(lambda at, size: text[at : at + size])
-    return None if shape is None else shape.kind
-
 
 A, B = b'{"a": 1}', b'{"b": [2, "]}"]}'
 PRETTY = b'{\n "a": 1\n}'
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        (b"", None),
-        (b" \n \n", None),
-        (A, None),
-        (A + b"\n" + B, None),
-        (b"[" + A + b"]", "list"),
-        (b"\xef\xbb\xbf [\n" + A + b"\n]\n \n", "list"),
-        (b"[]", "list"),
-        (b"[\n", "list"),
-        (b"[1, 2]\n" + A, None),
-        (b"[1, 2]\n\n\n", "list"),
-        (b"[oops\n" + A, None),
-        (PRETTY, "objects"),
-        (PRETTY + b"\n" + PRETTY, "objects"),
-        (b'{"a":\n1}', "objects"),
-        (b"{\n", "objects"),
-        (b'{"trajectory_groups": [' + A + b"]}", "holder"),
-        (b'{"trajectory_groups": [' + A + b"]}\n" + A, None),
-        (b'{"x": {"simulations": []}, "simulations": [' + A + b"]}", "holder"),
-        (b'{\n"simulations": [' + A + b"]}", "holder"),
-        (b'{"simulations": {}}', None),
-        (b'{"samples": [' + A + b"]}", None),
-        (b'{"eval": {}, "samples": [' + A + b"]}", "holder"),
-        (b'{"messages": [{"role": "us\n' + A, None),
-        (b'{"messages": [\n' + A, None),
-        (b'{"messages": [\n' + A + b"\n" + A, None),
-        (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
-        (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
-        (b"{oops\n" + A, None),
-        (b"{oops", None),
-        (A + A, None),
-        (b"oops\n[1]", None),
-        (b'"text"\n' + A, None),
-    ],
-)
-def test_kinds(text: bytes, wanted: str | None) -> None:
-    """A document is told from JSON lines, also from those whose first line is bad or torn."""
-    assert kind(text) == wanted
-    first = next((line for line in text.split(b"\n") if line.strip()), b"")
-    assert may_be_document(first) or wanted is None
-
-
-def test_long_line() -> None:
-    """A first line beyond the window is a document where it is a list or holds one."""
-    long = b'{"pad": "%s", ' % (b"x" * 3_000_000)
-    assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
-    assert kind(long + b'"other": [' + A + b"]}\n" + A) is None
-    assert kind(b"[" + long + b'"a": 1}]') == "list"
 
 
 def opened(path: Path, stack: ExitStack, text: bytes) -> Container:
@@ -257,3 +198,23 @@ def test_beyond_the_window(tmp_path: Path) -> None:
         third = list(found.records())[9000]
         assert os.pread(found.fileno(), len(third.raw), third.offset) == A
         assert found.where(3) == "item 3"
+
+
+@pytest.mark.parametrize("between", [b", ", b",", b"\n,\n ", b" , "])
+def test_guesses(tmp_path: Path, between: bytes) -> None:
+    """Items that look as if they ended, or hold what only Python takes for JSON, are found all the same."""
+    trap = b'{"a": ["{\\"a\\": 1}", {"a": 1}' + between + b'{"a": 2}]}'
+    python = b'{"a": NaN}'
+    text = b"}" + between + b'{"a"'
+    items = [
+        A,
+        trap,
+        python,
+        b'"%s"' % text.replace(b'"', b'\\"'),
+        b"[%s: 1}]" % text[2:].strip(b", \n"),
+        trap,
+    ]
+    items += [python] * 300 + [A, B, trap]
+    with ExitStack() as stack:
+        found = opened(tmp_path / "d", stack, b"[" + between.join(items) + b"]")
+        assert [line.raw for line in found.records()] == items

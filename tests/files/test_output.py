@@ -6,7 +6,7 @@ import fcntl
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.container import Container
+from ruler_cli.files.open import open_container
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.files.source import lines, open_source
-from ruler_cli.records import Problem
+from ruler_cli.records import Line, Problem
 
 
 def stored(path: Path) -> list[bytes]:
@@ -174,6 +176,70 @@ def test_no_place(tmp_path: Path) -> None:
         Output(str(tmp_path / "file" / "out"))
 
 
+@contextmanager
+def documented(tmp_path: Path, text: bytes) -> Iterator[tuple[Container, list[Line]]]:
+    """A JSON document as INPUT, and its records."""
+    path = tmp_path / "in.json"
+    path.write_bytes(text)
+    with ExitStack() as stack:
+        found = open_container(str(path), stack)
+        yield found, list(found.records())
+
+
+LIST = b'[\n {"a": 1},\n {"a":\n 2},\n {"a": 3}\n]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("o.json", LIST),
+        ("o", LIST),
+        ("o.json.gz", LIST),
+        ("o.jsonl", b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'),
+        ("o.ndjson.zst", b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'),
+    ],
+)
+def test_document(tmp_path: Path, name: str, whole: bytes) -> None:
+    """A JSON document becomes one again, unless the name asks for JSON lines; .gz and .zst compress it."""
+    with documented(tmp_path, LIST) as (found, every), Output(str(tmp_path / name)) as output:
+        output.into(found)
+        for line in every:
+            output.put(line.number, line.raw)
+        output.commit()
+    with open_source(str(tmp_path / name)) as stream:
+        assert stream.read() == whole
+
+
+def test_document_without_records(tmp_path: Path) -> None:
+    """A document of which no record is left is still one."""
+    with documented(tmp_path, LIST) as (found, _), Output(str(tmp_path / "o.json")) as output:
+        output.into(found)
+        output.commit()
+    assert (tmp_path / "o.json").read_bytes() == b"[\n \n]\n"
+
+
+def test_document_interrupted(tmp_path: Path) -> None:
+    """A run that ends early leaves a partial that is a document."""
+    cut = pytest.raises(ZeroDivisionError)
+    with documented(tmp_path, LIST) as (found, every), cut, Output(str(tmp_path / "o")) as output:
+        output.into(found)
+        output.put(2, every[1].raw)
+        raise ZeroDivisionError
+    assert (tmp_path / "o.partial").read_bytes() == b'[\n {"a":\n 2}\n]\n'
+
+
+def test_document_full_disk(tmp_path: Path) -> None:
+    """Where there is no room for the end of a document that is a sentence too."""
+    text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
+    told = pytest.raises(OutputError, match="File too large")
+    name = str(tmp_path / "o.json")
+    with documented(tmp_path, text) as (found, every), room(20_000), told, Output(name) as output:
+        output.into(found)
+        output.put(1, every[0].raw)
+        output.commit()
+    assert not (tmp_path / "o.json").exists()
+
+
 def keep(path: Path | None, *raws: bytes) -> int:
     """One run's failed lines; how many it added."""
     failed = FailedFile(path)
@@ -193,6 +259,14 @@ def test_failed_file(tmp_path: Path) -> None:
     assert keep(path, b"\xff", b"[", b"{") == 1
     assert path.read_bytes() == b"{\n\xff\n[\n"
     assert keep(None, b"{") == 0
+
+
+def test_failed_lines(tmp_path: Path) -> None:
+    """A record over several lines is one line there, once; what has no bytes is none."""
+    path = tmp_path / "failed"
+    assert keep(path, b'{\n "a": 1\n}', b"") == 1
+    assert keep(path, b'{\n "a": 1\n}') == 0
+    assert path.read_bytes() == b'{  "a": 1 }\n'
 
 
 @given(st.lists(st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=5), max_size=4))

@@ -100,6 +100,7 @@ def test_nothing_else(name: str, tmp_path: Path) -> None:
     before, after = scored(name, tmp_path)
     layout = reader(*raws(EXAMPLES[name])).format.layout
     places = [".".join(map(str, layout.reward))] if layout.reward else []
+    places += [layout.payload] if layout.payload else []
     # objects that were made so that `ruler` or the reward can stand in them
     places += [".".join(map(str, layout.ruler[:-1])), ".".join(map(str, (layout.reward or ())[:-1]))]
     for old, new in zip(before, after, strict=True):

@@ -1,0 +1,158 @@
+"""`ruler score` on what is not one file of JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Ruler, group, read, rollout, write
+
+SCORE = ("-m", "offline", "--ledger", "none")
+ROLLOUTS = [rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)]
+
+
+def scored(records: list[Any]) -> list[int]:
+    """The original rewards of records that have a score, in their order."""
+    assert all(0 <= record["reward"] <= 1 for record in records)
+    assert all(record["ruler"]["status"] == "scored" for record in records)
+    return [record["ruler"]["independent_reward"] for record in records]
+
+
+@pytest.mark.parametrize("name", ["in.json", "in.json.gz", "-"])
+def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
+    """A list of scattered records comes out as a list, what is bad in the failed file, once."""
+    items = [json.dumps(r, indent=2) for r in ROLLOUTS]
+    text = "[\n" + ",\n".join(['{"bad":\n oops}', *items, "7"]) + "\n]\n"
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    if name != "-":
+        (tmp_path / name).write_bytes(pack(text.encode()))
+    for _ in range(2):
+        done = ruler("score", name, "out.json", *SCORE, stdin=text if name == "-" else None)
+        assert done.returncode == 1, done.stderr
+        assert "item 1 is not JSON" in done.stderr
+        assert "item 8 is JSON but no object" in done.stderr
+        assert "6 records, 2 groups of 3 rollouts, scattered" in done.stderr
+        out = (tmp_path / "out.json").read_text()
+        assert out.startswith("[\n{\n  ")
+        assert scored(json.loads(out)) == [0, 1, 2, 3, 4, 5]
+        assert (tmp_path / "out.json.failed.jsonl").read_text() == '{"bad":  oops}\n7\n'
+
+
+def test_held(ruler: Ruler, tmp_path: Path) -> None:
+    """An object that holds groups keeps its other members, also where none of them could be read."""
+    whole = {"a": [1.0], "trajectory_groups": [group("g", 0.1, 0.9), {"bad": 1}], "z": None}
+    (tmp_path / "in.json").write_text(json.dumps(whole))
+    done = ruler("score", "in.json", "out.json", *SCORE, "--on-failure", "drop")
+    assert done.returncode == 1, done.stderr
+    out = json.loads((tmp_path / "out.json").read_text())
+    assert scored(out["trajectory_groups"][0]["trajectories"]) == [0, 1]
+    assert len(out.pop("trajectory_groups")) == 1
+    assert out == {"a": [1.0], "z": None}
+    assert ruler("score", "in.json", "-", *SCORE).stdout.count("\n") == 1
+
+
+def test_cut(ruler: Ruler, tmp_path: Path) -> None:
+    """A document that ends too soon is refused before a call, and OUTPUT is left alone."""
+    (tmp_path / "in.json").write_text(json.dumps(ROLLOUTS)[:-30])
+    (tmp_path / "out.json").write_text("old")
+    done = ruler("score", "in.json", "out.json", *SCORE)
+    assert done.returncode == 2
+    assert "ends too soon, before or in item 6" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "out.json"]
+    assert (tmp_path / "out.json").read_text() == "old"
+
+
+def test_scattered_stdin(ruler: Ruler) -> None:
+    """On stdin scattered groups are found when that is said."""
+    text = "".join(json.dumps(r) + "\n" for r in ROLLOUTS)
+    assert ruler("score", "-", "-", *SCORE, stdin=text).returncode == 2
+    done = ruler("score", "-", "-", *SCORE, "--grouping", "scattered", stdin=text)
+    assert done.returncode == 0, done.stderr
+    assert scored([json.loads(line) for line in done.stdout.splitlines()]) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Two groups over three files, and a file that holds none."""
+    root = tmp_path / "in"
+    root.mkdir()
+    for number, start in ((2, 0), (10, 2), (11, 4)):
+        write(root / f"part-{number}.jsonl", ROLLOUTS[start : start + 2])
+    (root / "metadata.json").write_text('{"group_id": 1}')
+    return root
+
+
+@pytest.mark.parametrize("source", ["in", "in/*.json*"])
+def test_directory(ruler: Ruler, tmp_path: Path, shards: Path, source: str) -> None:
+    """Groups span files; a directory comes out with the same files, the others as they were."""
+    for _ in range(2):
+        done = ruler("score", source, "out/", *SCORE)
+        assert done.returncode == 0, done.stderr
+        assert "2 groups of 3 rollouts, scattered" in done.stderr
+        assert done.stderr.count("metadata.json holds no record of this format: left out") == 1
+        names = ["part-2.jsonl", "part-10.jsonl", "part-11.jsonl"]
+        assert scored([r for name in names for r in read(tmp_path / "out" / name)]) == [0, 1, 2, 3, 4, 5]
+        assert (tmp_path / "out" / "metadata.json").read_text() == '{"group_id": 1}'
+        assert len(list((tmp_path / "out").iterdir())) == 4
+
+
+def test_directory_to_lines(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
+    """A name of JSON lines takes all records in order; a bad line says its file."""
+    with (shards / "part-2.jsonl").open("a") as file:
+        file.write('{"torn')
+    done = ruler("score", "in", "out.jsonl", *SCORE)
+    assert done.returncode == 1
+    assert "in: part-2.jsonl line 3 is not JSON" in done.stderr
+    assert scored(read(tmp_path / "out.jsonl")) == [0, 1, 2, 3, 4, 5]
+    assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == '{"torn\n'
+
+
+def test_directory_in_place(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
+    """INPUT may be OUTPUT, and the failed file stands beside it; a second run keeps first rewards."""
+    (shards / "bad.jsonl").write_text('{"torn')
+    for _ in range(2):
+        done = ruler("score", "in", "in", *SCORE)
+        assert done.returncode == 1, done.stderr
+        assert "in: bad.jsonl is damaged: none of its records is JSON" in done.stderr
+    assert scored(read(shards / "part-10.jsonl")) == [2, 3]
+    assert (shards / "bad.jsonl").read_text() == '{"torn'
+    assert [p.name for p in tmp_path.iterdir()] == ["in"]
+
+
+def test_no_records(ruler: Ruler, tmp_path: Path) -> None:
+    """A directory without records is refused, and nothing of it is changed."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_text("all is well\n")
+    done = ruler("score", "in", "in", *SCORE)
+    assert done.returncode == 2
+    assert "none of its files holds records" in done.stderr
+    assert (tmp_path / "in" / "a.log").read_text() == "all is well\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["in", "in/sub"], "lies in INPUT"),
+        (["in", "in/out.jsonl"], "lies in INPUT"),
+        (["in/*.jsonl", "in/part-2.jsonl"], "lies in INPUT"),
+        (["in", "out", "--failed", "in/bad.jsonl"], "lies in INPUT"),
+        (["in", "out.json"], "INPUT is many files"),
+        (["in", "file"], "is a file"),
+        (["in", "no/out"], "mkdir -p"),
+        (["none/*.jsonl", "out"], "no file matches"),
+        (["file", "out.parquet"], "only written for"),
+        (["file", "out.eval"], "only written for"),
+    ],
+)
+def test_refused(ruler: Ruler, tmp_path: Path, shards: Path, args: list[str], says: str) -> None:
+    """What cannot be written is told before anything is read, and leaves nothing behind."""
+    (tmp_path / "file").write_text("{")
+    before = sorted(p for p in tmp_path.rglob("*"))
+    done = ruler("score", *args, *SCORE)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert sorted(p for p in tmp_path.rglob("*")) == before
