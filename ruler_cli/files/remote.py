@@ -113,8 +113,13 @@ def expand_remote(pattern: str) -> list[str]:
             return [pattern]
         names = [entry["name"] for entry in found if entry["type"] == "file"]
         listed = sorted(str(n) for n in names if not n.rpartition("/")[2].startswith((".", "_")))
-        scheme = pattern.partition("://")[0]
-        listed = [f"{scheme}://{n.removeprefix('/') if scheme != 'local' else n}" for n in listed]
+        whole = pattern.rstrip("/")
+        if whole.endswith(path.rstrip("/")):  # what stands before the path may name a host
+            listed = [whole.removesuffix(path.rstrip("/")) + name for name in listed]
+        else:
+            listed = [system.unstrip_protocol(name) for name in listed]
+    except ValueError:
+        raise UsageError(f"{public(pattern)}: is no pattern; `**` stands alone between slashes") from None
     except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
         raise UsageError(f"{public(pattern)}: {reason(error)}") from None
     if not listed:
