@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import fsspec
 import pyarrow as pa
@@ -273,6 +274,52 @@ def test_renamed(memory: dict[str, Any]) -> None:
         out.write(b"half")
     assert list(memory) == ["/d/x"]
     assert open_remote("memory://d/x").read() == b"whole"
+
+
+@pytest.mark.parametrize("size", [5, 3_000_000], ids=["small", "several parts"])
+def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None:
+    """On the Hugging Face hub, too, a file is uploaded by `commit` and never without it."""
+    from huggingface_hub import HfApi, HfFileSystem
+    from huggingface_hub.hf_file_system import HfFileSystemResolvedRepositoryPath
+
+    uploaded: list[tuple[str, bytes]] = []
+
+    def upload(_: HfApi, *, path_or_fileobj: str, path_in_repo: str, **_more: Any) -> None:
+        uploaded.append((path_in_repo, Path(path_or_fileobj).read_bytes()))
+
+    def resolve(_: HfFileSystem, *_args: Any, **_more: Any) -> Any:
+        return HfFileSystemResolvedRepositoryPath(
+            repo_type="dataset", repo_id="a/b", revision="main", path_in_repo="x.jsonl"
+        )
+
+    monkeypatch.setattr(HfApi, "upload_file", upload)
+    monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
+    monkeypatch.setattr(remote_output, "_PART", 1 << 20)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with open_remote_output("hf://datasets/a/b/x.jsonl") as out:
+        out.write(bytes(size))
+        out.write(b"end")
+    gc.collect()
+    assert uploaded == []
+    with open_remote_output("hf://datasets/a/b/x.jsonl") as out:
+        out.write(bytes(size))
+        out.commit()
+    assert uploaded == [("x.jsonl", bytes(size))]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parquet_out(memory: dict[str, Any]) -> None:
+    """A Parquet file is written to a remote object as it is."""
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2]}), file)
+    with open_remote_output("memory://x.parquet") as out:
+        encoder = Parquet("in.parquet", file).encoder(cast(BinaryIO, out))
+        encoder.put(2, b'{"a":2,"reward":0.5}')
+        encoder.end()
+        out.commit()
+    with open_remote("memory://x.parquet") as stream:
+        found = Parquet("memory://x.parquet", stream)
+        assert [line.raw for line in found.records()] == [b'{"a":2,"reward":0.5}']
 
 
 def test_local(tmp_path: Path) -> None:
