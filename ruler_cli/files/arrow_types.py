@@ -111,7 +111,7 @@ def fitted(value: Any, kind: Any, old: Any = None, before: Any = None) -> Any:
             field.name: fitted(value.get(field.name), field.type, had.get(field.name), was.get(field.name))
             for field in kind
         }
-    if pa.types.is_map(kind) and isinstance(value, dict):
+    if pa.types.is_map(kind) and is_text(kind.key_type) and isinstance(value, dict):
         had, was = dict(old or ()), (before or {})
         return [(k, fitted(v, kind.item_type, had.get(k), was.get(k))) for k, v in value.items()]
     if is_list(kind) and isinstance(value, list):
