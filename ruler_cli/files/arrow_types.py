@@ -106,20 +106,29 @@ def fitted(value: Any, kind: Any, old: Any = None, before: Any = None) -> Any:
     if is_text(kind):
         return value if isinstance(value, str) else dump(value).decode()
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        had, was = (old or {}), (before or {})
+        had, was = _dict(old), _dict(before)
         return {
             field.name: fitted(value.get(field.name), field.type, had.get(field.name), was.get(field.name))
             for field in kind
         }
     if pa.types.is_map(kind) and is_text(kind.key_type) and isinstance(value, dict):
-        had, was = dict(old or ()), (before or {})
+        had, was = dict(_list(old)), _dict(before)
         return [(k, fitted(v, kind.item_type, had.get(k), was.get(k))) for k, v in value.items()]
     if is_list(kind) and isinstance(value, list):
-        had, was = (old or ())[: len(value)], (before or ())[: len(value)]
+        had, was = _list(old)[: len(value)], _list(before)[: len(value)]
         return [fitted(v, kind.value_type, *pair) for v, *pair in zip_longest(value, had, was)]
     if pa.types.is_floating(kind):
         return float(value)
     return value
+
+
+def _list(value: Any) -> list[Any]:
+    """The type of a column may have changed, and then what stood there is of another kind."""
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _fresh(value: Any, name: str = "") -> Any:
