@@ -106,28 +106,28 @@ def fitted(value: Any, kind: Any, old: Any = None, before: Any = None) -> Any:
     if is_text(kind):
         return value if isinstance(value, str) else dump(value).decode()
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        had, was = _dict(old), _dict(before)
+        had, was = _members(old), _members(before)
         return {
             field.name: fitted(value.get(field.name), field.type, had.get(field.name), was.get(field.name))
             for field in kind
         }
     if pa.types.is_map(kind) and is_text(kind.key_type) and isinstance(value, dict):
-        had, was = dict(_list(old)), _dict(before)
+        had, was = dict(_items(old)), _members(before)
         return [(k, fitted(v, kind.item_type, had.get(k), was.get(k))) for k, v in value.items()]
     if is_list(kind) and isinstance(value, list):
-        had, was = _list(old)[: len(value)], _list(before)[: len(value)]
-        return [fitted(v, kind.value_type, *pair) for v, *pair in zip_longest(value, had, was)]
+        had_items, was_items = _items(old)[: len(value)], _items(before)[: len(value)]
+        return [fitted(v, kind.value_type, *pair) for v, *pair in zip_longest(value, had_items, was_items)]
     if pa.types.is_floating(kind):
         return float(value)
     return value
 
 
-def _list(value: Any) -> list[Any]:
+def _items(value: Any) -> list[Any]:
     """The type of a column may have changed, and then what stood there is of another kind."""
     return value if isinstance(value, list) else []
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _members(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
