@@ -86,11 +86,17 @@ def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening
         if role == "tool" and "tool_call_id" in message and len(message) == 3 + ("name" in message):
             asked = names.get(str(message["tool_call_id"] or None))
             return _result(_text(message.get("name") or None) or asked, content, keep)
-    elif role == "assistant" and content is None and len(message) == 3 and (calls := _calls(message)):
+    elif (
+        role == "assistant"
+        and content is None
+        and "content" in message
+        and len(message) == 3
+        and (calls := _calls(message))
+    ):
         return "\n".join([_called(call, names) for call in calls])
     kind = message.get("type")
-    if role is None and isinstance(kind, str) and kind in _ITEMS:
-        role, message = _ITEMS[kind](message)
+    if role is None and isinstance(kind, str):
+        role, message = _ITEMS.get(kind, _responses_other)(message)
         content = message.get("content")
     role, out = str(role or "assistant"), []
     text, thought, calls, results = _split(content)
@@ -274,6 +280,14 @@ def _responses_call(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _responses_output(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return "tool", {"tool_call_id": item.get("call_id"), "content": item.get("output")}
+
+
+def _responses_other(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A call of a server's own tool and its result in one item; what has `content` is a message."""
+    if "content" in item:
+        return "assistant", item
+    told = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
+    return "assistant", {"content": told}
 
 
 def _responses_reasoning(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
