@@ -111,7 +111,7 @@ class Reader:
             if computed is None:
                 raise UnreadableError(f"has no group key ({self.key})")
             return computed
-        found = lookup(value, self.key)
+        found = lookup(value, self.key) if self._by_path else None
         if found is not None:
             return as_text(found)
         if self.format.shape == "group":
@@ -164,11 +164,21 @@ def prompt_key(rollout: Rollout, step: Any) -> str:
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
 
 
+def hashed(name: str, value: Any) -> str:
+    """A group key made of any JSON value: equal values have equal keys."""
+    text = as_text(value).encode("utf-8", "surrogatepass")
+    return f"{name}-" + blake2b(text, digest_size=8).hexdigest()
+
+
 def as_text(value: Any) -> str:
     """A group key as text: any JSON value, equal for equal values, integers of any size."""
     if isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _hashed(name: str, text: str) -> str:
+    return f"{name}-" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _ours(value: Any, *, listed: bool) -> bool:

@@ -165,6 +165,13 @@ def test_a_field_called_prompt() -> None:
     assert read(native)[0].key == read(NATIVE)[0].key
 
 
+def test_field_of_the_name() -> None:
+    """A field `prompt` is no hash of the prompt: it is the key only where `--group-by` says so."""
+    one, later = ({**NATIVE, "prompt": "p", "step": step} for step in (1, 2))
+    assert len({r.key for r in read(one, later)}) == 2
+    assert {r.key for r in read(one, later, group_by="prompt")} == {"p"}
+
+
 @pytest.mark.parametrize("mine", [0, "x", {}, {"score": 1}, []])
 def test_foreign_ruler(mine: Any) -> None:
     """A field `ruler` that ruler did not write is never overwritten, at any level."""
