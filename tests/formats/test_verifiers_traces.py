@@ -1,0 +1,220 @@
+"""verifiers' episodes and traces, and prime-rl's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.records import Group
+from ruler_cli.scoring.render import render
+from ruler_cli.scoring.request import lay_out
+from ruler_cli.settings import AskSettings
+from tests.formats.marking import marked, sample, without
+from tests.values import line, read, reader
+
+TASK = {"type": "T", "data": {"idx": 0, "prompt": "q"}}
+WEIGHTED = {"correct": {"score": 1.0, "weight": 1.0}, "style": {"score": 0.5, "weight": 0.2}}
+
+
+def node(text: str, parent: int | None = None, role: str = "assistant") -> dict[str, Any]:
+    """A message of the graph; the root has no `parent` at all."""
+    message = {"message": {"role": role, "content": text}, "sampled": role == "assistant"}
+    return message if parent is None else {"parent": parent, **message}
+
+
+NODES = [node("q", None, "user"), node("a", 0)]
+
+
+def trace(name: str = "agent", *, trainable: bool = True, **changed: Any) -> dict[str, Any]:
+    """A trace of 0.3."""
+    agent = {"config": {}, "name": name, "trainable": trainable}
+    record = {"version": 1, "id": name, "task": TASK, "agent": agent, "nodes": NODES, "rewards": WEIGHTED}
+    return {**record, "metrics": {}, "info": {}, **changed}
+
+
+def bare(**changed: Any) -> dict[str, Any]:
+    """A trace of 0.2."""
+    record = {"id": "t", "task": TASK, "nodes": NODES, "rewards": {"correct": 1.0}, "metrics": {}}
+    return {**record, "info": {}, "errors": [], **changed}
+
+
+def episode(*traces: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """An episode of 0.3.1."""
+    record = {"id": "e", "env": {"id": "x"}, "task": {**TASK, "key": "k", "hash": "h"}, "ok": True}
+    return {**record, "errors": [], "traces": list(traces), **changed}
+
+
+def texts(messages: list[Any]) -> list[str]:
+    """What messages say."""
+    return [message["content"] for message in messages]
+
+
+def test_reading() -> None:
+    """Messages stand in the graph; tools, rewards and verdict are the trace's."""
+    record = read(episode(trace(tools=[{"name": "calc"}])))[0]
+    (rollout,) = record.rollouts
+    assert (record.key, texts(rollout.messages), rollout.path) == ("k", ["q", "a"], ("traces", 0))
+    assert (rollout.tools, rollout.reward, rollout.outcome) == ([{"name": "calc"}], WEIGHTED, 1.0)
+    assert rollout.member is None
+
+
+def test_last_leaf() -> None:
+    """The conversation is the way to the last leaf; other leaves are parts of the same rollout."""
+    nodes = [*NODES, node("b", 1, "user"), node("lost", 2), node("summary", 0), node("end", 4)]
+    rollout = read(bare(nodes=nodes))[0].rollouts[0]
+    assert texts(rollout.messages) == ["q", "summary", "end"]
+    assert [texts(history) for history in rollout.histories] == [["q", "a", "b", "lost"]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ([], "no messages in `nodes`"),
+        (None, "no messages in `nodes`"),
+        ([node("q"), node("a", 1)], "no earlier node"),
+        ([node("q", 1), node("a", 0)], "no earlier node"),
+        ([node("q"), node("a", -1)], "no earlier node"),
+        ([7], r"`nodes\[0\]` holds no `message`"),
+        ([{"message": 7}], "no message object"),
+        ([{"message": {"content": "x"}}], "no role"),
+    ],
+)
+def test_broken_graph(nodes: Any, says: str) -> None:
+    """A graph that is none is told, in a trace and in an episode."""
+    with pytest.raises(UnreadableError, match=says):
+        read(bare(nodes=nodes))
+    with pytest.raises(UnreadableError, match=says):
+        read(episode(trace(nodes=nodes)))
+
+
+def test_nothing_said() -> None:
+    """A tool call without `content`, as `None` is left out, is shown with the thought before it."""
+    call = {"role": "assistant", "reasoning_content": "I add.", "tool_calls": [{"id": "c", "name": "f"}]}
+    rollout = read(bare(nodes=[NODES[0], {"parent": 0, "message": call}]))[0].rollouts[0]
+    assert render(rollout.messages)[1] == 'assistant thinking: "I add."\ncall f: null'
+
+
+@pytest.mark.parametrize("traces", [[], None, 7, ["x"]])
+def test_no_traces(traces: Any) -> None:
+    """An environment that failed before any agent began is told as that."""
+    found = reader(episode(trace()))
+    with pytest.raises(UnreadableError, match="`traces`"):
+        found.read(line(episode(traces=traces)))
+
+
+def test_roles() -> None:
+    """Agents of several roles are one rollout with one score; what is not trained is not scored."""
+    record = episode(trace("solver"), trace("user", trainable=False), trace("critic"))
+    (found,) = read(record)
+    assert [(r.path, r.member) for r in found.rollouts] == [(("traces", 0), "e"), (("traces", 2), "e")]
+    other = read({**record, "id": "f"})[0]
+    ask = AskSettings()
+    assert len(lay_out(Group("k", (found, other)), ask).owner) == 4
+    done = marked(record)
+    assert [t["rewards"].keys() for t in done["traces"]] == [{"ruler"}, WEIGHTED.keys(), {"ruler"}]
+    assert done["traces"][1] == record["traces"][1]
+
+
+def test_best_of_n() -> None:
+    """Agents of one role in an episode are rollouts of their own."""
+    (found,) = read(episode(trace(), trace(nodes=[NODES[0], node("b", 0)])))
+    assert [r.member for r in found.rollouts] == [None, None]
+
+
+def test_nobody_trained() -> None:
+    """An episode without a trained agent has nothing to score."""
+    with pytest.raises(UnreadableError, match="`trainable`"):
+        read(episode(trace(trainable=False)))
+
+
+def test_one_broken_trace() -> None:
+    """A trace without messages stops no other of its episode."""
+    (found,) = read(episode(trace("solver"), trace("critic", nodes=[])))
+    assert [r.fault is None for r in found.rollouts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("record", "key"),
+    [
+        (episode(trace()), "k"),
+        (episode(trace(), task={**TASK, "hash": "h"}), "h"),
+        (episode(trace(task={**TASK, "key": "inner"}), task=None), "inner"),
+        (bare(task={**TASK, "key": "k"}), "k"),
+        (episode(trace(), group={"id": "g"}), "g"),
+        (bare(group_id="g"), "g"),
+        (trace(group_id="g"), "g"),
+    ],
+)
+def test_key(record: Any, key: str) -> None:
+    """The group's id where there is one, else the task's key or hash, of the episode or its first trace."""
+    assert read(record)[0].key == key
+
+
+def test_key_of_the_task_itself() -> None:
+    """Where a task has no key, equal tasks are a group."""
+    other = {**TASK, "data": {"idx": 1}}
+    one, again, second = read(bare(), bare(nodes=[NODES[0], node("b", 0)]), bare(task=other))
+    assert one.key == again.key != second.key
+    inside = read(episode(trace(), task=None))[0]
+    assert inside.key == one.key
+
+
+@pytest.mark.parametrize(
+    ("record", "name"),
+    [
+        (episode(), "verifiers episodes"),
+        (episode(group={"id": "g"}), "prime-rl episodes"),
+        (trace(), "verifiers traces"),
+        (trace(rewards={}), "verifiers traces"),
+        (trace(rewards={"ruler": None}), "verifiers traces"),
+        (trace(version=2, rewards={"correct": 1.0}), "verifiers 0.2 traces"),
+        (bare(), "verifiers 0.2 traces"),
+        (bare(rewards={}), "verifiers 0.2 traces"),
+        (bare(group_id="g"), "prime-rl traces"),
+        (trace(group_id="g"), "prime-rl weighted traces"),
+    ],
+)
+def test_names(record: Any, name: str) -> None:
+    """Ages and owners are told apart by keys, and by what a reward is made of."""
+    assert reader(record).format.name == name
+
+
+def test_written_back() -> None:
+    """A weighted reward of ruler's own replaces the others, which are kept; `ruler` stands in `info`."""
+    for record in [*sample("verifiers_episodes"), *sample("prime_rl")]:
+        done = marked(record)
+        ours = (("traces", 0, "rewards"), ("traces", 0, "info"))
+        assert without(done, *ours) == without(record, *ours)
+        (inner,) = done["traces"]
+        assert inner["rewards"] == {"ruler": {"score": 0.5, "weight": 1.0}}
+        assert {**inner["info"], "ruler": 0} == {**record["traces"][0].get("info", {}), "ruler": 0}
+        assert inner["info"]["ruler"]["independent_reward"] == record["traces"][0]["rewards"]
+        assert "ruler" not in done
+
+
+def test_written_back_0_2() -> None:
+    """In 0.2 a reward is a number, and readers refuse fields beside those they know."""
+    for record in sample("verifiers_traces"):
+        done = marked(record)
+        assert without(done, ("rewards",), ("info", "ruler")) == without(record, ("rewards",))
+        assert done["rewards"] == {"ruler": 0.5}
+        assert marked(record, None)["rewards"] == {}
+
+
+def test_not_scored() -> None:
+    """`null` is verifiers' own word for a reward that was never given."""
+    done = marked(episode(trace()), None)["traces"][0]
+    assert done["rewards"] == {"ruler": None}
+    assert done["info"]["ruler"]["independent_reward"] == WEIGHTED
+    again = marked(episode(done), 0.25)["traces"][0]
+    assert again["rewards"]["ruler"]["score"] == 0.25
+    assert again["info"]["ruler"]["independent_reward"] == WEIGHTED
+
+
+def test_sample() -> None:
+    """The samples are two groups each, their lines apart."""
+    for name in ("verifiers_episodes", "verifiers_traces", "prime_rl"):
+        one, other, again, last = (r.key for r in read(*sample(name)))
+        assert one == again != other == last
