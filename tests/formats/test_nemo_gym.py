@@ -1,0 +1,113 @@
+"""NeMo-Gym's rollouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.scoring.render import render
+from tests.formats.marking import marked, sample, without
+from tests.values import read, reader
+
+MESSAGE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "72"}]}
+THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Half is 24."}]}
+CALL = {"type": "function_call", "call_id": "c", "name": "calc", "arguments": '{"x": 1}', "id": None}
+RESULT = {"type": "function_call_output", "call_id": "c", "output": "72"}
+
+
+def rollout(*output: dict[str, Any], asked: Any = "q", **changed: Any) -> dict[str, Any]:
+    """One line of `rollouts.jsonl`."""
+    asked = asked if isinstance(asked, dict) else {"input": asked}
+    record = {"responses_create_params": asked, "response": {"id": "r", "output": list(output)}}
+    return {**record, "reward": 1.0, **changed}
+
+
+def shown(record: dict[str, Any]) -> list[str]:
+    """The lines that a judge reads."""
+    return render(read(record)[0].rollouts[0].messages)
+
+
+def test_items() -> None:
+    """Reasoning, calls, results and messages of the output are shown in their order."""
+    assert shown(rollout(THOUGHT, CALL, RESULT, MESSAGE)) == [
+        'user: "q"',
+        'assistant thinking: "Half is 24."',
+        'call calc: {"x":1}',
+        'tool calc: "72"',
+        'assistant: "72"',
+    ]
+
+
+def test_asked() -> None:
+    """The input is a text or a list of items; instructions stand before it as the system's message."""
+    asked = {"input": [{"role": "user", "content": "q", "type": "message"}], "instructions": "Be brief."}
+    assert shown(rollout(MESSAGE, asked=asked))[:2] == ['system: "Be brief."', 'user: "q"']
+    assert shown(rollout(MESSAGE, asked={"input": "q", "instructions": None}))[0] == 'user: "q"'
+
+
+def test_tools_of_the_server() -> None:
+    """An item of a kind that is not known is shown whole, not as an empty turn."""
+    item = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"query": "clips"}}
+    assert shown(rollout(item, MESSAGE))[1] == (
+        'assistant: "{\\"type\\":\\"web_search_call\\",\\"action\\":{\\"query\\":\\"clips\\"}}"'
+    )
+
+
+def test_tools() -> None:
+    """Tools are those of the request."""
+    record = rollout(MESSAGE, asked={"input": "q", "tools": [{"type": "function", "name": "calc"}]})
+    assert read(record)[0].rollouts[0].tools == [{"type": "function", "name": "calc"}]
+
+
+def test_key() -> None:
+    """The index of the task is the group, 0 too."""
+    assert [r.key for r in read(rollout(MESSAGE, _ng_task_index=0, _ng_rollout_index=3))] == ["0"]
+
+
+def test_no_index() -> None:
+    """Without an index, equal input is a group: all of it, also what stands behind an assistant's turn."""
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    more = [*turns, {"role": "user", "content": "r"}]
+    one, same, other, told = read(
+        rollout(MESSAGE, asked={"input": turns}),
+        rollout(THOUGHT, MESSAGE, asked={"input": turns, "temperature": 1}),
+        rollout(MESSAGE, asked={"input": more}),
+        rollout(MESSAGE, asked={"input": turns, "instructions": "Be brief."}),
+    )
+    assert one.key == same.key
+    assert len({one.key, other.key, told.key}) == 3
+
+
+def test_failures() -> None:
+    """A row whose verifier failed was answered: it is judged, and the 0.0 in it is no reward."""
+    row = rollout(MESSAGE, reward=0.0, _ng_failure_class="judge_failed", _ng_task_index=1)
+    assert read(row)[0].rollouts[0].reward is None
+    assert read(rollout(MESSAGE, reward=0.0))[0].rollouts[0].reward == 0.0
+
+
+def test_inputs() -> None:
+    """The materialized inputs are refused, with the way out."""
+    with pytest.raises(UsageError, match="give the file with the rollouts"):
+        reader({"responses_create_params": {"input": []}, "_ng_task_index": 0})
+
+
+@pytest.mark.parametrize("response", [None, {}, {"output": []}, {"output": None}])
+def test_no_output(response: Any) -> None:
+    """A response without items holds nothing to judge."""
+    with pytest.raises(UnreadableError, match=r"no items in `response\.output`"):
+        read({**rollout(), "response": response})
+
+
+def test_sample() -> None:
+    """The sample is two groups whose lines lie apart."""
+    assert [r.key for r in read(*sample("nemo_gym"))] == ["0", "1", "0", "1", "0"]
+
+
+def test_written_back() -> None:
+    """Only `reward` and `ruler` change."""
+    for record in sample("nemo_gym"):
+        done = marked(record)
+        assert without(done, ("reward",), ("ruler",)) == without(record, ("reward",))
+        assert (done["reward"], done["ruler"]["independent_reward"]) == (0.5, record["reward"])
