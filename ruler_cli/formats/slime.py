@@ -1,0 +1,61 @@
+"""slime and miles: samples with `group_index`, and items of slime's rollout buffer, one rollout a line.
+
+slime saves a torch pickle (`slime/observability/rollout_data_utils.py` `save_debug_rollout_data`), which is
+never unpickled here; its samples, exported as JSON lines, are read. miles writes JSON lines itself
+(`miles/ray/rollout/debug_data.py` `save_debug_trajectory_data`). Traps:
+- `prompt` is text or messages, `response` text; where `messages` are recorded they are the conversation.
+- `reward` is a number, null, or a dict of which the trainer picks a key; ruler's is a number.
+- `response` is empty where a sample was aborted. Token ids and log probabilities are most of the bytes.
+- An item of the buffer has a `uid` of its own; the group is `instance_id`, and its items lie apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import check_messages, tools_of
+from ruler_cli.formats.interface import Format, has
+from ruler_cli.formats.turns import answer_turns, prompt_turns
+from ruler_cli.records import Rollout
+
+
+def _is_sample(record: Mapping[str, Any]) -> bool:
+    if "trajectory_json" in record or "group_metadata" in record:
+        return False
+    return "group_index" in record and ({"prompt", "response"} <= record.keys() or "sample_index" in record)
+
+
+def _read(record: dict[str, Any]) -> list[Rollout]:
+    if record.get("messages"):
+        messages = check_messages(record["messages"], "messages")
+    elif record.get("response") is not None:
+        asked = prompt_turns(record.get("prompt"), "prompt")
+        messages = [*asked, *answer_turns(record["response"], "response")]
+    else:
+        raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
+    reward = record.get("reward")
+    outcome = reward.get("acc") if isinstance(reward, dict) else None
+    return [Rollout(messages, tools=tools_of(record), reward=reward, outcome=outcome)]
+
+
+SAMPLE = Format(
+    name="slime or miles samples",
+    family="slime",
+    shape="trajectory",
+    tells="`group_index`, `prompt`, `response` or `messages`",
+    matches=_is_sample,
+    rollouts=_read,
+    keys=("group_index",),
+)
+BUFFER = Format(
+    name="slime buffer items",
+    family="slime",
+    shape="trajectory",
+    tells="`uid`, `instance_id`, `messages`",
+    matches=has("uid", "instance_id", "messages"),
+    rollouts=_read,
+    keys=("instance_id",),
+)
+FORMATS = (SAMPLE, BUFFER)
