@@ -6,14 +6,16 @@ measured where they say so and assumptions where not; what a run is really charg
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.pool.estimates import Estimates, stated_bound
+from ruler_cli.quantiles import rounded
 from ruler_cli.records import Fault, Group, Reply, Request, Usage
-from ruler_cli.scoring.request import Sheet, compose, lay_out
+from ruler_cli.scoring.request import BYTES_PER_TOKEN, Sheet, compose, lay_out
 from ruler_cli.settings import AskSettings
 
 
@@ -48,6 +50,8 @@ THINKING = Range(300, 1500, 8000)
 An assumption: it depends on the model, the effort asked for and the group. A model that reasons only
 when it is asked to stays below the low value where it is not.
 """
+SHOWN = 5
+"""Keys of groups that are too long, to look at."""
 _NO_THINKING = Range(0, 0, 0)
 _PERHAPS_THINKING = Range(0, 0, THINKING.high)
 """Of a model that the price list does not name: it may reason, which the high value allows for."""
@@ -60,7 +64,13 @@ class Estimate:
     `cost_usd` and `cap_usd` are None where the price is not known. `cap_usd` is what `--max-cost` must
     be at least, to let every call go at the high figures. `kept` counts first requests that the ledger
     answers, `kept_failed` those among them that it knows to have failed for good. `too_long` groups do
-    not fit the judge's context and are not asked.
+    not fit the judge's context and are not asked; `too_long_keys` are the first of them.
+
+    `groups` have something to judge, and `laid_out` of them were rendered. Where these are fewer, calls
+    and entries are counted, and the other figures are extrapolated: `kept`, `suspect`, `shared`, the
+    tokens, and how many seem identical or too long are. `shared` is the share of the prompts' bytes
+    that stands in a context or in tools which all rollouts of a group have. `lengths` counts rollouts of
+    each number of tokens, what they share included.
     """
 
     calls: Range
@@ -74,6 +84,11 @@ class Estimate:
     tied_groups: int
     too_long: int
     suspect: int
+    groups: int = 0
+    laid_out: int = 0
+    shared: float = 0.0
+    too_long_keys: tuple[str, ...] = ()
+    lengths: Counter[int] = field(default_factory=Counter)
 
 
 class Kept(Protocol):
@@ -97,28 +112,68 @@ def estimate(
 
     `params` are those of the judge call; UsageError where they are no JSON values and `kept` is given.
     """
-    stated = stated_bound(params or {})
-    total = _Total(answer_bound(stated, model), _thinking(model))
+    seen = Seen(ask, model, kept)
+    total = Total.of(model, params)
     for group in groups:
-        sheet = lay_out(group, ask)
+        sheet = seen.look(group)
+        if sheet is not None:
+            total.add(sheet.tokens, len(sheet.bodies))
+            total.longest = max(total.longest, (sheet.tokens, sheet), key=lambda pair: pair[0])
+    return total.estimate(ask, model.price, seen, seen.groups)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What groups that were laid out have shown."""
+
+    ask: AskSettings
+    model: Model
+    shelf: Kept | None = None
+    groups: int = 0
+    rollouts: int = 0
+    kept: int = 0
+    kept_failed: int = 0
+    identical_rollouts: int = 0
+    tied_groups: int = 0
+    too_long: int = 0
+    suspect: int = 0
+    bytes: int = 0
+    shared: int = 0
+    keys: tuple[str, ...] = ()
+    lengths: Counter[int] = field(default_factory=Counter)
+
+    def look(self, group: Group, sheet: Sheet | None = None) -> Sheet | None:
+        """Take a group in; its sheet, None where it need not be asked."""
+        sheet = sheet or lay_out(group, self.ask)
         if not sheet.bodies:
-            continue
-        readable = sum(1 for owner in sheet.owner if owner is not None)
-        total.identical_rollouts += readable - len(sheet.bodies)
-        total.tied_groups += sheet.alone
+            return None
+        self.groups += 1
+        rollouts = {
+            i if rollout.member is None else rollout.member: body
+            for i, (rollout, body) in enumerate(zip(group.rollouts, sheet.owner, strict=True))
+            if body is not None
+        }
+        self.rollouts += len(rollouts)
+        self.identical_rollouts += len(rollouts) - len(sheet.bodies)
+        self.tied_groups += sheet.alone
+        common = len(sheet.context.encode()) + len(sheet.tools.encode())
+        self.shared += common
+        sizes = [len(body.encode()) for body in sheet.bodies]
+        self.bytes += common + sum(sizes)
+        for body in rollouts.values():
+            self.lengths[rounded(int((common + sizes[body]) / BYTES_PER_TOKEN))] += 1
         if sheet.suspects:
-            total.suspect += sum(1 for owner in sheet.owner if owner in sheet.suspects)
-        tokens = sheet.tokens
-        if model.context is not None and tokens > model.context:
-            total.too_long += 1
-            continue
-        answer = None if kept is None else kept.find(kept.key(compose(sheet, ask).request))
-        if answer is not None:
-            total.kept += 1
-            total.kept_failed += isinstance(answer, Fault)
-            continue
-        total.add(sheet, tokens)
-    return total.estimate(ask, model.price, stated)
+            self.suspect += sum(1 for owner in sheet.owner if owner in sheet.suspects)
+        if self.model.context is not None and sheet.tokens > self.model.context:
+            self.too_long += 1
+            self.keys = (*self.keys, group.key)[:SHOWN]
+            return None
+        if self.shelf is None:
+            return sheet
+        answer = self.shelf.find(self.shelf.key(compose(sheet, self.ask).request))
+        self.kept += answer is not None
+        self.kept_failed += isinstance(answer, Fault)
+        return sheet if answer is None else None
 
 
 def answer_bound(stated: int | None, model: Model) -> int | None:
@@ -133,46 +188,52 @@ def _thinking(model: Model) -> Range:
 
 
 @dataclass(slots=True)
-class _Total:
-    """The sums on the way, and the longest group seen."""
+class Total:
+    """The sums on the way over groups that have to be asked, and the longest of them.
 
+    `part` of them is asked, as far as is known: it scales what is low and expected.
+    """
+
+    stated: int | None
     bound: int | None
     thinking: Range
     calls: int = 0
-    prompt: int = 0
+    prompt: float = 0
+    prompt_high: float = 0
     low: float = 0
     expected: float = 0
     high: float = 0
-    kept: int = 0
-    kept_failed: int = 0
-    identical_rollouts: int = 0
-    tied_groups: int = 0
-    too_long: int = 0
-    suspect: int = 0
-    longest: tuple[int, Sheet] | None = None
+    part: float = 1.0
+    longest: tuple[int, Sheet | None] = (0, None)
 
-    def add(self, sheet: Sheet, tokens: int) -> None:
-        """One group that has to be asked."""
+    @classmethod
+    def of(cls, model: Model, params: Mapping[str, Any] | None) -> Total:
+        """Nothing yet, with the bound that model and parameters set to an answer."""
+        stated = stated_bound(params or {})
+        return cls(stated, answer_bound(stated, model), _thinking(model))
+
+    def add(self, tokens: float, entries: int, high: float | None = None) -> None:
+        """One group: tokens of its prompt, at most `high`, and rollouts that differ."""
+        more = self.thinking
         self.calls += 1
         self.prompt += tokens
-        entries, more = len(sheet.bodies), self.thinking
+        self.prompt_high += tokens if high is None else high
         self.low += self._bounded(ENTRY.low * entries + more.low)
         self.expected += self._bounded(ENTRY.expected * entries + more.expected)
         self.high += self._bounded(ENTRY.high * entries + more.high)
-        if self.longest is None or tokens > self.longest[0]:
-            self.longest = tokens, sheet
 
     def _bounded(self, tokens: float) -> float:
         return tokens if self.bound is None else min(tokens, self.bound)
 
-    def estimate(self, ask: AskSettings, price: Price | None, stated: int | None) -> Estimate:
+    def estimate(self, ask: AskSettings, price: Price | None, seen: Seen, groups: int) -> Estimate:
         """The sums as they are told; the high ones for every request that a group may take."""
+        part = self.part
         prompt = Range(
-            round(PROMPT.low * self.prompt),
-            round(PROMPT.expected * self.prompt),
-            round(PROMPT.high * CALLS.high * self.prompt),
+            round(PROMPT.low * self.prompt * part),
+            round(PROMPT.expected * self.prompt * part),
+            round(PROMPT.high * CALLS.high * self.prompt_high),
         )
-        answers = Range(round(self.low), round(self.expected), round(self.high * CALLS.high))
+        answers = Range(round(self.low * part), round(self.expected * part), round(self.high * CALLS.high))
         cost = cap = None
         if price is not None:
             cost = Range(
@@ -180,29 +241,35 @@ class _Total:
                 _cost(price, prompt.expected, answers.expected),
                 _cost(price, prompt.high, answers.high),
             )
-            cap = max(cost.high, self._reserved(ask, price, stated))
+            cap = max(cost.high, self._reserved(ask, price))
         return Estimate(
-            Range(CALLS.low * self.calls, CALLS.expected * self.calls, CALLS.high * self.calls),
+            Range(CALLS.low * self.calls * part, CALLS.expected * self.calls * part, CALLS.high * self.calls),
             prompt,
             answers,
             cost,
             cap,
-            self.kept,
-            self.kept_failed,
-            self.identical_rollouts,
-            self.tied_groups,
-            self.too_long,
-            self.suspect,
+            seen.kept,
+            seen.kept_failed,
+            seen.identical_rollouts,
+            seen.tied_groups,
+            seen.too_long,
+            seen.suspect,
+            groups,
+            seen.groups,
+            seen.shared / seen.bytes if seen.bytes else 0.0,
+            seen.keys,
+            seen.lengths,
         )
 
-    def _reserved(self, ask: AskSettings, price: Price, stated: int | None) -> float:
+    def _reserved(self, ask: AskSettings, price: Price) -> float:
         """USD that the pool reserves for the longest request as long as it knows no usage.
 
         A cap below it would let not even one call go, however cheap that turned out to be.
         """
-        if self.longest is None:
+        sheet = self.longest[1]
+        if sheet is None:
             return 0.0
-        return price.of(Estimates(stated).highest(compose(self.longest[1], ask).request))
+        return price.of(Estimates(self.stated).highest(compose(sheet, ask).request))
 
 
 def _cost(price: Price, prompt: float, completion: float) -> float:

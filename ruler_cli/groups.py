@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
-from ruler_cli.index import Index, Place, place
+from ruler_cli.index import Index, Place, digest, place
 from ruler_cli.records import Group, Line, Problem, Record
 
 OnProblem = Callable[[Problem], None]
@@ -115,7 +115,7 @@ def survey(
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
         short = index.add(record, key)
         if on_record is not None:
-            on_record(record, place(record) if whole else int.from_bytes(short[:8], signed=True))
+            on_record(record, place(record) if whole else _as_number(short))
     index.flush()
     found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
     if whole:
@@ -132,6 +132,17 @@ def survey(
                 "between; leave --grouping at auto"
             )
     return found
+
+
+def told(found: Iterable[Record], on_record: OnRecord, *, whole: bool) -> Iterator[Record]:
+    """Records of a stream, each told as a survey tells those of a file."""
+    for record in found:
+        on_record(record, place(record) if whole else _as_number(digest(str(record.key))))
+        yield record
+
+
+def _as_number(short: bytes) -> int:
+    return int.from_bytes(short[:8], signed=True)
 
 
 def by_line(found: Iterable[Record]) -> Iterator[Group]:
@@ -186,3 +197,11 @@ def fetched(
         raw = os.pread(stream.fileno(), size, start)
         found += reader.read(Line(number, start, raw, place(number) if place else ""))
     return Group(str(found[0].key), tuple(found))
+
+
+def part_of(group: Group, first: int) -> Group:
+    """Of a columnar line's groups the one whose record has a number; any other group as it is."""
+    if group.records[0].parts == 1:
+        return group
+    record = next(record for record in group.records if place(record) == first)
+    return Group(str(record.key), (record,))

@@ -17,8 +17,21 @@ from ruler_cli.files.source import shown
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import PROMPT_HASH
 from ruler_cli.formats.reader import Reader
-from ruler_cli.groups import OnProblem, Survey, by_line, consecutive, records, scattered, survey
-from ruler_cli.index import Index
+from ruler_cli.groups import (
+    File,
+    OnProblem,
+    OnRecord,
+    Survey,
+    by_line,
+    consecutive,
+    fetched,
+    part_of,
+    records,
+    scattered,
+    survey,
+    told,
+)
+from ruler_cli.index import Index, place
 from ruler_cli.pool.feed import inline, threaded
 from ruler_cli.records import Group, Line, Problem, Record
 from ruler_cli.settings import InputSettings
@@ -38,6 +51,8 @@ class Input:
     index: Index
     streamed: bool = False
     notes: Sequence[str] = ()
+    plain: File | None = None
+    again: Callable[[], Iterator[Group]] | None = None
 
     @property
     def scattered(self) -> bool:
@@ -47,6 +62,17 @@ class Input:
     def pull(self) -> Callable[[], Awaitable[Group | None]]:
         """The groups, one at a time."""
         return (threaded if self.streamed else inline)(self.groups)
+
+    def picked(self, wanted: Sequence[Sequence[int]]) -> Iterator[Group]:
+        """Some groups, each given by the numbers of its records: fetched, or found among all of them."""
+        if self.plain is not None and self.reader is not None:
+            for numbers in wanted:
+                group = fetched(self.plain, self.reader, self.index.at(numbers))
+                yield part_of(group, numbers[0])
+            return
+        firsts = {numbers[0] for numbers in wanted}
+        again = self.again() if self.again is not None else self.groups
+        yield from (group for group in again if place(group.records[0]) in firsts)
 
     def found(self) -> str:
         """What was found, in one line."""
@@ -73,16 +99,17 @@ def open_input(
     stack: ExitStack,
     on_problem: OnProblem,
     on_open: Callable[[Container], None] = lambda _container: None,
+    on_record: OnRecord | None = None,
 ) -> Input:
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
-    Each problem is told once: by the survey of a file, or as a stream is read. `on_open` is told the
-    container before its records are read.
+    Each problem and each record is told once: by the survey of a file, or as a stream is read. `on_open`
+    is told the container before its records are read.
     """
     container = open_container(settings.source, stack)
     on_open(container)
     if not container.once:
-        return _file(container, settings, stack, on_problem)
+        return _file(container, settings, stack, on_problem, on_record)
     found = container.records()
     first, index = list(itertools.islice(found, SAMPLE)), _index(stack)
     if not first:
@@ -90,13 +117,21 @@ def open_input(
     reader = detect(shown(settings.source), first, settings)
     whole = itertools.chain(first, found)
     if settings.grouping == "scattered":
-        return _whole_stream(container, reader, whole, stack, on_problem)
+        return _whole_stream(container, reader, whole, stack, on_problem, on_record)
     read = records(whole, reader.read, on_problem)
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
+    if on_record is not None:
+        read = told(read, on_record, whole=reader.format.shape != "trajectory")
     return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, streamed=True)
 
 
-def _file(container: Container, settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> Input:
+def _file(
+    container: Container,
+    settings: InputSettings,
+    stack: ExitStack,
+    on_problem: OnProblem,
+    on_record: OnRecord | None,
+) -> Input:
     name, index = shown(settings.source), _index(stack)
     first = container.sample(SAMPLE)
     if not first:
@@ -106,27 +141,36 @@ def _file(container: Container, settings: InputSettings, stack: ExitStack, on_pr
     reader = detect(name, first, settings)
     notes = container.settle(_fits(reader), on_problem) if isinstance(container, Many) else []
 
-    def again() -> Iterator[Line]:
+    def lines() -> Iterator[Line]:
         return container.records() if container.plain else _placed(container.records())
 
-    found = survey(again(), reader, settings.grouping, index, on_problem, container.where)
+    found = survey(lines(), reader, settings.grouping, index, on_problem, container.where, on_record)
     if found.records == 0:
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
+    plain: File | None = container if container.plain else None
     if found.grouping == "scattered":
-        file = container if container.plain else _spooled(_surveyed(name, again(), found), stack)
-        groups = scattered(file, reader, index, container.place)
-        return Input(reader, found, _unchanged(name, groups), index, notes=notes)
+        plain = plain or _spooled(_surveyed(name, lines(), found), stack)
+        groups = _unchanged(name, scattered(plain, reader, index, container.place))
+        return Input(reader, found, groups, index, notes=notes, plain=plain)
+
+    def again() -> Iterator[Group]:
+        return _in_order(name, lines(), reader, found)
+
+    return Input(reader, found, again(), index, notes=notes, plain=plain, again=again)
+
+
+def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
+    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
     problems = 0
 
-    def told(problem: Problem) -> None:
+    def unlike(problem: Problem) -> None:
         nonlocal problems
         problems += 1
         if problems > found.problems:  # the survey has told the others
             raise _changed(name, problem.where)
 
-    read = records(_surveyed(name, again(), found), reader.read, told)
-    groups = by_line(read) if found.grouping == "line" else _adjacent(read)
-    return Input(reader, found, groups, index, notes=notes)
+    read = records(_surveyed(name, lines, found), reader.read, unlike)
+    return by_line(read) if found.grouping == "line" else _adjacent(read)
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
@@ -146,17 +190,24 @@ def _fits(reader: Reader) -> Callable[[Line], bool | None]:
 
 
 def _whole_stream(
-    container: Container, reader: Reader, lines: Iterator[Line], stack: ExitStack, on_problem: OnProblem
+    container: Container,
+    reader: Reader,
+    lines: Iterator[Line],
+    stack: ExitStack,
+    on_problem: OnProblem,
+    on_record: OnRecord | None,
 ) -> Input:
     """A stream whose groups lie apart: all of it is kept on disk before anything is judged."""
     index = _index(stack)
     spool = _spool(stack)
-    found = survey(_placed(lines, spool), reader, "scattered", index, on_problem, container.where)
+    placed = _placed(lines, spool)
+    found = survey(placed, reader, "scattered", index, on_problem, container.where, on_record)
     spool.flush()
     if found.records == 0:
         name = shown(container.name)
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
-    return Input(reader, found, scattered(spool, reader, index, container.place), index)
+    groups = scattered(spool, reader, index, container.place)
+    return Input(reader, found, groups, index, plain=spool)
 
 
 def _placed(lines: Iterator[Line], spool: BinaryIO | None = None) -> Iterator[Line]:

@@ -14,9 +14,10 @@ PACKAGE = Path(ruler_cli.__file__).parent
 FLOORS = (
     {"__main__"},
     {"cli"},
+    {"extrapolate"},
     {"api", "score", "estimate"},
     {"counts"},
-    {"judging", "reading", "shelf", "writing"},
+    {"judging", "notes", "reading", "shelf", "writing"},
     {"annotate", "groups"},
     {"index"},
     {"pool", "ledger"},
@@ -25,7 +26,7 @@ FLOORS = (
     {"formats"},
     {"files"},
     {"observer"},
-    {"records", "settings"},
+    {"records", "settings", "quantiles"},
     {"errors"},
 )
 """Top to bottom; within one floor modules of different names do not know each other."""

@@ -66,12 +66,12 @@ def told(resume: str | None = None) -> Iterator[None]:
 class Console(Observer):
     """Shows a run on stderr: a bar on a terminal, a line now and then elsewhere."""
 
-    def __init__(self, progress: Progress, source: str) -> None:
-        """`source` is how INPUT is called in messages."""
+    def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
+        """`source` is how INPUT is called in messages; `named` problems are told one by one."""
         self._mode = (
             progress if progress != "auto" else ("bar" if sys.stderr and sys.stderr.isatty() else "log")
         )
-        self._source = source
+        self._source, self._most = source, named
         self._problems = self._failures = 0
         self._total: int | None = None
         self._bar: tqdm[Any] | None = None
@@ -138,11 +138,11 @@ class Console(Observer):
             self._bar = None
         more = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in more:
-            if number > _NAMED:
-                say(f"ruler: … and {number - _NAMED} more {what}")
+            if number > self._most:
+                say(f"ruler: … and {number - self._most:.0f} more {what}")
 
     def _named(self, number: int, sentence: str) -> None:
-        if number <= _NAMED:
+        if number <= self._most:
             self._line(f"ruler: {sentence}")
 
     def _line(self, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -121,11 +121,19 @@ class Reader:
         return prompt_key(rollouts[0], value.get("step"))
 
     def _overlaid(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        changed: dict[str, Any] = {}
-        for name, path in (("reward", self.reward), ("outcome", self.outcome)):
-            if path is not None:
-                changed[name] = self._at(value, rollout, path)
-        return replace(rollout, **changed)
+        reward = rollout.reward if self.reward is None else self._at(value, rollout, self.reward)
+        outcome = rollout.outcome if self.outcome is None else self._at(value, rollout, self.outcome)
+        return Rollout(  # `replace` takes four times as long
+            rollout.messages,
+            rollout.path,
+            rollout.histories,
+            rollout.tools,
+            reward,
+            rollout.fault,
+            outcome,
+            rollout.member,
+            rollout.key,
+        )
 
     def _at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
         if self.format.layout.listed:
@@ -174,6 +182,8 @@ def as_text(value: Any) -> str:
     """A group key as text: any JSON value, equal for equal values, integers of any size."""
     if isinstance(value, str):
         return value
+    if type(value) is int:  # which most keys are that are no text
+        return str(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
