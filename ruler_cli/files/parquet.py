@@ -138,11 +138,11 @@ def damage(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno:
             raise UsageError(f"{name}: cannot be read: {os.strerror(error.errno)}") from None
         raise UsageError(
-            f"{name}: is damaged, or no whole Parquet file ({_said(error)}); write it anew, or copy it again"
+            f"{name}: is damaged, or no whole Parquet file ({said(error)}); write it anew, or copy it again"
         ) from None
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     """The library's own words as far as they are safe to print."""
     first = (str(error).splitlines() or [""])[0]
     return "".join(c if c.isprintable() and c.isascii() else "?" for c in first)[:150].rstrip(". ")

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.arrow_column import Column
-from ruler_cli.files.parquet import Parquet, damage
+from ruler_cli.files.parquet import Parquet, damage, said
 from ruler_cli.files.parquet_schema import settings_like, written_schema
 from ruler_cli.files.splice import members, read_object
 
@@ -85,9 +85,15 @@ class ParquetEncoder:
             column.settle(self._rows, self._source)
         schema = written_schema(self._source.schema, plan)
         sink = pa.PythonFile(self._stream, mode="w")
-        with pq.ParquetWriter(sink, schema, **settings_like(self._source, schema)) as writer:
-            for table in _row_groups(self._written(schema)):
-                writer.write_table(table, len(table))
+        try:
+            with pq.ParquetWriter(sink, schema, **settings_like(self._source, schema)) as writer:
+                for table in _row_groups(self._written(schema)):
+                    writer.write_table(table, len(table))
+        except pa.ArrowException as error:  # a type that this version reads and does not write
+            raise OutputError(
+                f"{self._source.name}: this version of pyarrow cannot write it again ({said(error)}); update "
+                "pyarrow, or leave out the column that is meant"
+            ) from None
         self._spool.close()
 
     def _row(self, number: int) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import datetime
 import decimal
+import errno
 import io
 import json
 import random
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.annotate import annotate
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.parquet import Parquet
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect
@@ -368,6 +369,32 @@ def test_changed_meanwhile() -> None:
     encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(io.BytesIO())
     with pytest.raises(UsageError, match="changed while it was read"):
         encoder.put(2, b'{"a":1}')
+
+
+def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type that pyarrow reads and does not write is a sentence with a way out."""
+
+    def refuse(*_: Any, **_more: Any) -> None:
+        raise pa.ArrowNotImplementedError("no lists of that kind")
+
+    file = packed(pa.table({"a": [1]}))
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", refuse)
+    with pytest.raises(OutputError, match=r"cannot write it again \(no lists of that kind\); update pyarrow"):
+        rewritten(file, lambda r: r)
+
+
+def test_full_disk() -> None:
+    """What the stream raises while the file is written reaches the caller as it is."""
+
+    class Full(io.BytesIO):
+        def write(self, data: Any, /) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(Full())
+    encoder.put(1, b'{"a":1}')
+    with pytest.raises(OSError, match="No space left") as error:
+        encoder.end()
+    assert error.value.errno == errno.ENOSPC
 
 
 def test_large_spool(monkeypatch: pytest.MonkeyPatch) -> None:
