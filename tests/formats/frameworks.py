@@ -36,10 +36,20 @@ def verifiers_episode(r: Record) -> Read:
     out = []
     for trace in r["traces"]:
         if trace.get("agent", {}).get("trainable", True):
-            parts = trace.get("rewards", {}).values()
             key = r.get("group", {}).get("id") or r.get("task", trace.get("task", {}))["key"]
-            out.append((key, sum(p["score"] * p["weight"] for p in parts) if parts else None))
+            out.append((key, _weighted(trace.get("rewards", {}))))
     return out
+
+
+def _weighted(rewards: dict[str, Any]) -> float | None:
+    """trace.py, `Trace.reward`; a reward that is null was not given."""
+    parts = [part["score"] * part["weight"] for part in rewards.values() if part is not None]
+    return sum(parts) if parts else None
+
+
+def weighted_trace(r: Record) -> Read:
+    """verifiers 0.3 and prime-rl in July 2026: an episode's one trace, by itself."""
+    return [(r.get("group_id") or r["task"]["key"], _weighted(r["rewards"]))]
 
 
 def verifiers_trace(r: Record) -> Read:
@@ -47,6 +57,12 @@ def verifiers_trace(r: Record) -> Read:
     return [
         (json.dumps(r["task"]["data"], sort_keys=True), sum(r["rewards"].values()) if r["rewards"] else None)
     ]
+
+
+def skyrl(r: Record) -> Read:
+    """SkyRL, trainer_utils.py `dump_per_dataset_eval_results`: a number, or one for each token."""
+    score = r["score"]
+    return [(None, sum(score) if isinstance(score, list) else score)]
 
 
 def nemo_rl(r: Record) -> Read:
@@ -172,21 +188,40 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "art_trajectories": field("reward"),
     "tau_bench": field("reward", "task_id"),
     "atif": atif,
+    "areal": field("reward", "task_id"),
     "atropos": atropos,
     "harbor_traces": harbor_row,
     "harbor_trials": harbor,
     "inspect": inspect_sample,
     "lm_eval": lm_eval,
+    "miles": field("reward", "group_index"),
     "ms_swift": steps_added,
     "ms_swift_ray": added(),
+    "nemo_gym": field("reward", "_ng_task_index"),
+    "nemo_rl": nemo_rl,
+    "nemo_rl_validation": nemo_rl,
     "preference": pair,
     "preference_openai": pair,
+    "prime_rl": verifiers_episode,
+    "prime_rl_traces": verifiers_trace,
+    "prime_rl_weighted_traces": weighted_trace,
     "prompt_completion": added(),
     "prompt_responses": responses,
     "rewardbench2": unrewarded("id", "chosen", "rejected"),
+    "rllm": rllm,
     "roll": columns("scores", "id"),
     "roll_agentic": steps_added,
+    "skyrl": skyrl,
+    "slime": field("reward", "group_index"),
+    "slime_buffer": field("reward", "instance_id"),
     "tau2": tau2,
+    "trl": added(),
     "ultrafeedback": ultrafeedback,
+    "verifiers_episodes": verifiers_episode,
+    "verifiers_results": verifiers_results,
+    "verifiers_traces": verifiers_trace,
+    "verifiers_weighted_traces": weighted_trace,
+    "verl": field("score"),
+    "verl_v1": verl_v1,
 }
 """By the name of the example."""
