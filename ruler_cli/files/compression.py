@@ -13,6 +13,8 @@ else:
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+PARQUET_MAGIC = b"PAR1"
+ZIP_MAGIC = b"PK\x03\x04"
 
 
 def compressed(name: str, stream: BinaryIO) -> BinaryIO:
@@ -24,4 +26,4 @@ def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     return stream
 
 
-__all__ = ["GZIP_MAGIC", "ZSTD_MAGIC", "compressed", "zstd"]
+__all__ = ["GZIP_MAGIC", "PARQUET_MAGIC", "ZIP_MAGIC", "ZSTD_MAGIC", "compressed", "zstd"]

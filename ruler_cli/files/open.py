@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC
+from ruler_cli.files.compression import GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC, ZSTD_MAGIC
 from ruler_cli.files.container import Container
 from ruler_cli.files.document import Document
 from ruler_cli.files.listing import is_many, listed
@@ -24,8 +24,6 @@ from ruler_cli.files.shards import Shards
 from ruler_cli.files.source import decompressed, from_file, lines, open_raw, readable, shown
 from ruler_cli.records import Line
 
-PARQUET_MAGIC = b"PAR1"
-ZIP_MAGIC = b"PK\x03\x04"
 _FIRST = 1 << 23
 """Bytes of a first line beyond which a stream is kept on disk before it is told what it is."""
 

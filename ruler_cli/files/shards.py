@@ -12,12 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from ruler_cli.errors import ForeignError, UsageError
+from ruler_cli.files.compression import PARQUET_MAGIC, ZIP_MAGIC
 from ruler_cli.files.container import Container, Many, Staged, TreeEncoder
 from ruler_cli.files.listing import Listing
+from ruler_cli.files.source import decompressed, open_raw, readable
 from ruler_cli.records import Line, Problem
 
 Open = Callable[[str, ExitStack], Container]
 _DAMAGED = "is damaged"
+_ENOUGH = 10_000
+"""Records without one of the format after which a file is taken to hold none."""
+_HEAD = 4096
+"""Bytes of a file that show whether it is text."""
+_NAMED = 20
+"""Files left out that are named one by one."""
 
 
 class Shards(Many):
@@ -50,6 +58,7 @@ class Shards(Many):
         for name in chosen:
             with ExitStack() as stack:
                 try:
+                    self._refuse_binary(name)
                     first = self.open_shard(name, stack).sample(max(2, count // len(chosen)))
                 except UsageError:
                     continue  # `settle` says so
@@ -76,7 +85,8 @@ class Shards(Many):
                 sentences.append(f"{name} {reason}: left out")
             if reason:
                 self._left[name] = reason
-        return sentences
+        more = len(sentences) - _NAMED
+        return sentences[:_NAMED] + ([f"… and {more} more files: left out"] if more > 0 else [])
 
     def records(self) -> Iterator[Line]:
         """Every record of every shard; one that ends in damage is told once."""
@@ -113,18 +123,30 @@ class Shards(Many):
     def _judged(self, name: str, fits: Callable[[Line], bool | None]) -> str:
         """Why a file is left out; empty where it is read, also where it is empty."""
         json = other = seen = 0
+        self._refuse_binary(name)
         with ExitStack() as stack:
             for line in self.open_shard(name, stack).records():
-                verdict, seen = fits(line), 1
+                verdict, seen = fits(line), seen + 1
                 if verdict:
                     return ""
                 json += verdict is False or line.raw.lstrip()[:1] == b"{"
                 other += verdict is False
+                if seen == _ENOUGH:
+                    break
         if other:
             return "holds no record of this format"
         if json:
             return f"{_DAMAGED}: none of its records is JSON"
         return "is no JSON" if seen else ""
+
+    def _refuse_binary(self, name: str) -> None:
+        """A checkpoint beside the dump must not be taken for one endless line."""
+        path = str(self.listing.path(name))
+        with open_raw(path) as stream, readable(path):
+            if stream.peek(4).startswith((PARQUET_MAGIC, ZIP_MAGIC)):
+                return
+            if b"\0" in decompressed(path, stream).read(_HEAD):
+                raise ForeignError(f"{path}: is no text")
 
     def _damage(self, name: str, number: int, error: UsageError) -> None:
         if self._told is None or (self._shards and name not in self._damaged):

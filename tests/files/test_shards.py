@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.shards import Shards
 from ruler_cli.files.tree import OutputTree
@@ -102,7 +102,7 @@ def test_records(root: Path) -> None:
     assert notes == [
         "metadata.json holds no record of this format: left out",
         "run.log is no JSON: left out",
-        "weights.pt is no JSON: left out",
+        "weights.pt is no text: left out",
     ]
     assert problems == []
 
@@ -189,45 +189,6 @@ def test_nothing_written(root: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_no_place(root: Path, tmp_path: Path) -> None:
-    """A place that would be read as INPUT, holds other files, or is no directory is told at once."""
-    found = opened(root)[0]
-    with OutputTree(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
-        output.into(found)
-    other = write(tmp_path / "other", {"sub/theirs.txt": b""})
-    with OutputTree(str(other)) as output, pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
-        output.into(found)
-    with pytest.raises(UsageError, match="is a file"):
-        OutputTree(str(root / "run.log"))
-    with pytest.raises(UsageError, match="mkdir -p"):
-        OutputTree(str(tmp_path / "no" / "out"))
-    if os.geteuid():
-        (tmp_path / "out").mkdir(0o500)
-        with pytest.raises(UsageError, match="cannot be written"):
-            OutputTree(str(tmp_path / "out" / "x"))
-
-
-def test_locked(tmp_path: Path) -> None:
-    """Two runs never write one directory."""
-    with OutputTree(str(tmp_path)), pytest.raises(UsageError, match="another run"):
-        OutputTree(str(tmp_path))
-    with OutputTree(str(tmp_path)):
-        pass
-
-
-def test_full_disk(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no room that is a sentence, and nothing appears."""
-
-    def full(_file: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    found = opened(root)[0]
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match="No space left on device; what is whole so far is kept"):
-        rewrite(found, tmp_path / "out")
-    assert not [name for name in read(tmp_path / "out") if not name.endswith(".partial")]
-
-
 def test_changed(root: Path) -> None:
     """A shard that cannot be read any more when it is read again is an error of the run."""
     found = opened(root)[0]
@@ -235,3 +196,16 @@ def test_changed(root: Path) -> None:
     (root / "sub" / "list.json").unlink()
     with pytest.raises(UsageError, match="no such file"):
         list(found.records())
+
+
+def test_many_left_out(tmp_path: Path) -> None:
+    """Files without records are named up to a number, then counted; many shards are sampled evenly."""
+    files = {f"{i}.log": b"text\n" for i in range(30)} | {f"{i}.json": b'{"k": %d}' % i for i in range(100)}
+    found, notes, problems = opened(write(tmp_path / "in", files))
+    assert len(notes) == 21
+    assert notes[-1] == "… and 10 more files: left out"
+    assert problems == []
+    assert len(list(found.records())) == 100
+    sample = found.sample(50)
+    assert 20 <= len(sample) <= 50
+    assert sample[-1].where.startswith("9")
