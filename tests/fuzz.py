@@ -168,7 +168,8 @@ def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, bytes, 
 def bare(value: Any) -> Any:
     """A value without what ruler writes."""
     if isinstance(value, dict):
-        return {k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS}
+        left = {k: bare(v) for k, v in value.items() if k not in OURS and k not in REWARDS}
+        return {k: v for k, v in left.items() if k != "metadata" or v}  # Inspect's, which may hold `ruler`
     return [bare(item) for item in value] if isinstance(value, list) else value
 
 

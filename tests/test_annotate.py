@@ -361,6 +361,45 @@ def test_forms() -> None:
     assert item["rewards"] == [1, [0.75, 3]]
 
 
+def test_a_reward_that_is_taken_out() -> None:
+    """Where the framework's reader takes no null, a reward that is none is no field at all."""
+    form = shape(reward=("result", "rewards", "reward"), lost=b"")
+    record = {"result": {"rewards": {"other": 1, "reward": 1.0}}}
+    lost = written(record, form, LOST)
+    assert lost["result"] == {"rewards": {"other": 1}}
+    assert lost["ruler"]["independent_reward"] == 1.0
+    again = written(json.dumps(lost).encode(), form, scored())
+    assert again["result"] == {"rewards": {"other": 1, "reward": 0.75}}
+    assert again["ruler"]["independent_reward"] == 1.0
+    for nothing in ({}, {"result": None}, {"result": {"rewards": None}}):
+        assert {k: v for k, v in written(nothing, form, LOST).items() if k != "ruler"} == nothing
+
+
+@pytest.mark.parametrize("on_failure", ["null", "keep"])
+def test_a_score_beside_the_own_reward(on_failure: OnFailure) -> None:
+    """Where the dump's own rewards stay, the first of them is the original, and no score is no field."""
+    form = shape(reward=("scores", "ruler"), source=("scores", "*", "value"), form=b'{"value": %s}', lost=b"")
+    record = {"scores": {"match": {"value": "C"}, "other": {"value": 1}}}
+    done = written(record, form, scored())
+    assert done["scores"] == {**record["scores"], "ruler": {"value": 0.75}}
+    assert done["ruler"]["independent_reward"] == "C"
+    lost = written(json.dumps(done).encode(), form, LOST, on_failure=on_failure)
+    assert lost["scores"] == record["scores"]
+    assert lost["ruler"]["independent_reward"] == "C"
+    for nothing in ({"scores": {}}, {"scores": None}, {}):
+        assert written(nothing, form, scored())["ruler"]["independent_reward"] is None
+    fixed = shape(reward=("mine",), source=("theirs", "value"))
+    assert written({"theirs": {"value": 2}}, fixed, scored())["ruler"]["independent_reward"] == 2
+
+
+def test_a_reward_in_an_object_that_the_mark_makes() -> None:
+    """A mark that makes an object puts the reward's own word for nothing there, or a reader would miss it."""
+    form = shape(reward=("info", "reward"), ruler=("info", "ruler"), lost=b"NaN")
+    for nothing in ({}, {"info": None}):
+        assert repr(written(nothing, form, LOST, on_failure="keep")["info"]["reward"]) == "nan"
+    assert "reward" not in written({"info": {}}, form, LOST, on_failure="keep")["info"]
+
+
 def test_no_place_for_a_reward() -> None:
     """Where the framework has no room for a reward, `ruler` alone is written."""
     done = written({"chosen": "a"}, shape(reward=None), scored())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats import custom
 from ruler_cli.formats.catalog import families, formats, refusals
-from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
+from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup, plain
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Line
 from ruler_cli.settings import InputSettings
@@ -141,9 +142,12 @@ def _anywhere(chosen: Format, path: str, records: Sequence[tuple[Line, dict[str,
 
 
 def _nowhere(name: str, option: str, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> str:
-    return f"{name}: {option} {path}: none of the first records has it; their keys: " + ", ".join(
-        list(records[0][1])[:12]
-    )
+    return f"{name}: {option} {path}: none of the first records has it; their keys: " + _keys(records[0][1])
+
+
+def _keys(record: Mapping[str, Any]) -> str:
+    """The first keys of a record, for a sentence."""
+    return ", ".join(plain(key) for key in itertools.islice(record, 12))
 
 
 def _no_record(name: str, first: Sequence[Line]) -> str:
@@ -162,7 +166,7 @@ def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> s
     for refusal in refusals():
         if refusal.matches(record):
             return f"{name}: {line.where} {refusal.hint}"
-    keys_seen = ", ".join(list(record)[:12]) or "none"
+    keys_seen = _keys(record) or "none"
     if wanted != "auto":
         tells = "; or ".join(dict.fromkeys(f.tells for f in formats() if f.family == wanted))
         keys_seen = f"its keys: {keys_seen}"

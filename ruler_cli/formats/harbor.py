@@ -15,7 +15,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.atif import is_atif, read_atif
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.interface import Format, Layout, has, lookup
+from ruler_cli.formats.interface import Format, Layout, has, lookup, plain
 from ruler_cli.records import Rollout
 
 
@@ -23,7 +23,7 @@ def _trial(record: dict[str, Any]) -> list[Rollout]:
     trajectory = record.get("trajectory")
     if not is_atif(trajectory):
         kind = lookup(record, "result.exception_info.exception_type")
-        why = f" (the trial ended with {kind})" if isinstance(kind, str) else ""
+        why = f" (the trial ended with {plain(kind)})" if isinstance(kind, str) else ""
         raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
     found = read_atif(trajectory)
     filed = record.get("reward_file")
@@ -35,7 +35,7 @@ def _trial(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _row(record: dict[str, Any]) -> list[Rollout]:
-    messages = check_messages(record["conversations"] or None, "conversations")
+    messages = check_messages(record.get("conversations") or None, "conversations")
     trial = record.get("trial_name")
     tools = record.get("tool_definitions")
     return [

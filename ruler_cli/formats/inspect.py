@@ -14,7 +14,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, Layout, has, lookup
+from ruler_cli.formats.interface import Format, Layout, has, lookup, plain
 from ruler_cli.records import Rollout
 
 _ATTACHED = "attachment://"
@@ -23,7 +23,7 @@ _ATTACHED = "attachment://"
 def _read(record: dict[str, Any]) -> list[Rollout]:
     if not record.get("messages"):
         reason = lookup(record, "error.message")
-        why = f": {reason}" if isinstance(reason, str) else ""
+        why = f": {plain(reason, 200)}" if isinstance(reason, str) else ""
         raise UnreadableError(
             f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
         )
@@ -37,8 +37,8 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has a scorer `ruler` that ruler did not write; rename it")
     given = next((score for name, score in scores.items() if name != "ruler"), None)
     value = given.get("value") if isinstance(given, dict) else given
-    plain = [turn for message in messages for turn in _turns(message)]
-    return [Rollout(plain, reward=value, outcome=value)]
+    turns = [turn for message in messages for turn in _turns(message)]
+    return [Rollout(turns, reward=value, outcome=value)]
 
 
 def _resolved(value: Any, attached: dict[str, Any]) -> Any:

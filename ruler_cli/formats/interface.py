@@ -78,6 +78,12 @@ class Refusal:
     hint: str
 
 
+def plain(text: str, longest: int = 60) -> str:
+    """Text of a dump, fit for a sentence on a terminal: printable, and not long."""
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
+    return shown if len(shown) <= longest else shown[:longest] + "…"
+
+
 def has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     """A test for records with all of these keys."""
     wanted = frozenset(keys)

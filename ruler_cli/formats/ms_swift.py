@@ -39,9 +39,11 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _row_key(record: Mapping[str, Any]) -> str | None:
-    if "prompt" not in record:
+    try:
+        asked = prompt_turns(record.get("prompt"), "prompt")
+    except UnreadableError:
         return None
-    return prompt_key(Rollout(prompt_turns(record["prompt"], "prompt")), record.get("gen_step"))
+    return prompt_key(Rollout(asked), record.get("gen_step")) if asked else None
 
 
 STEP = Format(

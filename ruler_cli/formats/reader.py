@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
-from ruler_cli.records import Line, Record, Rollout
+from ruler_cli.records import Line, Path, Record, Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,9 @@ class Reader:
             mine = lookup(holder, path)
             if mine is not None and not _ours(mine, listed=self.format.shape == "columns"):
                 raise UnreadableError(f"has a field `{path}` that ruler did not write; rename it")
+        for place in (self.format.layout.ruler, self.format.layout.reward or ()):
+            for rollout in rollouts if len(place) > 1 else ():
+                _refuse_blocked(owner(value, rollout), place)
 
 
 def owner(value: Any, rollout: Rollout) -> Any:
@@ -189,6 +193,16 @@ def as_text(value: Any) -> str:
 
 def _hashed(name: str, text: str) -> str:
     return f"{name}-" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _refuse_blocked(holder: Any, place: Path) -> None:
+    """Where ruler writes into an object, nothing else may stand: it would be overwritten."""
+    for part, inner in itertools.pairwise(place):
+        holder = lookup(holder, str(part))
+        if holder is None:
+            return
+        if not isinstance(holder, list if isinstance(inner, int) else dict):
+            raise UnreadableError(f"has no object at `{part}`, where ruler would write; rename it")
 
 
 def _ours(value: Any, *, listed: bool) -> bool:

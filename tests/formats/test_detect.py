@@ -67,6 +67,8 @@ def test_unsure() -> None:
     [
         ({"a": "x", "b": 2}, "(its keys: a, b)"),
         ({}, "(its keys: none)"),
+        ({"\ud800\n\x1b[31m": "x"}, "(its keys: \ufffd\ufffd\ufffd[31m)"),
+        ({"k" * 99: "x"}, f"(its keys: {'k' * 60}…)"),
         ({"trajectory_groups": []}, "jq -c '.trajectory_groups[]'"),
         ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
         ({"tokens": [], "scores": []}, "token ids only"),

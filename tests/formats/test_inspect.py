@@ -122,3 +122,10 @@ def test_failed_sample() -> None:
     """A sample that failed before the model was asked says so."""
     with pytest.raises(UnreadableError, match="when a sample failed early: no key"):
         read(one(messages=[], error={"message": "no key"}))
+
+
+@pytest.mark.parametrize("blocked", [{"metadata": "x"}, {"scores": 7}, {"metadata": []}])
+def test_blocked(blocked: dict[str, Any]) -> None:
+    """What stands where an object should is never overwritten."""
+    with pytest.raises(UnreadableError, match="no object at"):
+        read(one(**blocked))
