@@ -39,7 +39,7 @@ from tests.values import NASTY
 OURS = {"ruler", "metrics", "logs"}
 REWARDS = {
     "reward", "rewards", "score", "scores", "overall_score", "value", "extra", "result", "reward_info",
-    "trajectory_json", "explanation", "metadata", "info", "verifier_result",
+    "evaluation_result", "trajectory_json", "explanation", "metadata", "info", "verifier_result",
 }  # fmt: skip
 """Members that may hold a reward somewhere, and so may change."""
 
