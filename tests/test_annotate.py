@@ -386,7 +386,8 @@ def test_a_score_beside_the_own_reward(on_failure: OnFailure) -> None:
     lost = written(json.dumps(done).encode(), form, LOST, on_failure=on_failure)
     assert lost["scores"] == record["scores"]
     assert lost["ruler"]["independent_reward"] == "C"
-    for nothing in ({"scores": {}}, {"scores": None}, {}):
+    unscored: list[dict[str, Any]] = [{"scores": {}}, {"scores": None}, {}]
+    for nothing in unscored:
         assert written(nothing, form, scored())["ruler"]["independent_reward"] is None
     fixed = shape(reward=("mine",), source=("theirs", "value"))
     assert written({"theirs": {"value": 2}}, fixed, scored())["ruler"]["independent_reward"] == 2

@@ -33,6 +33,9 @@ FOUND = {
     "preference_pairs": ("preference pairs", [2, 2, 2, 2], [None, None]),
     "rewardbench2": ("RewardBench 2", [4, 4], [None] * 4),
     "ultrafeedback": ("UltraFeedback", [3, 3], [8.0, 3.0, 8.0]),
+    "mini_swe_agent.traj.json": ("mini-swe-agent", [1], [None]),
+    "sweagent_django__django-11099.traj": ("SWE-agent", [1], [None]),
+    "openhands_output": ("OpenHands outputs", [1, 1], [None]),
 }
 REFUSED = {
     "stepwise_supervision_TRAP": "stepwise supervision",
@@ -50,9 +53,9 @@ def records(name: str) -> list[Any]:
         pytest.skip(f"{path.name} is not beside this checkout")
     if path.is_dir():
         return [_trial(trial) for trial in sorted(path.iterdir())]
-    if path.suffix == ".json":
-        samples: list[Any] = json.loads(path.read_bytes())["samples"]
-        return samples
+    if path.suffix in (".json", ".traj"):
+        whole = json.loads(path.read_bytes())
+        return list(whole.get("samples", [whole]))
     return [parse(raw) for raw in raws(path)]
 
 
@@ -119,7 +122,7 @@ def test_told_apart(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_samples(path: Path) -> None:
     """Each sample is small, has two groups or more, and is read without a fault."""
-    assert path.stat().st_size <= 4096
+    assert path.stat().st_size <= 4_096
     groups = keyed(*raws(path))
     assert len(groups) > 1
     assert all(r.fault is None for rollouts in groups.values() for r in rollouts)
