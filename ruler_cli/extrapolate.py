@@ -27,8 +27,10 @@ from ruler_cli.settings import AskSettings
 
 SMALL = 64 << 20
 """Bytes of input up to which every group is laid out, and nothing is extrapolated."""
-_SAMPLE = 128
-"""Groups of the sample; up to twice as many where the number does not divide evenly."""
+_SAMPLE = (32, 128)
+"""Groups of the sample: the fewest, and the most, as far as they are not too many bytes."""
+_ENOUGH = 6 << 20
+"""Bytes of groups that tell enough."""
 _LONGEST, _ALIKE, _LONG = 3, 24, 64
 """Groups that are laid out beside the sample: the longest, with equal rollouts, and near the limit."""
 _HUGE = 32 << 20
@@ -115,7 +117,7 @@ def extrapolate(
     """
     seen, total = Seen(ask, model, kept), Total.of(model, params)
     rate = _Rate(400 + len((ask.rubric or words.RUBRIC).encode()) / BYTES_PER_TOKEN)
-    sample, others = _picks(notes, whole.groups)
+    sample, others = _picks(notes, whole)
     spread = {group.number for group in sample}
     looked: list[_Looked] = []
     for group, found in _fetched(notes, fetch, [*sample, *others]):
@@ -155,16 +157,18 @@ def extrapolate(
     return total.estimate(ask, model.price, told, whole.groups)
 
 
-def _picks(notes: Notes, groups: int) -> tuple[list[Noted], list[Noted]]:
+def _picks(notes: Notes, whole: Overview) -> tuple[list[Noted], list[Noted]]:
     """Groups spread over all, and beside them the longest and some that seem to repeat a rollout."""
-    step = max(1, groups // _SAMPLE)
+    fewest, most = _SAMPLE
+    number = min(most, max(fewest, _ENOUGH * whole.groups // max(1, notes.bytes)))
+    step = -(-whole.groups // number)
     sample: list[Noted] = []
     alike: list[Noted] = []
     longest: list[tuple[int, int, Noted]] = []
     for i, group in enumerate(notes.groups()):
         if group.size > _HUGE:
             continue
-        if i % step == 0 and len(sample) < 2 * _SAMPLE:
+        if i % step == 0:
             sample.append(group)
             continue
         if group.distinct < group.rollouts and len(alike) < _ALIKE:

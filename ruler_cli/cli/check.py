@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import Console, count, safe, told
+from ruler_cli.cli.console import Console, safe, told
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import ExitStack
     from pathlib import Path
 
-    from ruler_cli.estimate import Estimate, Range
+    from ruler_cli.cli.page import Page
+    from ruler_cli.estimate import Estimate
     from ruler_cli.judges.prices import Model
-    from ruler_cli.records import Group, Problem
+    from ruler_cli.notes import Notes, Overview
+    from ruler_cli.reading import Input
     from ruler_cli.shelf import Shelf
 
 _DEFAULT = JudgeSettings()
-_PRICE = "unknown (give --price IN,OUT, in USD per million prompt and completion tokens)"
 
 
 def command(
@@ -35,13 +35,20 @@ def command(
     seed: options.Seed = 0,
     price: options.Price = None,
     group_by: options.GroupBy = None,
+    reward: options.Reward = None,
+    messages: options.Messages = None,
+    outcome: options.Outcome = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
     ledger: options.Ledger = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
+    ] = False,
 ) -> None:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
-    What the ledger holds already is not counted. Figures are low, expected and high.
+    What the ledger holds already is not counted. Figures are low, expected and high. Of more than
+    64 MB some groups are laid out, and figures that rest on them are told as such.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 
@@ -51,73 +58,69 @@ def command(
         from ruler_cli.ledger import located
 
         judge = JudgeSettings(model, api_base, params=options.params(param), price=options.price(price))
-        where = InputSettings(source, format_, grouping, group_by)
-        fine = _check(where, judge, AskSettings(options.rubric(rubric), order, seed), located(ledger))
+        where = InputSettings(source, format_, grouping, group_by, reward, messages, outcome)
+        ask = AskSettings(options.rubric(rubric), order, seed)
+        fine = _check(where, judge, ask, located(ledger), as_json=as_json)
         raise typer.Exit(0 if fine else 1)
 
 
-def _check(where: InputSettings, judge: JudgeSettings, ask: AskSettings, ledger: Path | None) -> bool:
+def _check(
+    where: InputSettings, judge: JudgeSettings, ask: AskSettings, ledger: Path | None, *, as_json: bool
+) -> bool:
     from contextlib import ExitStack
     from dataclasses import replace
 
-    from ruler_cli.estimate import estimate
+    from ruler_cli.cli.found import Found
+    from ruler_cli.cli.page import Page
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
     from ruler_cli.reading import open_input
 
-    lost = _Lost(where)
+    console = Console("log", "stdin" if where.source == "-" else where.source, float("inf"))
     model = model_of(judge)
     if judge.model in EMBEDDED:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
     with ExitStack() as stack:
         shelf = _shelf(judge, ledger, stack)
-        found = open_input(where, stack, lost.unreadable)
+        seen = stack.enter_context(Found(console, quiet=as_json))
+        found = open_input(where, stack, seen.unreadable, seen.record)
         ask = replace(ask, context_tokens=model.context)
-        result = estimate(lost.counted(found.groups), ask, model, judge.params, shelf)
-        lost.console.close()
-        for sentence in found.survey.warnings() if found.survey else ():
-            lost.console.warn(sentence)
-    rows = [
-        ("input", found.found()),
-        ("judge", judge.model),
-        *_money(result, model),
-        ("identical rollouts", str(result.identical_rollouts)),
-        ("tied groups", f"{result.tied_groups} (one rollout, or all identical)"),
-        ("suspect rollouts", f"{result.suspect} (text that addresses a judge)"),
-        ("too long", str(result.too_long)),
-        ("cannot be scored", count(lost.number, "line or trajectory")),
-    ]
-    for name, value in rows:
-        typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n"))
-    return not lost.number and not result.too_long
+        result, whole = _estimate(found, seen.notes, ask, model, judge, shelf)
+        warnings = tuple(found.survey.warnings()) if found.survey else ()
+        agreed = seen.agreed(found.reader)
+        places = seen.places(found.reader, where)
+        page = Page(
+            where.source, judge.model, found, *agreed, places, seen.notes, whole, result, model,
+            seen.lost, warnings,
+        )  # fmt: skip
+        if as_json:
+            seen.write_json(page)
+        else:
+            _show(page, console)
+    return not page.lost and not result.too_long
 
 
-class _Lost:
-    """Names and counts what cannot be scored."""
+def _estimate(
+    found: Input, notes: Notes, ask: AskSettings, model: Model, judge: JudgeSettings, shelf: Shelf | None
+) -> tuple[Estimate, Overview]:
+    """From all groups of a small input, or of one that can be read once; from some of a large one."""
+    from ruler_cli.estimate import estimate
+    from ruler_cli.extrapolate import SMALL, extrapolate
 
-    def __init__(self, where: InputSettings) -> None:
-        self.console = Console("log", "stdin" if where.source == "-" else where.source)
-        self.number = 0
+    if found.survey is None or notes.bytes <= SMALL:
+        result = estimate(found.groups, ask, model, judge.params, shelf)
+        return result, notes.overview()
+    whole = notes.overview()
+    return extrapolate(notes, whole, found.picked, ask, model, judge.params, shelf), whole
 
-    def unreadable(self, problem: Problem) -> None:
-        """A line, or a trajectory of one."""
-        self.number += 1
-        self.console.problem(problem)
 
-    def counted(self, groups: Iterator[Group]) -> Iterator[Group]:
-        """The groups, each after what is wrong with it has been told."""
-        from ruler_cli.records import Problem
+def _show(page: Page, console: Console) -> None:
+    from ruler_cli.cli.page import rows
 
-        for group in groups:
-            rollouts = group.rollouts
-            number, place = group.records[0].line.number, group.records[0].line.place
-            for rollout in rollouts:
-                if rollout.fault is not None:
-                    path = ".".join(map(str, rollout.path))
-                    self.unreadable(Problem(number, f"`{path}` {rollout.fault}", b"", place))
-            if not rollouts:
-                self.unreadable(Problem(number, "is a group without trajectories", b"", place))
-            yield group
+    for sentence in page.warnings:
+        console.warn(sentence)
+    for name, value in rows(page):
+        typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
 
 
 def _shelf(judge: JudgeSettings, place: Path | None, stack: ExitStack) -> Shelf | None:
@@ -134,49 +137,3 @@ def _shelf(judge: JudgeSettings, place: Path | None, stack: ExitStack) -> Shelf 
     except OSError as error:
         raise UsageError(f"{place}: cannot be read: {error.strerror}") from None
     return Shelf(stack.enter_context(Ledger(place)), judge.model, judge.params)
-
-
-def _money(found: Estimate, model: Model) -> list[tuple[str, str]]:
-    """What is left to ask and what it takes."""
-    thinking = {
-        True: ", thinking included",
-        False: "",
-        None: "; the most allows for thinking, which is not known of this model",
-    }
-    cost, cap = found.cost_usd, found.cap_usd
-    enough = "no call is left" if not found.calls.high else "or more lets every call go, at the highest cost"
-    return [
-        ("calls", f"{found.calls.expected:.0f} (up to {found.calls.high:.0f})"),
-        ("kept", _kept(found)),
-        ("prompt tokens", _about(found.prompt_tokens)),
-        ("completion tokens", _about(found.completion_tokens) + thinking[model.reasoning]),
-        ("cost", _PRICE if cost is None else _dollars(cost)),
-        ("--max-cost", "unknown, as the cost is" if cap is None else f"{_rounded(cap, up=True)} {enough}"),
-    ]
-
-
-def _kept(found: Estimate) -> str:
-    calls = count(found.kept + int(found.calls.expected), "call")
-    if not found.kept:
-        return f"0 of {calls}"
-    failed = f"; {found.kept_failed} failed, --retry-failed asks again" if found.kept_failed else ""
-    return f"{found.kept} of {calls}, not paid again{failed}"
-
-
-def _about(tokens: Range) -> str:
-    return f"about {tokens.expected:.0f} (from {tokens.low:.0f} to {tokens.high:.0f})"
-
-
-def _dollars(cost: Range) -> str:
-    low, high = _rounded(cost.low, up=False), _rounded(cost.high, up=True)
-    return f"${_rounded(cost.expected)} (from ${low} to ${high})"
-
-
-def _rounded(usd: float, *, up: bool | None = None) -> str:
-    """To the cent, and below ten cents to two digits that count: little is not nothing."""
-    from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-
-    exact = Decimal(f"{usd:.9g}")
-    cents = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
-    how = ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
-    return f"{exact.quantize(Decimal(1).scaleb(-cents), how):f}"

@@ -1,0 +1,148 @@
+"""What `ruler check` hears while an input is read: every record, and everything that cannot be read."""
+
+from __future__ import annotations
+
+import tempfile
+from types import TracebackType
+from typing import Any
+
+import orjson
+import typer
+
+from ruler_cli.cli.console import Console, safe
+from ruler_cli.cli.page import Page, Place, as_json, shortened
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.formats.detect import SAMPLE
+from ruler_cli.formats.interface import PROMPT_HASH
+from ruler_cli.formats.reader import Reader
+from ruler_cli.notes import Notes
+from ruler_cli.records import Problem, Record, Rollout
+from ruler_cli.settings import InputSettings
+
+_OWN = "where the format has it"
+
+
+class Found:
+    """Notes every record, and names what cannot be scored as it is found: to a person at once, to a
+    program in a list at the end, which waits in a temporary file: it may be as long as the input.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool) -> None:
+        """`quiet`: nothing is named on stderr."""
+        self._console, self._quiet = console, quiet
+        self._list = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this
+        self._first: list[Record] = []
+        self.notes = Notes()
+        self.lost = 0
+
+    def __enter__(self) -> Found:
+        """Ready to hear."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Forget everything."""
+        self.notes.close()
+        self._list.close()
+
+    def unreadable(self, problem: Problem) -> None:
+        """A line, or a trajectory of one."""
+        self.lost += 1
+        if not self._quiet:
+            self._console.problem(problem)
+            return
+        entry = {"line": problem.line, "where": problem.where, "reason": problem.reason}
+        self._list.write((b",\n    " if self.lost > 1 else b"\n    ") + dump(entry))
+
+    def record(self, record: Record, group: int) -> None:
+        """One that was read."""
+        if len(self._first) < SAMPLE:
+            self._first.append(record)
+        if self.notes.add(record, group):
+            return
+        line = record.line
+        for rollout in record.rollouts:
+            if rollout.fault is not None:
+                path = ".".join(map(str, rollout.path))
+                self.unreadable(Problem(line.number, f"`{path}` {rollout.fault}", b"", line.place))
+        if not record.rollouts:
+            self.unreadable(Problem(line.number, "is a group without trajectories", b"", line.place))
+
+    def agreed(self, reader: Reader | None) -> tuple[int, int]:
+        """How many of the first records have the keys of the format, and how many were looked at."""
+        if reader is None:
+            return 0, 0
+        lines = {record.line.number: record.line for record in self._first}
+        matching = 0
+        for line in lines.values():
+            try:
+                matching += bool(reader.format.matches(parse(line.raw)))
+            except UnreadableError:
+                continue
+        return matching, len(lines)
+
+    def places(self, reader: Reader | None, told: InputSettings) -> tuple[Place, ...]:
+        """Where messages, key, reward and outcome stand, and what the first record has there."""
+        if reader is None:
+            return ()
+        form = reader.format
+        one = next((r for record in self._first for r in record.rollouts if r.fault is None), None)
+        key = self._first[0].key if self._first else None
+        hashed = "the line" if form.shape == "group" else "hash of the prompt"
+        where = hashed if reader.key == PROMPT_HASH else reader.key
+        own = ".".join(map(str, form.layout.reward or ())) or _OWN
+        rewards, outcomes = self.notes.rewards, self.notes.outcomes
+        seen = outcomes.numbers + outcomes.other
+        return (
+            Place("messages", told.messages or _OWN, bool(told.messages), _said(one), 0),
+            Place("group key", where, bool(told.group_by), None if key is None else _value(key), 0),
+            Place(
+                "reward",
+                told.reward or own,
+                bool(told.reward),
+                _value(one.reward) if one else None,
+                rewards.absent,
+            ),
+            Place(
+                "outcome",
+                told.outcome or (_OWN if seen else ""),
+                bool(told.outcome),
+                _value(one.outcome) if one and (seen or told.outcome) else None,
+                outcomes.absent,
+            ),
+        )
+
+    def write_json(self, page: Page) -> None:
+        """Print the page as one object, its list of what cannot be scored last."""
+        text = orjson.dumps(_safe(as_json(page)), option=orjson.OPT_INDENT_2)
+        out = typer.get_binary_stream("stdout")
+        out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.lost)
+        self._list.seek(0)
+        while part := self._list.read(1 << 16):
+            out.write(part)
+        out.write(b"\n  ]\n}\n" if self.lost else b"]\n}\n")
+        out.flush()
+
+
+def _said(rollout: Rollout | None) -> str | None:
+    """The beginning of the last message of a conversation."""
+    if rollout is None or not rollout.messages:
+        return None
+    content = rollout.messages[-1].get("content")
+    return _value(rollout.messages[-1] if content is None else content)
+
+
+def _value(value: Any) -> str:
+    """A value as JSON, short."""
+    return shortened(dump(value).decode("utf-8", "replace"))
+
+
+def _safe(value: Any) -> Any:
+    """A value whose texts can be written as UTF-8 and read on a terminal."""
+    if isinstance(value, dict):
+        return {key: _safe(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_safe(item) for item in value]
+    return safe(value) if isinstance(value, str) else value
