@@ -83,7 +83,7 @@ def _check(
     with ExitStack() as stack:
         shelf = _shelf(judge, ledger, stack)
         seen = stack.enter_context(Found(console, quiet=as_json))
-        found = open_input(where, stack, seen.unreadable, seen.record)
+        found = open_input(where, stack, seen.unreadable, on_record=seen.record)
         ask = replace(ask, context_tokens=model.context)
         result, whole = _estimate(found, seen.notes, ask, model, judge, shelf)
         warnings = tuple(found.survey.warnings()) if found.survey else ()

@@ -1,8 +1,8 @@
 """eval-protocol: rows of an evaluation (`eval_protocol.models.EvaluationRow`).
 
 Traps: the group is the input's row, and each run of it a rollout; the score stands in
-`evaluation_result`, which is null before the evaluation; its reader takes no null as a score, which is
-therefore NaN where there is none, and keeps unknown keys.
+`evaluation_result`, which is null before the evaluation; its reader keeps unknown keys and takes no null
+as a score, so it reads no file in which a group failed: `--on-failure drop` leaves those out.
 """
 
 from __future__ import annotations
@@ -31,6 +31,6 @@ ROW = Format(
     matches=has("messages", "input_metadata"),
     rollouts=_read,
     keys=("input_metadata.row_id",),
-    layout=Layout(reward=("evaluation_result", "score"), lost=b"NaN"),
+    layout=Layout(reward=("evaluation_result", "score")),
 )
 FORMATS = (ROW,)

@@ -3,7 +3,8 @@
 Traps: the trial is the outer loop, so tasks lie apart; arguments of tool calls are objects, and a result
 has the call's `id`; the simulated user calls tools too (`requestor`), which are not the agent's work; a
 full-duplex (voice) run has `ticks` and no `messages`. Its reader (`Results.load`) drops unknown keys but
-for `reward_info.info`, and takes no null as a reward, which is therefore NaN where there is no score.
+for `reward_info.info`, and takes no null as a reward, so it reads no file in which a group failed:
+`--on-failure drop` leaves those out.
 """
 
 from __future__ import annotations
@@ -52,6 +53,6 @@ SIMULATION = Format(
     matches=has("task_id", "messages", "reward_info"),
     rollouts=_read,
     keys=("task_id",),
-    layout=Layout(reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"), lost=b"NaN"),
+    layout=Layout(reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler")),
 )
 FORMATS = (SIMULATION,)

@@ -153,6 +153,11 @@ def harbor(r: Record) -> Read:
     return [(r["result"]["task_name"], r["result"]["verifier_result"]["rewards"]["reward"])]
 
 
+def eval_protocol(r: Record) -> Read:
+    """eval-protocol, models.py `EvaluationRow`: `evaluation_result.score`."""
+    return [(r["input_metadata"]["row_id"], (r["evaluation_result"] or {}).get("score"))]
+
+
 def tau2(r: Record) -> Read:
     """tau2, data_model/simulation.py: `reward_info.reward`."""
     return [(r["task_id"], r["reward_info"]["reward"])]
@@ -190,16 +195,19 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "atif": atif,
     "areal": field("reward", "task_id"),
     "atropos": atropos,
+    "eval_protocol": eval_protocol,
     "harbor_traces": harbor_row,
     "harbor_trials": harbor,
     "inspect": inspect_sample,
     "lm_eval": lm_eval,
+    "mini_swe_agent": added("instance_id"),
     "miles": field("reward", "group_index"),
     "ms_swift": steps_added,
     "ms_swift_ray": added(),
     "nemo_gym": field("reward", "_ng_task_index"),
     "nemo_rl": nemo_rl,
     "nemo_rl_validation": nemo_rl,
+    "openhands": added("instance_id"),
     "preference": pair,
     "preference_openai": pair,
     "prime_rl": verifiers_episode,
@@ -214,7 +222,9 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "skyrl": skyrl,
     "slime": field("reward", "group_index"),
     "slime_buffer": field("reward", "instance_id"),
+    "swe_agent": added(),
     "tau2": tau2,
+    "tinker": field("reward", "example_id"),
     "trl": added(),
     "ultrafeedback": ultrafeedback,
     "verifiers_episodes": verifiers_episode,

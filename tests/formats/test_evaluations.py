@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
@@ -28,13 +26,13 @@ def test_tinker_written() -> None:
 
 
 def test_eval_protocol_written() -> None:
-    """The score is replaced where it stands, or made; its reader takes numbers only, so none is NaN."""
+    """The score is replaced where it stands, or made, and null where there is none."""
     first, *_, last = sample("eval_protocol")
     done = written(first, SCORED)
     assert changed(first, done) == {"evaluation_result.score", "ruler"}
     assert done["ruler"]["independent_reward"] == 1.0
     assert written(last, SCORED)["evaluation_result"] == {"score": 0.625}
-    assert math.isnan(written(first, LOST)["evaluation_result"]["score"])
+    assert written(first, LOST)["evaluation_result"]["score"] is None
     assert written(last, LOST, on_failure="keep")["evaluation_result"] is None
     same_twice(first)
 

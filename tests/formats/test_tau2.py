@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -45,14 +44,14 @@ def test_results_at_once() -> None:
 
 
 def test_written() -> None:
-    """Reward and mark stand where its reader keeps them; it takes numbers only, so no score is NaN."""
+    """Reward and mark stand where its reader keeps them; no score is null."""
     record = sample("tau2")[0]
     done = written(record, SCORED)
     assert changed(record, done) == {"reward_info.reward", "reward_info.info"}
     assert done["reward_info"]["info"]["ruler"]["independent_reward"] == 1.0
     held = {**record, "reward_info": {"reward": 1.0, "info": {"env": 1}}}
     assert changed(held, written(held, SCORED)) == {"reward_info.reward", "reward_info.info.ruler"}
-    assert math.isnan(written(record, LOST)["reward_info"]["reward"])
+    assert written(record, LOST)["reward_info"]["reward"] is None
     same_twice(record)
 
 
@@ -63,7 +62,7 @@ def test_written_where_nothing_was(info: Any) -> None:
     assert done["reward"] == 0.625
     assert done["info"]["ruler"]["status"] == "scored"
     kept = written({**sample("tau2")[0], "reward_info": info}, LOST, on_failure="keep")["reward_info"]
-    assert kept["reward"] == 1.0 if info else math.isnan(kept["reward"])
+    assert kept["reward"] == 1.0 if info else kept["reward"] is None
 
 
 @pytest.mark.parametrize(
