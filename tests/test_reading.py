@@ -181,3 +181,49 @@ def test_overwritten(path: Path) -> None:
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
             groups(found)
+
+
+def test_directory(tmp_path: Path) -> None:
+    """Files of another kind are left out, with their keys; what is wrong says its file."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, keys in (("b-2.jsonl", "xx"), ("b-10.jsonl", "x.")):
+        text = dump(keys).replace(b'"group_id": "x", ', b"")
+        (folder / name).write_bytes(text)
+    (folder / "a.json").write_text('{"group_id": 3}')
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(folder)), stack, problems.append)
+        assert found.notes == ["a.json holds no record of this format: left out"]
+        assert found.found().startswith("native trajectories, key: hash of the prompt: 3 records")
+        assert [r.line.where for g in found.groups for r in g.records] == [
+            "b-2.jsonl line 1",
+            "b-2.jsonl line 2",
+            "b-10.jsonl line 1",
+        ]
+    assert [p.where for p in problems] == ["b-10.jsonl line 2"]
+
+
+@pytest.mark.parametrize("appended", [True, False])
+def test_shard_changes(tmp_path: Path, appended: bool) -> None:
+    """Lines appended to a shard after the survey are left; any other change stops the run."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(dump(name * 2))
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(tmp_path)), stack, lambda p: None)
+        (tmp_path / "a.jsonl").write_bytes(dump("aab" if appended else "a"))
+        if appended:
+            assert [key for key, _ in groups(found)] == ["a", "b"]
+            return
+        with pytest.raises(UsageError, match=r"a\.jsonl changed while it was read"):
+            groups(found)
+
+
+def test_no_records(tmp_path: Path) -> None:
+    """A directory in which nothing is JSON is refused; of empty files it is nothing to do."""
+    (tmp_path / "a.jsonl").touch()
+    with ExitStack() as stack:
+        assert open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found() == "no records"
+    (tmp_path / "a.log").write_text("text")
+    with ExitStack() as stack, pytest.raises(UsageError, match=r"a\.log line 1 is no JSON object"):
+        open_input(InputSettings(str(tmp_path)), stack, lambda p: None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.compression import PARQUET_MAGIC, ZIP_MAGIC
@@ -28,6 +29,17 @@ _NAMED = 20
 """Files left out that are named one by one."""
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What a pass saw of a shard: the number in front of its first record, its last record's, its end."""
+
+    name: str
+    start: int
+    unit: str = "line"
+    last: int = 0
+    end: int = 0
+
+
 class Shards(Many):
     """The records of many files, numbered through; opened one after another."""
 
@@ -38,8 +50,7 @@ class Shards(Many):
         self._open = open_one
         self._left: dict[str, str] = {}
         self._damaged: set[str] = set()
-        self._starts: list[int] = []
-        self._shards: list[tuple[str, str]] = []
+        self._seen: list[_Seen] = []
         self._told: Callable[[Problem], None] | None = None
 
     @property
@@ -89,32 +100,47 @@ class Shards(Many):
         return sentences[:_NAMED] + ([f"… and {more} more files: left out"] if more > 0 else [])
 
     def records(self) -> Iterator[Line]:
-        """Every record of every shard; one that ends in damage is told once."""
-        base, starts, shards = 0, list[int](), list[tuple[str, str]]()
-        for name in self.shards:
-            last = 0
+        """Every record of every shard; one that ends in damage is told once.
+
+        A later pass reads what the first one read: lines that were appended since are left, any other
+        change is a UsageError.
+        """
+        before, known = self._seen, list[_Seen]()
+        base = 0
+        for index, name in enumerate(self.shards):
+            seen = _Seen(name, base)
+            known.append(seen)
             with ExitStack() as stack:
                 try:
-                    shard = self.open_shard(name, stack)
-                    starts.append(base)
-                    shards.append((name, shard.unit))
-                    for line in shard.records():
-                        last = line.number
-                        yield Line(base + last, line.offset, line.raw, f"{name} {line.where}")
+                    yield from self._numbered(seen, stack, before[index] if before else None)
                 except UsageError as error:
-                    self._damage(name, base + last, error)
-            base += last
-        self._starts, self._shards = starts, shards
+                    self._damage(name, base + seen.last, error)
+            if before and before[index] != seen:
+                raise UsageError(f"{self.name}: {name} changed while it was read; run again when it is whole")
+            base += seen.last
+        self._seen = known
+
+    def _numbered(self, seen: _Seen, stack: ExitStack, before: _Seen | None) -> Iterator[Line]:
+        shard = self.open_shard(seen.name, stack)
+        seen.unit = shard.unit
+        for line in shard.records():
+            if before and line.number > before.last:
+                return
+            seen.last, seen.end = line.number, line.offset + len(line.raw)
+            yield Line(seen.start + line.number, line.offset, line.raw, f"{seen.name} {line.where}")
 
     def place(self, number: int) -> str:
         """File and place of a record."""
-        name, inner = self.located(number)
-        return f"{name} {dict(self._shards)[name]} {inner}"
+        seen = self._of(number)
+        return f"{seen.name} {seen.unit} {number - seen.start}"
 
     def located(self, number: int) -> tuple[str, int]:
         """The shard of a record, and its number there."""
-        at = bisect_right(self._starts, number - 1) - 1
-        return self._shards[at][0], number - self._starts[at]
+        seen = self._of(number)
+        return seen.name, number - seen.start
+
+    def _of(self, number: int) -> _Seen:
+        return self._seen[bisect_right(self._seen, number - 1, key=lambda seen: seen.start) - 1]
 
     def into(self, staged: Staged) -> TreeEncoder:
         """What writes the same files again, with other records."""
@@ -149,7 +175,7 @@ class Shards(Many):
                 raise ForeignError(f"{path}: is no text")
 
     def _damage(self, name: str, number: int, error: UsageError) -> None:
-        if self._told is None or (self._shards and name not in self._damaged):
+        if self._told is None or (self._seen and name not in self._damaged):
             raise error  # it could be read before
         if name not in self._damaged:
             self._damaged.add(name)
@@ -189,8 +215,9 @@ class _Rewritten:
         while self._now is not None or self._names is not None:
             if not self._next():
                 break
+        read = set(self._shards.shards)
         for name in self._shards.listing.names:
-            if name not in self._shards.shards:
+            if name not in read:
                 self._staged.copy(name, self._shards.listing.path(name))
 
     def _next(self) -> bool:
