@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.container import Many, Staged, TreeEncoder
@@ -28,10 +28,11 @@ _NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 
 def trials(listing: Listing) -> list[str]:
     """The trials among files, by the names of their directories; none where it is no Harbor job."""
+    paths = [PurePath(name) for name in listing.names]
+    agents = {str(parent.parent) for path in paths for parent in path.parents if parent.name == "agent"}
+    found = [str(path.parent) for path in paths if path.name == _RESULT and str(path.parent) in agents]
     names = set(listing.names)
-    found = [str(PurePath(name).parent) for name in listing.names if PurePath(name).name == _RESULT]
-    alone = [trial for trial in found if _in(trial, _TRAJECTORY) in names]
-    return [t for t in found if any(name.startswith(_in(t, "agent/")) for name in names)] if alone else []
+    return found if any(_in(trial, _TRAJECTORY) in names for trial in found) else []
 
 
 class Harbor(Many):
@@ -145,4 +146,4 @@ class _Rewritten:
 
 
 def _in(trial: str, file: str) -> str:
-    return str(Path(trial) / file) if not file.endswith("/") else str(Path(trial) / file) + "/"
+    return str(PurePath(trial) / file)
