@@ -14,6 +14,7 @@ from typing import Any, Literal
 import orjson
 
 Lie = Literal["adjacent", "scattered"]
+Shape = Literal["texts", "chats"]
 Record = dict[str, Any]
 
 _PROSE = (
@@ -28,7 +29,7 @@ _POLICY = (
 )
 
 
-def write(path: Path, shape: Literal["texts", "chats"], size: int, lie: Lie) -> Path:
+def write(path: Path, shape: Shape, size: int, lie: Lie) -> Path:
     """Write about `size` bytes."""
     make, trials, each = (_text, 16, 14_000) if shape == "texts" else (_chat, 8, 17_500)
     tasks = max(1, size // (each * trials))
@@ -38,7 +39,7 @@ def write(path: Path, shape: Literal["texts", "chats"], size: int, lie: Lie) -> 
     return path
 
 
-def options(shape: Literal["texts", "chats"]) -> list[str]:
+def options(shape: Shape) -> list[str]:
     """What tells `ruler` where things are in such a dump."""
     return ["--messages", "output", "--reward", "score"] if shape == "texts" else []
 

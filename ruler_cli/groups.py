@@ -109,11 +109,14 @@ def survey(
             found.end = (line.number, line.offset + len(line.raw))
             yield line
 
+    last, runs = b"", 0
     for record in records(noted(), reader.glance, count):
         found.records += 1
         found.rollouts += len(record.rollouts)
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
         short = index.add(record, key)
+        if short != last:
+            last, runs = short, runs + 1
         if on_record is not None:
             on_record(record, place(record) if whole else _as_number(short))
     index.flush()
@@ -123,7 +126,7 @@ def survey(
     elif grouping == "line":
         found.grouping = "line"
     else:
-        adjacent = index.runs() == found.groups
+        adjacent = runs == found.groups
         found.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
         if grouping == "consecutive" and not adjacent:
             one, other = index.repeated_key(apart=True) or (0, 0)

@@ -73,14 +73,6 @@ class Index:
         )
         return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
 
-    def runs(self) -> int:
-        """How many stretches of equal keys the file has; as many as groups: adjacent."""
-        (row,) = self._all(
-            "SELECT count(*) FROM (SELECT key, lag(key) OVER (ORDER BY id) before FROM line) "
-            "WHERE before IS NULL OR before != key"
-        )
-        return int(row[0])
-
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
         rows = self._all(

@@ -123,7 +123,10 @@ class Notes:
                 continue
             weight = weigh(record, rollout)
             reward = self.rewards.add(rollout.reward)
-            self.outcomes.add(rollout.outcome)
+            if rollout.outcome is None:  # as in most dumps
+                self.outcomes.absent += 1
+            else:
+                self.outcomes.add(rollout.outcome)
             member = None
             if rollout.member is not None:
                 member, self._parts = hash(rollout.member), True

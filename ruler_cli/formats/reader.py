@@ -56,8 +56,8 @@ class Reader:
     def _sure(self, record: Record) -> bool:
         """Whether no rounded integer is in the key: as text it would have an exponent."""
         if self.key == PROMPT_HASH and self.format.shape == "trajectory":
-            asked = record.rollouts[0].messages[: first_turn(record.rollouts[0].messages)]
-            return all(type(message.get("content")) is str for message in asked)
+            messages = record.rollouts[0].messages
+            return all(type(m.get("content")) is str for m in messages[: first_turn(messages)])
         return "e+" not in str(record.key)
 
     def _records(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
@@ -170,9 +170,8 @@ def owner(value: Any, rollout: Rollout) -> Any:
 
 def prompt_key(rollout: Rollout, step: Any) -> str:
     """A hash of the messages before the first assistant turn, and of the training step."""
-    prompt = []
-    for message in rollout.messages[: first_turn(rollout.messages)]:
-        prompt.append([message.get("role"), message.get("content")])
+    asked = rollout.messages[: first_turn(rollout.messages)]
+    prompt = [[message.get("role"), message.get("content")] for message in asked]
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
 
 

@@ -15,7 +15,6 @@ from ruler_cli.records import Record, Rollout
 
 _END = 400
 """Characters of a last text that are looked at."""
-_USUAL = ["user", "assistant"], ["system", "user", "assistant"]
 _THIN = 8
 """Where texts are less than this part of a record, it is not in `content` that they stand."""
 
@@ -39,7 +38,7 @@ def weigh(record: Record, rollout: Rollout) -> Weight:
     whole = len(record.line.raw) if alone else len(dump(rollout.messages))
     messages = rollout.messages
     contents = [message.get("content") for message in messages]
-    turn = _turn(messages)
+    turn = first_turn(messages)
     try:
         texts = [*map(len, filter(None, contents))]
         opening_texts = [*map(len, filter(None, contents[:turn]))]
@@ -52,15 +51,6 @@ def weigh(record: Record, rollout: Rollout) -> Weight:
     body = hash((opening, len(contents), *texts, _end(contents[-1]), len(rollout.histories)))
     opening_size = whole * opening_total // total
     return Weight(opening_size, whole - opening_size, opening, body)
-
-
-def _turn(messages: list[Any]) -> int:
-    """`first_turn`, quicker for the two shapes that most conversations have."""
-    for turn in (1, 2):
-        roles = [message.get("role") for message in messages[: turn + 1]]
-        if roles in _USUAL:
-            return turn
-    return first_turn(messages)
 
 
 def _dumped(rollout: Rollout, turn: int) -> Weight:
