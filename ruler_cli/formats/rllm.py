@@ -7,6 +7,7 @@ Written by `rllm/utils/episode_logger.py` in training, `rllm/eval/episode_store.
   name are rollouts of their own, as rLLM itself compares by (task, name).
 - `task_hash` comes again in each epoch: `training_step` belongs to the key. The eval store has no hash.
 - `trajectories` is empty where the workflow failed.
+- Its models drop fields that they do not know: ruler's own stands in a trajectory's `metadata`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, lookup
+from ruler_cli.formats.interface import Format, Layout, lookup
 from ruler_cli.formats.reader import as_text, hashed
 from ruler_cli.records import Path, Rollout
 
@@ -87,5 +88,6 @@ EPISODE = Format(
     rollouts=_read,
     key_of=_key,
     key_told="task_hash with training_step",
+    layout=Layout(ruler=("metadata", "ruler")),
 )
 FORMATS = (EPISODE,)

@@ -4,7 +4,9 @@ slime saves a torch pickle (`slime/observability/rollout_data_utils.py` `save_de
 never unpickled here; its samples, exported as JSON lines, are read. miles writes JSON lines itself
 (`miles/ray/rollout/debug_data.py` `save_debug_trajectory_data`). Traps:
 - `prompt` is text or messages, `response` text; where `messages` are recorded they are the conversation.
-- `reward` is a number, null, or a dict of which the trainer picks a key; ruler's is a number.
+- `reward` is a number, null, or a dict of which the trainer picks a key (`--reward-key`). ruler's is a number
+  in its place, or at that key with `--reward reward.KEY`.
+- Older slime refuses fields that it does not know: ruler's own stands in `metadata`, which is free.
 - `response` is empty where a sample was aborted. Token ids and log probabilities are most of the bytes.
 - An item of the buffer has a `uid` of its own; the group is `instance_id`, and its items lie apart.
 """
@@ -16,15 +18,18 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages, tools_of
-from ruler_cli.formats.interface import Format, has
+from ruler_cli.formats.interface import Format, Layout, has
 from ruler_cli.formats.turns import answer_turns, prompt_turns
 from ruler_cli.records import Rollout
 
 
 def _is_sample(record: Mapping[str, Any]) -> bool:
-    if "trajectory_json" in record or "group_metadata" in record:
-        return False
-    return "group_index" in record and ({"prompt", "response"} <= record.keys() or "sample_index" in record)
+    return {"group_index", "prompt", "response"} <= record.keys() and not _is_miles(record)
+
+
+def _is_miles(record: Mapping[str, Any]) -> bool:
+    table = "trajectory_json" in record or "group_metadata" in record
+    return {"group_index", "sample_index"} <= record.keys() and not table
 
 
 def _read(record: dict[str, Any]) -> list[Rollout]:
@@ -41,11 +46,21 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
 
 
 SAMPLE = Format(
-    name="slime or miles samples",
+    name="slime samples",
     family="slime",
     shape="trajectory",
-    tells="`group_index`, `prompt`, `response` or `messages`",
+    tells="`group_index`, `prompt`, `response`",
     matches=_is_sample,
+    rollouts=_read,
+    keys=("group_index",),
+    layout=Layout(ruler=("metadata", "ruler")),
+)
+MILES = Format(
+    name="miles samples",
+    family="miles",
+    shape="trajectory",
+    tells="`group_index`, `sample_index`",
+    matches=_is_miles,
     rollouts=_read,
     keys=("group_index",),
 )
@@ -58,4 +73,4 @@ BUFFER = Format(
     rollouts=_read,
     keys=("instance_id",),
 )
-FORMATS = (SAMPLE, BUFFER)
+FORMATS = (SAMPLE, MILES, BUFFER)

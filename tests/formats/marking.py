@@ -26,9 +26,9 @@ def sample_path(name: str) -> Path:
     return ROOT / "samples" / "formats" / f"{name}.jsonl"
 
 
-def marked(record: Any, score: float | None = 0.5, on_failure: Any = "null") -> dict[str, Any]:
+def marked(record: Any, score: float | None = 0.5, on_failure: Any = "null", **told: Any) -> dict[str, Any]:
     """A record as it is written with one score for all its rollouts; None: they could not be scored."""
-    found = reader(record)
+    found = reader(record, **told)
     at = line(record)
     (read,) = found.read(at)
     fields = {"status": "failed" if score is None else "scored", "score": score, "group": GROUP}

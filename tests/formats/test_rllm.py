@@ -74,10 +74,11 @@ def test_not_recorded(broken: Any) -> None:
 
 
 def test_written_back() -> None:
-    """Only the trajectory's `reward` and `ruler` change, not those of its steps or of the episode."""
+    """Only the trajectory's `reward` and `metadata` change, not those of its steps or of the episode."""
     assert len({r.key for r in read(*sample("rllm"))}) == 2
     for record in sample("rllm"):
         done = marked(record)
-        reward, ruler = ("trajectories", 0, "reward"), ("trajectories", 0, "ruler")
-        assert without(done, reward, ruler) == without(record, reward)
-        assert done["trajectories"][0]["reward"] == 0.5
+        reward, free = ("trajectories", 0, "reward"), ("trajectories", 0, "metadata")
+        assert without(done, reward, free) == without(record, reward)
+        (inner,) = done["trajectories"]
+        assert (inner["reward"], inner["metadata"].keys()) == (0.5, {"ruler"})

@@ -23,12 +23,15 @@ def miles(**changed: Any) -> dict[str, Any]:
     return {**record, "prompt": "<|im_start|>…", "messages": talk("4"), **changed}
 
 
-@pytest.mark.parametrize("record", [one(), one(prompt=talk("4")[:1]), miles()])
-def test_reading(record: Any) -> None:
+@pytest.mark.parametrize(
+    ("record", "name"),
+    [(one(), "slime samples"), (one(prompt=talk("4")[:1]), "slime samples"), (miles(), "miles samples")],
+)
+def test_reading(record: Any, name: str) -> None:
     """Prompts are text or messages; recorded messages are the conversation."""
     found = read(record)[0]
     assert (found.key, found.rollouts[0].messages) == ("2", talk("4"))
-    assert reader(record).format.name == "slime or miles samples"
+    assert reader(record).format.name == name
 
 
 def test_reward_of_several_parts() -> None:
@@ -37,7 +40,10 @@ def test_reward_of_several_parts() -> None:
     (rollout,) = read(record)[0].rollouts
     assert (rollout.reward, rollout.outcome) == ({"score": -1.0, "acc": False}, False)
     done = marked(record)
-    assert (done["reward"], done["ruler"]["independent_reward"]) == (0.5, record["reward"])
+    assert (done["reward"], done["metadata"]["ruler"]["independent_reward"]) == (0.5, record["reward"])
+    kept = marked(record, reward="reward.score")
+    assert kept["reward"] == {"score": 0.5, "acc": False}
+    assert kept["metadata"]["ruler"]["independent_reward"] == -1.0
 
 
 def test_aborted() -> None:
@@ -63,9 +69,12 @@ def test_others() -> None:
     assert reader(row).format.name == "ART table rows"
 
 
-@pytest.mark.parametrize("name", ["slime", "miles", "slime_buffer"])
-def test_written_back(name: str) -> None:
-    """Only `reward` and `ruler` change: the framework has no `metrics` and `logs`."""
+@pytest.mark.parametrize(("name", "place"), [("slime", ("metadata",)), ("miles", ()), ("slime_buffer", ())])
+def test_written_back(name: str, place: tuple[str, ...]) -> None:
+    """Only `reward` and `ruler` change, which a sample of slime takes in its `metadata`."""
     assert len({r.key for r in read(*sample(name))}) == 2
     for record in sample(name):
-        assert without(marked(record), ("reward",), ("ruler",)) == without(record, ("reward",))
+        done = marked(record)
+        ours = (*place, "ruler")
+        assert without(done, ("reward",), ours) == without(record, ("reward",))
+        assert (done["metadata"] if place else done)["ruler"]["independent_reward"] == record["reward"]
