@@ -158,10 +158,16 @@ def _split(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]
 
 def _medium(kind: Any, part: Any) -> str:
     """A part that is no text: its kind in brackets; bytes of a picture tell a text judge nothing."""
-    for medium in ("image", "audio", "video", "file"):
-        if medium in str(kind):
+    for medium in ("image", "audio", "video", "file", "document"):
+        if medium in str(kind) and not _is_text(part):
             return f"[{medium}]"
     return _json(part)
+
+
+def _is_text(part: Any) -> bool:
+    """Whether a document holds its text."""
+    source = part.get("source") if isinstance(part, dict) else None
+    return isinstance(source, dict) and source.get("type") == "text"
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:

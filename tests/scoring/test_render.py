@@ -39,6 +39,19 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:…"}}]}],
         ['user: "[image]"'],
     ),
+    (
+        [
+            {
+                "role": "user",
+                "content": [{"type": "document", "document": "data:application/pdf;base64,JVBERi0"}],
+            }
+        ],
+        ['user: "[document]"'],
+    ),
+    (
+        [{"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "words"}}]}],
+        ['user: "{\\"type\\":\\"document\\",\\"source\\":{\\"type\\":\\"text\\",\\"data\\":\\"words\\"}}"'],
+    ),
     ([{"role": "user", "content": [{"type": "input_audio", "x": 1}]}], ['user: "[audio]"']),
     ([{"role": "user", "content": [{"odd": 1}]}], ['user: "{\\"odd\\":1}"']),
     # reasoning
