@@ -8,6 +8,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.interface import Format, Layout, lookup
+from ruler_cli.formats.turns import column
 from ruler_cli.records import Rollout
 
 _KEYS = (
@@ -48,10 +49,10 @@ def _several(record: dict[str, Any], path: str) -> list[Rollout]:
     found = lookup(record, path)
     if not isinstance(found, list):
         raise UnreadableError(f"has no list at `{path}`")
-    rewards = record.get("rewards")
+    rewards = column(record, "rewards", len(found))
     rollouts = []
     for i, item in enumerate(found):
-        reward = rewards[i] if isinstance(rewards, list) and i < len(rewards) else None
+        reward = rewards[i]
         try:
             rollouts.append(Rollout(_messages(record, item, f"{path}[{i}]"), (i,), reward=reward))
         except UnreadableError as error:

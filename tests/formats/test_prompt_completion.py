@@ -33,11 +33,6 @@ def test_reading() -> None:
 def test_names(asked: str, answered: str) -> None:
     """Each framework's names for the two are known."""
     assert read({asked: "What is 2+2?", answered: "4", "x": 1})[0].rollouts[0].messages == talk("4")
-    assert (
-        read({asked: [], answered: [talk("4")[1]]})[0].rollouts[0].messages == talk("4")[1:]
-        if asked == "x"
-        else True
-    )
 
 
 def test_messages() -> None:

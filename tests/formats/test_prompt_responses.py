@@ -44,6 +44,8 @@ def test_unequal(rewards: Any, says: str) -> None:
     """Rewards that do not run parallel belong to nobody knows which answer, and are never overwritten."""
     with pytest.raises(UnreadableError, match=says):
         read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
+    with pytest.raises(UnreadableError, match=says):
+        read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
 
 
 def test_steps_are_no_rollouts() -> None:
