@@ -40,7 +40,7 @@ def shape_of(read: Read) -> Shape | None:
         if _alone(text, at, line) and (held := _holder(text, at)) is not None:
             return Shape("holder", held)
         return None
-    if line is not None and (not _opens(line) or _is_torn(text, at + len(line))):
+    if line is not None and (not _opens(line) or _is_torn(text, at, line)):
         return None
     held = _holder(text, at)
     if held is not None:
@@ -95,10 +95,12 @@ def _opens(line: bytes) -> bool:
     return not inside or (strings > 0 and inside[:1] == b'"')
 
 
-def _is_torn(text: Text, at: int) -> bool:
+def _is_torn(text: Text, at: int, line: bytes) -> bool:
     """Whether JSON lines go on behind a torn first line, rather than the object that it opens."""
-    ahead = Text(text.read, at)
-    at = ahead.skip(at)
+    ahead = Text(text.read, at + len(line))
+    at = ahead.skip(at + len(line))
+    if ahead.byte(at) == BRACE and line.rstrip()[-1:] not in (b":", b"[", b","):
+        return True  # within an object, none may begin there
     second = ahead.line(at)
     if second is None or second[:1] != b"{":
         return False

@@ -36,6 +36,7 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
             raise UsageError(_nowhere(name, "--messages", told.messages, records))
     else:
         chosen = _choose(name, records, told.format)
+    records = [pair for pair in records if _matches(chosen, pair[1])] or records
     for option, path in (("--group-by", told.group_by), ("--outcome", told.outcome)):
         if path is not None and not _anywhere(chosen, path, records):
             raise UsageError(_nowhere(name, option, path, records))
@@ -89,10 +90,7 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
     unsure = False
     found: list[Format] = []
     for candidate in candidates:
-        try:
-            verdict = candidate.matches(record)
-        except MISSHAPEN:
-            verdict = False
+        verdict = _matches(candidate, record)
         if verdict:
             found.append(candidate)
         unsure = unsure or verdict is None
@@ -106,6 +104,13 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
             f"--format {best[0].family}"
         )
     return None if unsure and rank == 0 else best[0]
+
+
+def _matches(candidate: Format, record: Mapping[str, Any]) -> bool | None:
+    try:
+        return candidate.matches(record)
+    except MISSHAPEN:
+        return False
 
 
 def _key_path(chosen: Format, records: Sequence[Mapping[str, Any]]) -> str:

@@ -67,3 +67,9 @@ def test_long_line() -> None:
     assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
     assert kind(long + b'"other": [' + A + b"]}\n" + A) is None
     assert kind(b"[" + long + b'"a": 1}]') == "list"
+
+
+def test_two_torn_lines() -> None:
+    """An object can begin behind a value only where lines do: two torn first lines are JSON lines."""
+    raw = b'{"a": [{"b" 1}\n{"a": [2\n{"a": 3}\n'
+    assert shape_of(lambda at, size: raw[at : at + size]) is None
