@@ -191,13 +191,15 @@ def _thinking(model: Model) -> Range:
 class Total:
     """The sums on the way over groups that have to be asked, and the longest of them.
 
-    `part` of them is asked, as far as is known: it scales what is low and expected.
+    `part` of them is asked, as far as is known: it scales what is low and expected. `asked` is how many
+    groups count for those.
     """
 
     stated: int | None
     bound: int | None
     thinking: Range
     calls: int = 0
+    asked: float = 0
     prompt: float = 0
     prompt_high: float = 0
     low: float = 0
@@ -212,14 +214,18 @@ class Total:
         stated = stated_bound(params or {})
         return cls(stated, answer_bound(stated, model), _thinking(model))
 
-    def add(self, tokens: float, entries: int, high: float | None = None) -> None:
-        """One group: tokens of its prompt, at most `high`, and rollouts that differ."""
+    def add(self, tokens: float, entries: int, high: float | None = None, likely: float = 1.0) -> None:
+        """One group: tokens of its prompt, at most `high`, and rollouts that differ.
+
+        `likely` is how likely it is to be asked.
+        """
         more = self.thinking
         self.calls += 1
-        self.prompt += tokens
+        self.asked += likely
+        self.prompt += tokens * likely
         self.prompt_high += tokens if high is None else high
-        self.low += self._bounded(ENTRY.low * entries + more.low)
-        self.expected += self._bounded(ENTRY.expected * entries + more.expected)
+        self.low += likely * self._bounded(ENTRY.low * entries + more.low)
+        self.expected += likely * self._bounded(ENTRY.expected * entries + more.expected)
         self.high += self._bounded(ENTRY.high * entries + more.high)
 
     def _bounded(self, tokens: float) -> float:
@@ -228,6 +234,7 @@ class Total:
     def estimate(self, ask: AskSettings, price: Price | None, seen: Seen, groups: int) -> Estimate:
         """The sums as they are told; the high ones for every request that a group may take."""
         part = self.part
+        asked = self.asked * part
         prompt = Range(
             round(PROMPT.low * self.prompt * part),
             round(PROMPT.expected * self.prompt * part),
@@ -243,7 +250,7 @@ class Total:
             )
             cap = max(cost.high, self._reserved(ask, price))
         return Estimate(
-            Range(CALLS.low * self.calls * part, CALLS.expected * self.calls * part, CALLS.high * self.calls),
+            Range(CALLS.low * asked, CALLS.expected * asked, CALLS.high * self.calls),
             prompt,
             answers,
             cost,

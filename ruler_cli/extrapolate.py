@@ -96,9 +96,14 @@ class _TooLong:
     keys: tuple[str, ...]
 
     @property
+    def fit(self) -> float:
+        """The share of those that were laid out which do fit: of the others it will be the same."""
+        return 1 - len(self.numbers) / self.looked if self.looked else 1.0
+
+    @property
     def unsure(self) -> int:
         """How many of those that were not laid out will not fit."""
-        return round((self.maybe - self.looked) * len(self.numbers) / self.looked) if self.looked else 0
+        return round((self.maybe - self.looked) * (1 - self.fit))
 
 
 def extrapolate(
@@ -137,14 +142,15 @@ def extrapolate(
         if group.number not in long.numbers:
             tokens, most = rate.tokens(group, rate.mean), rate.tokens(group, rate.most)
             limit = model.context or most
-            total.add(min(tokens, limit), group.distinct, min(most, limit))
-    left, share = max(0, total.calls - long.unsure), seen.kept / max(1, seen.groups)
-    total.part = (1 - share) * left / max(1, total.calls)
+            likely = long.fit if most > limit and long.unsure else 1.0
+            total.add(min(tokens, limit), group.distinct, min(most, limit), likely)
+    share = seen.kept / max(1, seen.groups)
+    total.part = 1 - share
     told = replace(
         seen,
         groups=len(looked) + long.looked,
-        kept=round(share * left),
-        kept_failed=round(seen.kept_failed / max(1, seen.groups) * left),
+        kept=round(share * total.asked),
+        kept_failed=round(seen.kept_failed / max(1, seen.groups) * total.asked),
         suspect=round(seen.suspect / max(1, seen.rollouts) * whole.rollouts),
         identical_rollouts=_identical(whole, looked),
         tied_groups=_tied(whole, looked),
@@ -197,7 +203,7 @@ def _long(notes: Notes, fetch: Fetch, ask: AskSettings, model: Model, rate: _Rat
     for group in notes.groups():
         if rate.tokens(group, rate.most) <= model.context:
             continue
-        if group.size > _HUGE and len(huge) < _LONG:
+        if group.size > _HUGE:
             huge.append(group.number)
             continue
         if number % step == 0:

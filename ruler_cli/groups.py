@@ -21,7 +21,7 @@ from ruler_cli.records import Group, Line, Problem, Record
 OnProblem = Callable[[Problem], None]
 Where = Callable[[int], str]
 """The number of a record → how a sentence names its place."""
-OnRecord = Callable[[Record, int], None]
+OnRecord = Callable[[Record, int], object]
 """Takes each record with the number of its group: any 64 bits that are its own."""
 
 
