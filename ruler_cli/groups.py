@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats.interface import PROMPT_HASH
 from ruler_cli.formats.reader import Reader
 from ruler_cli.index import Index, Place, digest, place
 from ruler_cli.records import Group, Line, Problem, Record
@@ -52,22 +53,23 @@ class Survey:
 
     def warnings(self) -> list[str]:
         """What makes the group key look wrong, a sentence each."""
-        key, out = self.reader.key, []
+        key = "hash of the prompt" if self.reader.key == PROMPT_HASH else f"key `{self.reader.key}`"
+        out: list[str] = []
         way = "if that is not meant, name the key with --group-by PATH"
         if self.groups > 1 and self.singles == self.groups:
-            lies = "" if self.reader.format.shape == "group" else f" (key `{key}`)"
+            lies = "" if self.reader.format.shape == "group" else f" ({key})"
             out.append(
                 f"every group has one rollout{lies}: nothing can be compared" + (f"; {way}" if lies else "")
             )
         elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
-            out.append(f"all {self.records} records are one group (key `{key}`); {way}")
+            out.append(f"all {self.records} records are one group ({key}); {way}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
-            out.append(f"group sizes are very uneven, {self.smallest} to {self.largest} (key `{key}`); {way}")
+            out.append(f"group sizes are very uneven, {self.smallest} to {self.largest} ({key}); {way}")
         if self.repeated:
             first, second = self.repeated
             out.append(
-                f"{self.where(first)} and {self.where(second)} have the same `{key}`; each is judged as a "
-                "group of its own"
+                f"{self.where(first)} and {self.where(second)} have the same `{self.reader.key}`; each is "
+                "judged as a group of its own"
             )
         return out
 

@@ -62,7 +62,7 @@ def noted(path: Path) -> Iterator[tuple[Notes, Input]]:
     notes = Notes()
     with ExitStack() as stack:
         stack.callback(notes.close)
-        yield notes, open_input(InputSettings(str(path)), stack, lambda p: None, notes.add)
+        yield notes, open_input(InputSettings(str(path)), stack, lambda p: None, on_record=notes.add)
 
 
 def both(path: Path, ask: AskSettings = ASK, model: Model = PLAIN, **more: Any) -> tuple[Estimate, Estimate]:

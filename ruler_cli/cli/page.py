@@ -89,7 +89,8 @@ def _format(page: Page) -> list[tuple[str, str]]:
 def _place(place: Place) -> str:
     if not place.path:
         return "none"
-    path = place.path if place.given or " " in place.path else f"`{place.path}`"
+    path = place.path if " " in place.path else f"`{place.path}`"
+    path += " as given" if place.given else ""
     value = "" if place.example is None else f", first: {place.example}"
     return f"{path}{value}{f', absent in {place.absent:,}' if place.absent else ''}"
 

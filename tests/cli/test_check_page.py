@@ -1,0 +1,186 @@
+"""The page of `ruler check`, and the same as JSON: what is found, where things stand, what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_check import rows
+from tests.conftest import Ruler, write
+from tests.values import talk
+
+
+def rollout(task: str, answer: str, **fields: Any) -> dict[str, Any]:
+    """A record with a key of its own making."""
+    return {"q": {"id": task}, "chat": talk(answer, f"What is {task}?"), **fields}
+
+
+HOME_MADE = [
+    rollout("a", "one", r=1.0, check={"ok": True}),
+    rollout("b", "two", r=0.5, check={"ok": False}),
+    rollout("a", "one", r=1.0, check={"ok": True}),
+    rollout("b", "three", r="TimeoutError", check={"ok": False}),
+    rollout("b", "four", check={"ok": True}),
+]
+PATHS = ["--messages", "chat", "--group-by", "q.id", "--reward", "r", "--outcome", "check.ok"]
+
+
+@pytest.fixture
+def home_made(tmp_path: Path) -> Path:
+    """A dump that no format knows."""
+    return write(tmp_path / "in.jsonl", HOME_MADE)
+
+
+def page(ruler: Ruler, *args: Any, **env: str) -> dict[str, str]:
+    """The page as names and values."""
+    return rows(ruler("check", *args, "-m", "offline", **env).stdout)
+
+
+def test_paths(ruler: Ruler, home_made: Path) -> None:
+    """A dump that no format knows is read by the paths given, and check says what they lead to."""
+    assert ruler("check", home_made, "-m", "offline").returncode == 2
+    found = page(ruler, home_made, *PATHS)
+    assert found["messages"] == '`chat` as given, first: "one"'
+    assert found["group key"] == '`q.id` as given, first: "a"'
+    assert found["reward"] == "`r` as given, first: 1.0, absent in 1"
+    assert found["outcome"] == "`check.ok` as given, first: true"
+    assert found["format"] == "messages at `chat`: 5 of the first 5 records have `chat`"
+    assert found["rewards"] == "min 0.5, mean 0.8333, max 1; mean spread in a group 0; 1 without; 1 no number"
+    assert found["equal rewards"].startswith("1 group ")
+    assert found["outcomes"] == "60.0% true of 5"
+    assert found["group sizes"] == "min 2, median 2, max 3 (1 of 2, 1 of 3)"
+    assert found["tied groups"].startswith("1 ")
+    assert found["identical rollouts"] == "1"
+    assert found["laid out"] == "all 2 groups"
+
+
+def test_paths_from_environment(ruler: Ruler, home_made: Path) -> None:
+    """Each path is taken from its variable too."""
+    given = {"RULER_MESSAGES": "chat", "RULER_GROUP_BY": "q.id", "RULER_REWARD": "r"}
+    assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == page(ruler, home_made, *PATHS)
+
+
+def test_paths_of_score(ruler: Ruler, home_made: Path, tmp_path: Path) -> None:
+    """`score` takes the paths that `check` takes, and writes the score where --reward says."""
+    done = ruler("score", home_made, "out.jsonl", *PATHS, "-m", "offline")
+    assert done.returncode == 0, done.stderr
+    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [record["ruler"]["status"] for record in out] == ["scored"] * 5
+    assert [record["r"] for record in out] == [record["ruler"]["score"] for record in out]
+    assert [r["ruler"].get("independent_reward") for r in out] == [1.0, 0.5, 1.0, "TimeoutError", None]
+
+
+def test_paths_of_prompt(ruler: Ruler, home_made: Path) -> None:
+    """`prompt` finds the messages of such a dump as well."""
+    args = ["--messages", "chat", "--group-by", "q.id", "--group", "b"]
+    said = ruler("prompt", home_made, *args).stdout
+    assert "What is b?" in said
+    assert "What is a?" not in said
+
+
+@pytest.mark.parametrize("option", ["--messages", "--group-by", "--outcome"])
+def test_wrong_path(option: str, ruler: Ruler, home_made: Path) -> None:
+    """A path that leads nowhere is bad usage, and the keys that are there are told."""
+    done = ruler("check", home_made, *PATHS, option, "no.where", "-m", "offline")
+    assert done.returncode == 2
+    assert f"{option} no.where: none of the first records has it; their keys: q, chat" in done.stderr
+
+
+def test_reward_that_is_nowhere(ruler: Ruler, home_made: Path) -> None:
+    """A reward that no record has is no error, for the score will be put there, but it is told."""
+    found = page(ruler, home_made, *PATHS, "--reward", "nothing")
+    assert found["reward"] == "`nothing` as given, first: null, absent in 5"
+    assert found["rewards"] == "5 without"
+
+
+def test_every_bad_line(ruler: Ruler, tmp_path: Path) -> None:
+    """Every line that cannot be scored is named with its reason, however many there are."""
+    path = tmp_path / "in.jsonl"
+    write(path, [{"group_id": "a", "messages": talk("x")}])
+    with path.open("a") as file:
+        file.writelines("{broken\n" for _ in range(60))
+    done = ruler("check", path, "-m", "offline")
+    assert done.returncode == 1
+    assert [f"line {i} is not JSON" in done.stderr for i in range(2, 62)] == [True] * 60
+    assert rows(done.stdout)["cannot be scored"] == "60 lines or trajectories"
+    assert ruler("score", path, "out.jsonl", "-m", "offline").stderr.count("is not JSON") == 20
+
+
+def test_json(ruler: Ruler, home_made: Path) -> None:
+    """`--json` prints one object with all of it, and nothing on stderr."""
+    with home_made.open("a") as file:
+        file.write('[1]\n{"q": {"id": "c"}, "chat": []}\n')
+    done = ruler("check", home_made, *PATHS, "--json", "-m", "offline")
+    assert (done.returncode, done.stderr) == (1, "")
+    found = json.loads(done.stdout)
+    assert (found["version"], found["groups"], found["rollouts"], found["exact"]) == (1, 2, 5, True)
+    assert found["rewards"] == {
+        "numbers": 3, "absent": 1, "no_number": 1, "min": 0.5, "mean": 2.5 / 3, "max": 1.0, "spread": 0.0,
+    }  # fmt: skip
+    assert found["cannot_be_scored"] == 2
+    assert [bad["line"] for bad in found["bad"]] == [6, 7]
+    assert "is JSON but no object" in found["bad"][0]["reason"]
+    assert found["group_sizes"]["commonest"] == [{"size": 2, "groups": 1}, {"size": 3, "groups": 1}]
+
+
+def test_json_of_nothing_wrong(ruler: Ruler, home_made: Path) -> None:
+    """Without anything wrong the list is empty, and the warnings stand in the object too."""
+    args = ["--messages", "chat", "--group-by", "chat.0.content", "--json", "-m", "offline"]
+    done = ruler("check", home_made, *args)
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert (found["cannot_be_scored"], found["bad"], found["warnings"]) == (0, [], [])
+    alone = ruler("check", home_made, "--messages", "chat", "--grouping", "line", "--json", "-m", "offline")
+    assert "every group has one rollout" in json.loads(alone.stdout)["warnings"][0]
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_nothing(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
+    """An empty input is nothing to do, and told as such."""
+    (tmp_path / "in.jsonl").touch()
+    done = ruler("check", "in.jsonl", *(["--json"] if as_json else []), "-m", "offline")
+    assert done.returncode == 0, done.stderr
+    if as_json:
+        assert json.loads(done.stdout)["groups"] == 0
+    else:
+        assert rows(done.stdout)["input"] == "no records"
+
+
+def test_foreign_text(ruler: Ruler, tmp_path: Path) -> None:
+    """Keys and values of the dump move no terminal and begin no line."""
+    nasty = "\x1b[2Jx\ncost: $0\u202e\ud800"
+    write(tmp_path / "in.jsonl", [{"group_id": nasty, "messages": talk(nasty), "reward": nasty}])
+    for more in ([], ["--json"]):
+        done = ruler("check", "in.jsonl", *more, "-m", "offline")
+        assert done.returncode == 0, done.stderr
+        assert not {"\x1b", "\u202e"} & set(done.stdout)
+        assert sum(line.startswith("cost:") for line in done.stdout.splitlines()) == (not more)
+
+
+def test_too_long(ruler: Ruler, tmp_path: Path) -> None:
+    """A group that the judge cannot hold is named, and makes the exit code 1."""
+    long = "word " * 1_000_000
+    made = [{"group_id": k, "messages": talk(f"{k} {long if k == 'b' else ''}")} for k in "aabb"]
+    write(tmp_path / "in.jsonl", made)
+    done = ruler("check", "in.jsonl", "-m", "openai/gpt-4o", "--ledger", "none")
+    assert done.returncode == 1
+    assert rows(done.stdout)["too long"] == "1 group for 128,000 tokens (b)"
+
+
+def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
+    """A pipe is noted as it is read."""
+    path = write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aab"])
+    done = ruler("check", "-", "-m", "offline", stdin=path.read_text())
+    assert rows(done.stdout)["group sizes"] == "min 1, median 1, max 2 (1 of 1, 1 of 2)"
+
+
+def test_columns(ruler: Ruler, tmp_path: Path) -> None:
+    """A group that is a list of message lists, in a dump that no format knows, is a group a line."""
+    made = [{"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]} for i in (1, 2)]
+    write(tmp_path / "in.jsonl", made)
+    found = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
+    assert found["group sizes"] == "min 3, median 3, max 3 (2 of 3)"
+    assert found["rewards"].startswith("min 0, mean 0.3333, max 1; mean spread in a group 1")
