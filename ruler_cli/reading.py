@@ -67,7 +67,12 @@ class Input:
         """Some groups, each given by the numbers of its records: fetched, or found among all of them."""
         if self.plain is not None and self.reader is not None:
             for numbers in wanted:
-                group = fetched(self.plain, self.reader, self.index.at(numbers))
+                try:
+                    group = fetched(self.plain, self.reader, self.index.at(numbers))
+                except UnreadableError as error:
+                    raise UsageError(
+                        f"the input changed while it was read ({error}); run again when it is whole"
+                    ) from None
                 yield part_of(group, numbers[0])
             return
         firsts = {numbers[0] for numbers in wanted}

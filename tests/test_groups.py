@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.groups import Survey, by_line, consecutive, records, survey
-from ruler_cli.index import Index
-from ruler_cli.records import Line, Problem, Rollout
+from ruler_cli.groups import Survey, by_line, consecutive, part_of, records, survey
+from ruler_cli.index import Index, place
+from ruler_cli.records import Group, Line, Problem, Rollout
 from tests.values import reader, talk
 
 
@@ -178,6 +178,15 @@ def test_columns(index: Index) -> None:
     assert (found.records, found.groups, found.rollouts) == (4, 4, 8)
     assert (found.grouping, found.smallest, found.largest, found.singles) == ("line", 1, 4, 2)
     assert not found.warnings()
+
+
+def test_part_of_a_columnar_line() -> None:
+    """Of a columnar line one group is picked by the number of its record."""
+    read = Reader(COLUMNS, PROMPT_HASH).read(Line(7, 0, b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'))
+    picked = part_of(Group("all", read), place(read[1]))
+    assert (picked.key, len(picked.rollouts)) == (read[1].key, 1)
+    plain = Group("a", READER.read(rows("a")[0]))
+    assert part_of(plain, 1 << 20) is plain
 
 
 def test_each_record_is_told(index: Index) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli import index
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import zstd
 from ruler_cli.reading import Input, open_input
-from ruler_cli.records import Problem
+from ruler_cli.records import Problem, Record
 from ruler_cli.settings import InputSettings
 from tests.values import talk
 
@@ -171,6 +172,39 @@ def test_torn(path: Path) -> None:
         path.write_bytes(whole)
         with pytest.raises(UsageError, match=r"changed while it was read \(line 3\)"):
             groups(found)
+
+
+@pytest.mark.parametrize("keys", ["aabbb", "ababb"])
+def test_picked(path: Path, keys: str) -> None:
+    """Groups are picked by the numbers of their records; a file that changed meanwhile is refused."""
+    path.write_bytes(dump(keys))
+    numbers: dict[int, list[int]] = {}
+
+    def told(record: Record, group: int) -> None:
+        numbers.setdefault(group, []).append(index.place(record))
+
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None, told)
+        for wanted in numbers.values():
+            (group,) = found.picked([wanted])
+            assert [index.place(record) for record in group.records] == wanted
+        path.write_bytes(b"x" * path.stat().st_size)
+        with pytest.raises(UsageError, match="changed while it was read"):
+            list(found.picked(list(numbers.values())))
+
+
+def test_pipe_is_told(tmp_path: Path) -> None:
+    """Records of a stream are told as they are read, each with its group."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(dump("aab"),))
+    writer.start()
+    seen: list[int] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None, lambda r, g: seen.append(g))
+        assert len(groups(found)) == 2
+    writer.join()
+    assert seen[0] == seen[1] != seen[2]
 
 
 def test_overwritten(path: Path) -> None:

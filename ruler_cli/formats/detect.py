@@ -31,6 +31,11 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     if not records:
         raise UsageError(_no_record(name, first))
     if told.messages is not None:
+        if told.format != "auto":
+            raise UsageError(
+                f"--messages {told.messages}: is for dumps that no format fits; leave --format "
+                f"{told.format} out, or --messages"
+            )
         chosen = custom.named(told.messages, [record for _, record in records])
         if chosen is None:
             raise UsageError(_nowhere(name, "--messages", told.messages, records))

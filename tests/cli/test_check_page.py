@@ -89,6 +89,13 @@ def test_wrong_path(option: str, ruler: Ruler, home_made: Path) -> None:
     assert f"{option} no.where: none of the first records has it; their keys: q, chat" in done.stderr
 
 
+def test_format_and_messages(ruler: Ruler, home_made: Path) -> None:
+    """A format and a path of messages say two things: neither wins silently."""
+    done = ruler("check", home_made, *PATHS, "--format", "native", "-m", "offline")
+    assert done.returncode == 2
+    assert "leave --format native out" in done.stderr
+
+
 def test_reward_that_is_nowhere(ruler: Ruler, home_made: Path) -> None:
     """A reward that no record has is no error, for the score will be put there, but it is told."""
     found = page(ruler, home_made, *PATHS, "--reward", "nothing")
