@@ -33,7 +33,7 @@ def line_of(number: int) -> str:
 
 @dataclass(slots=True)
 class Survey:
-    """What a first look at a file found; sizes are rollouts per group.
+    """What a first look at a file found; sizes are rollouts per group, the parts of one joined.
 
     `end` is the number of the last line and the offset behind it: what is appended later is not read.
     """
@@ -114,9 +114,9 @@ def survey(
     last, runs = b"", 0
     for record in records(noted(), reader.glance, count):
         found.records += 1
-        found.rollouts += len(record.rollouts)
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        short = index.add(record, key)
+        short, rollouts = index.add(record, key, whole=whole)
+        found.rollouts += rollouts
         if short != last:
             last, runs = short, runs + 1
         if on_record is not None:

@@ -39,16 +39,28 @@ class Index:
             "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT)"
         )
         self._db.execute("CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)")
+        self._db.execute("CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID")
         self._db.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID")
         self._rows: list[tuple[int, int, int, bytes, int]] = []
 
-    def add(self, record: Record, key: str) -> bytes:
-        """Note one record; the digest of its key."""
-        line, short = record.line, digest(key)
-        self._rows.append((place(record), line.offset, len(line.raw), short, len(record.rollouts)))
+    def add(self, record: Record, key: str, *, whole: bool = False) -> tuple[bytes, int]:
+        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts.
+
+        A part of a rollout of which another part was there before is not counted again.
+        """
+        line, short, at, rollouts = record.line, digest(key), place(record), len(record.rollouts)
+        if [rollout for rollout in record.rollouts if rollout.member is not None]:
+            group = at.to_bytes(8) if whole else short
+            rollouts = sum(r.member is None or self._first(group, r.member) for r in record.rollouts)
+        self._rows.append((at, line.offset, len(line.raw), short, rollouts))
         if len(self._rows) >= _BATCH:
             self.flush()
-        return short
+        return short, rollouts
+
+    def _first(self, group: bytes, member: str) -> bool:
+        row = (group, digest(member))
+        with self._lock:
+            return bool(self._db.execute("INSERT OR IGNORE INTO part VALUES (?, ?)", row).rowcount)
 
     def flush(self) -> None:
         """Hand the noted lines to SQLite."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,6 +179,23 @@ def test_columns(index: Index) -> None:
     assert (found.records, found.groups, found.rollouts) == (4, 4, 8)
     assert (found.grouping, found.smallest, found.largest, found.singles) == ("line", 1, 4, 2)
     assert not found.warnings()
+
+
+PARTS = replace(
+    COLUMNS,
+    shape="trajectory",
+    rollouts=lambda record: [Rollout(talk(record["text"]), member=record["member"])],
+    keys=("id",),
+)
+
+
+def test_parts(index: Index) -> None:
+    """Parts of one rollout are one to the sizes of groups, in whatever record they stand."""
+    made = [{"id": key, "text": "x", "member": member} for key, member in ("a1", "a1", "b1", "a2", "b1")]
+    rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
+    found = survey(rows, Reader(PARTS, "id"), "auto", index, lambda p: None)
+    assert (found.records, found.rollouts, found.groups) == (5, 3, 2)
+    assert (found.smallest, found.largest, found.singles) == (1, 2, 1)
 
 
 def test_part_of_a_columnar_line() -> None:

@@ -40,16 +40,16 @@ def weigh(record: Record, rollout: Rollout) -> Weight:
     contents = [message.get("content") for message in messages]
     turn = first_turn(messages)
     try:
-        texts = [*map(len, filter(None, contents))]
-        opening_texts = [*map(len, filter(None, contents[:turn]))]
+        texts = [len(content) if content else 0 for content in contents]
     except TypeError:  # content that has no length: `dump` knows what to do with it
-        texts = opening_texts = []
-    total, opening_total = sum(texts), sum(opening_texts)
+        texts = []
+    total = sum(texts)
     if total * _THIN < whole:
         return _dumped(rollout, turn)
-    opening = hash((*opening_texts, _end(contents[turn - 1]) if turn else ""))
-    body = hash((opening, len(contents), *texts, _end(contents[-1]), len(rollout.histories)))
-    opening_size = whole * opening_total // total
+    before = texts[:turn]
+    opening = hash((*before, _end(contents[turn - 1]) if turn else ""))
+    body = hash((opening, *texts, _end(contents[-1]), len(rollout.histories)))
+    opening_size = whole * sum(before) // total
     return Weight(opening_size, whole - opening_size, opening, body)
 
 
