@@ -184,7 +184,7 @@ def test_picked(path: Path, keys: str) -> None:
         numbers.setdefault(group, []).append(index.place(record))
 
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None, told)
+        found = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
         for wanted in numbers.values():
             (group,) = found.picked([wanted])
             assert [index.place(record) for record in group.records] == wanted
@@ -201,7 +201,9 @@ def test_pipe_is_told(tmp_path: Path) -> None:
     writer.start()
     seen: list[int] = []
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None, lambda r, g: seen.append(g))
+        found = open_input(
+            InputSettings(str(path)), stack, lambda p: None, on_record=lambda r, g: seen.append(g)
+        )
         assert len(groups(found)) == 2
     writer.join()
     assert seen[0] == seen[1] != seen[2]
