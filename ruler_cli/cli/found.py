@@ -92,7 +92,7 @@ class Found:
         key = self._first[0].key if self._first else None
         hashed = "the line" if form.shape == "group" else "hash of the prompt"
         where = hashed if reader.key == PROMPT_HASH else reader.key
-        own = ".".join(map(str, form.layout.reward or ())) or _OWN
+        own = ".".join(map(str, form.layout.source or form.layout.reward or ())) or _OWN
         rewards, outcomes = self.notes.rewards, self.notes.outcomes
         seen = outcomes.numbers + outcomes.other
         return (
