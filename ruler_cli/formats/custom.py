@@ -7,13 +7,9 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.interface import Format, Layout, lookup
+from ruler_cli.formats.interface import ID_KEYS, Format, Layout, lookup
 from ruler_cli.formats.turns import column
 from ruler_cli.records import Rollout
-
-_KEYS = (
-    "group_id", "group", "group_index", "prompt_id", "example_id", "problem_id", "task_id", "instance_id",
-)  # fmt: skip
 
 
 def named(path: str, records: Sequence[dict[str, Any]]) -> Format | None:
@@ -33,7 +29,7 @@ def named(path: str, records: Sequence[dict[str, Any]]) -> Format | None:
         tells=f"`{path}`",
         matches=lambda record: lookup(record, path) is not None,
         rollouts=lambda record: _several(record, path) if several else [_one(record, path)],
-        keys=_KEYS,
+        keys=ID_KEYS,
         layout=Layout(reward=("rewards",) if several else ("reward",), listed=several),
     )
 

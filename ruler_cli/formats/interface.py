@@ -13,6 +13,11 @@ PROMPT_HASH = "hash of the prompt"
 records may well have one that is called `prompt`."""
 
 
+ID_KEYS = (
+    "group_id", "group", "group_index", "prompt_id", "example_id", "problem_id", "task_id", "instance_id",
+)  # fmt: skip
+"""Fields that generic shapes have for a group key, best first. Not `uid` or `index`: often one a rollout."""
+
 MISSHAPEN = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """What a format module may meet in a record that only looks like one of its own."""
 

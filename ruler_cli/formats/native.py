@@ -7,7 +7,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import histories, messages_of, tools_of
-from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.formats.interface import ID_KEYS, Format, Layout
 from ruler_cli.records import Path, Rollout
 
 
@@ -67,16 +67,7 @@ TRAJECTORY = Format(
     tells="`messages`",
     matches=lambda record: "messages" in record,
     rollouts=read_line,
-    keys=(
-        "group_id",
-        "group",
-        "group_index",
-        "prompt_id",
-        "example_id",
-        "problem_id",
-        "task_id",
-        "instance_id",
-    ),
+    keys=ID_KEYS,
     layout=_LAYOUT,
     rank=0,
 )

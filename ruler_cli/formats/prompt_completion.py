@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruler_cli.formats.chat import tools_of
-from ruler_cli.formats.interface import Format
+from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.formats.turns import answer_turns, of_messages, prompt_turns
 from ruler_cli.records import Rollout
 
@@ -49,16 +49,7 @@ TRAJECTORY = Format(
     tells="`prompt`, `completion`",
     matches=_matches,
     rollouts=_read,
-    keys=(
-        "group_id",
-        "group",
-        "group_index",
-        "prompt_id",
-        "example_id",
-        "problem_id",
-        "task_id",
-        "instance_id",
-    ),
+    keys=ID_KEYS,
     rank=0,
 )
 FORMATS = (TRAJECTORY,)
