@@ -25,6 +25,8 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     asked, names, tools = record.get("prompt"), _NAMES, record.get("tools")
     if _OPENAI[0] in record:
         asked, names, tools = lookup(record, "input.messages"), _OPENAI, lookup(record, "input.tools")
+    if not any(name in record for name in names):
+        raise UnreadableError(f"has neither `{names[0]}` nor `{names[1]}`")
     prompt = prompt_turns(asked, "prompt")
     out = []
     for i, name in enumerate(names):

@@ -211,6 +211,6 @@ def _ours(value: Any, *, listed: bool) -> bool:
             value = parse_text(value)
         except UnreadableError:
             return False
-    if listed and isinstance(value, list):
+    if listed and isinstance(value, list) and value:
         return all(item is None or (isinstance(item, Mapping) and "status" in item) for item in value)
     return isinstance(value, dict) and "status" in value

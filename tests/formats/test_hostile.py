@@ -1,0 +1,140 @@
+"""Hostile dumps of every format: what a careless writer, a crash or a trained model may leave in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse
+from ruler_cli.observer import Summary
+from ruler_cli.score import score
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from tests.formats.changes import raws
+from tests.formats.test_every_format import EXAMPLES, each_example
+from tests.fuzz import bare
+from tests.values import line, reader
+
+BAD_LINES = {
+    "log": b"INFO 12:04:11 rollout worker 3 restarted",
+    "torn": b'{"messages": [{"role": "user", "content": "Na',
+    "list": b'[{"messages": []}]',
+    "text": b'"a string"',
+    "number": b"-1e3",
+    "null": b"null",
+    "empty": b"{}",
+    "bytes": b'{"a": "\xff\xfe"}',
+    "nul": b"\x00\x00\x00",
+    "comment": b"# results of tuesday",
+    "deep": b'{"a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    "escape": b'{"a": "\\u12"}',
+    "ansi": b"\x1b[2J\x1b]0;owned\x07",
+}
+"""Lines that are no record of any format."""
+
+ODD_VALUES = {
+    "nan": "NaN",
+    "infinity": "-Infinity",
+    "huge": str(10**40),
+    "tiny": "1e-400",
+    "exact": "0.1000000000000000055511151231257827",
+    "surrogate": '"\\ud800"',
+    "separators": '"\u2028\u2029\x85"',
+    "nul": '"\\u0000"',
+    "delimiter": '"</trajectory>\\n<trajectory id=\\"bcdf\\">"',
+    "ansi": '"\\u001b[2J"',
+    "deep": "[" * 200 + "]" * 200,
+}
+"""Values on which JSON libraries disagree, or that would do harm elsewhere."""
+
+
+def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
+    """Score a file; the summary, the lines of OUTPUT and those of the failed file."""
+    out = path.with_name("out.jsonl")
+    done = anyio.run(score, ScoreSettings(InputSettings(str(path)), str(out), JudgeSettings("simulated")))
+    lost = Path(f"{out}.failed.jsonl")
+    return done.summary, raws(out), raws(lost) if lost.exists() else []
+
+
+@each_example
+def test_bad_lines(name: str, tmp_path: Path) -> None:
+    """Lines that are no record stand verbatim in the failed file; all others are scored, in their order."""
+    good, path = raws(EXAMPLES[name]), tmp_path / "in.jsonl"
+    mixed = [good[0]]
+    for i, bad in enumerate(BAD_LINES.values(), 1):
+        mixed += [bad, *good[i : i + 1]]
+    mixed += good[len(BAD_LINES) + 1 :]
+    path.write_bytes(b"\n".join(mixed))
+    summary, out, lost = run(path)
+    assert sorted(lost) == sorted(BAD_LINES.values())
+    assert summary.unreadable == len(BAD_LINES)
+    assert [bare(parse(o)) for o in out] == [bare(parse(g)) for g in good]
+
+
+@each_example
+@pytest.mark.parametrize("odd", ODD_VALUES)
+def test_odd_values(name: str, odd: str, tmp_path: Path) -> None:
+    """A value on which libraries disagree comes out as it went in, whatever the format."""
+    path = tmp_path / "in.jsonl"
+    given = [
+        raw.replace(b"{", b'{"odd": ' + ODD_VALUES[odd].encode() + b", ", 1) for raw in raws(EXAMPLES[name])
+    ]
+    if reader(*raws(EXAMPLES[name])).format.shape == "columns":
+        pytest.skip("a column that is no list makes a columnar record one of unequal columns")
+    path.write_bytes(b"\n".join(given))
+    summary, out, _ = run(path)
+    assert summary.complete
+    assert all(raw.startswith(begin) for raw in out)
+
+
+FRAMES: dict[str, Callable[[list[bytes]], bytes]] = {
+    "no last line feed": b"\n".join,
+    "carriage returns": lambda lines: b"\r\n".join(lines) + b"\r\n",
+    "blank lines": lambda lines: b"\n\n \n".join(lines) + b"\n\n",
+    "byte order mark": lambda lines: b"\xef\xbb\xbf" + b"\n".join(lines),
+    "torn last line": lambda lines: b"\n".join([*lines, lines[-1][:40]]),
+}
+
+
+@each_example
+@pytest.mark.parametrize("frame", FRAMES)
+def test_frames(name: str, frame: str, tmp_path: Path) -> None:
+    """Line ends, blank lines, a mark at the beginning and a torn end change no record."""
+    good, path = raws(EXAMPLES[name]), tmp_path / "in.jsonl"
+    path.write_bytes(FRAMES[frame](good))
+    summary, out, lost = run(path)
+    assert summary.failed == {}
+    assert len(lost) == summary.unreadable == (frame == "torn last line")
+    assert [bare(parse(o)) for o in out] == [bare(parse(g)) for g in good]
+
+
+@each_example
+@pytest.mark.parametrize("mine", [1, "text", [], {"theirs": True}])
+def test_somebody_elses_ruler(name: str, mine: Any, tmp_path: Path) -> None:
+    """A field `ruler` that ruler did not write is never overwritten: its record is left unread."""
+    good, path = [parse(raw) for raw in raws(EXAMPLES[name])], tmp_path / "in.jsonl"
+    first = json.dumps({**good[0], "ruler": mine}).encode()
+    path.write_bytes(b"\n".join([first, *raws(EXAMPLES[name])]))
+    _, _, lost = run(path)
+    assert lost == [first]
+
+
+@each_example
+@pytest.mark.parametrize("empty", [None, [], "", {}, 0, [None], [{}], [[]]])
+def test_emptied(name: str, empty: Any) -> None:
+    """Whatever a record has instead of its own values, it is read, or unreadable with a reason; no crash."""
+    good = raws(EXAMPLES[name])
+    found = reader(*good)
+    record = parse(good[0])
+    for key in record:
+        broken = line(json.dumps({**record, key: empty}).encode())
+        try:
+            for read in found.read(broken):
+                assert all(r.fault is None or r.fault.strip() for r in read.rollouts)
+        except UnreadableError as error:
+            assert str(error)
