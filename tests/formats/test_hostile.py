@@ -81,9 +81,8 @@ def test_bad_lines(name: str, tmp_path: Path) -> None:
 def test_odd_values(name: str, odd: str, tmp_path: Path) -> None:
     """A value on which libraries disagree comes out as it went in, whatever the format."""
     path = tmp_path / "in.jsonl"
-    given = [
-        raw.replace(b"{", b'{"odd": ' + ODD_VALUES[odd].encode() + b", ", 1) for raw in raws(EXAMPLES[name])
-    ]
+    begin = b'{"odd": ' + ODD_VALUES[odd].encode() + b", "
+    given = [raw.replace(b"{", begin, 1) for raw in raws(EXAMPLES[name])]
     if reader(*raws(EXAMPLES[name])).format.shape == "columns":
         pytest.skip("a column that is no list makes a columnar record one of unequal columns")
     path.write_bytes(b"\n".join(given))
