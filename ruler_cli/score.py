@@ -61,14 +61,14 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
         )
     with ExitStack() as stack:
         shelf = _shelf(settings, chosen, stack)
-        output = open_output(settings)
-        stack.enter_context(output)
+        inputs = stack.enter_context(ExitStack())  # closed after OUTPUT, whose end is made of INPUT's
+        output = stack.enter_context(open_output(settings))
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         async with chosen.judge:  # before the input is read: a judge that is not there costs no wait
             caller = pool(chosen, settings.judge, settings.pool, halt, shelf)
             run_ = _Run(settings, chosen, observer, output, failed, caller)
-            await run_.all(stack)
+            await run_.all(inputs)
         failed.close()
         if run_.whole:
             output.commit()

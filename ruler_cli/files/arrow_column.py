@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.files.arrow_json import cells, values
-from ruler_cli.files.arrow_types import OURS, Misfit, fitted, is_nested, is_text, widened
+from ruler_cli.files.arrow_types import OURS, Misfit, fitted, is_nested, is_text, told, widened
 from ruler_cli.files.parse import parse_text
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Column:
             self.kind, self._fits = self._anew, True
         if self._fits and not self._alone and not self.kind.equals(self.field.type):
             self._fits = self._converts(source)
-        if pa.types.is_null(self.kind) and self.at is None:
-            self.kind = pa.string()
+        if self.at is None:
+            self.kind = told(self.kind)
         if not self._fits or (self._verbatim and not is_text(_plain(self.kind))):
             self.kind, self._verbatim = (
                 pa.string(),

@@ -67,6 +67,15 @@ def widened(kind: Any, value: Any, name: str = "", before: Any = None) -> Any:
     raise Misfit
 
 
+def told(kind: Any) -> Any:
+    """A type that was made for new values, with text where none of them told what it holds."""
+    import pyarrow as pa
+
+    if pa.types.is_null(kind):
+        return pa.string()
+    return pa.list_(pa.string()) if is_list(kind) and pa.types.is_null(kind.value_type) else kind
+
+
 def is_text(kind: Any) -> bool:
     """Whether a type is text of some width."""
     import pyarrow as pa
@@ -140,8 +149,11 @@ def _fresh(value: Any, name: str = "") -> Any:
             return pa.bool_()
         if isinstance(value, int | float):
             return pa.float64()
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return pa.list_(pa.string())
+        if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
+            try:
+                return _list(pa.list_(pa.null()), value, [])
+            except Misfit:
+                pass
     return pa.string()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import itertools
 import os
@@ -130,12 +129,9 @@ def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -
 
 
 def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    try:  # what reads it is an extra
-        parquet = importlib.import_module("ruler_cli.files.parquet")
-    except ImportError:
-        way = "install the reader with: pip install 'ruler-cli[parquet]'"
-        raise UsageError(f"{shown(name)}: is Parquet; {way}") from None
-    return cast(Container, stack.enter_context(parquet.Parquet(shown(name), file)))
+    from ruler_cli.files.parquet import Parquet  # what it needs is an extra
+
+    return stack.enter_context(Parquet(shown(name), file))
 
 
 def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:

@@ -5,6 +5,7 @@ A file appears by atomic rename; until then it is OUTPUT.partial, which holds wh
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -122,7 +123,8 @@ class Output:
         try:
             try:
                 if self._partial is not None and not self._empty and not isinstance(error, OutputError):
-                    self._end()  # a document without its end could not be read
+                    with contextlib.suppress(UsageError):  # INPUT is damaged, and that is told already
+                        self._end()  # a document without its end could not be read
                 if self._stream is not self._file and not self._stream.closed:
                     self._stream.close()
             finally:

@@ -6,8 +6,9 @@ last one. So `put` only keeps what differs from the row's own values, on disk wh
 metadata, codecs and row groups (a row group of more than 64 MiB becomes several, for memory's sake).
 
 What is new: `ruler` is JSON text, which ruler reads again as it reads an object; as a struct it would
-need all its optional fields in every file. A new number is float64, a new list of text a list of text,
-a new object (`metrics`) JSON text. `arrow_types` says what becomes of a column whose type is too narrow.
+need all its optional fields in every file. A new number is float64, a new list of numbers or text a
+list of those, a new object (`metrics`) JSON text. `arrow_types` says what becomes of a column whose type
+is too narrow.
 """
 
 from __future__ import annotations

@@ -1,0 +1,268 @@
+"""`ruler score` on Parquet: tables in, tables out, as pandas reads them."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import ROOT, SHARED, Ruler, read
+from tests.judge_server import JudgeServer
+
+SCORE = ("-m", "simulated", "--ledger", "none")
+TRL = SHARED / "formats" / "trl_completions_00040.parquet"
+
+
+def asked(text: str) -> list[dict[str, Any]]:
+    """A prompt as a list of structs."""
+    return [{"role": "user", "content": f"Find {text}."}]
+
+
+def trl(keys: str) -> pa.Table:
+    """A row of TRL for each letter, equal letters a group; a dot is a row without a completion."""
+    rows = [
+        {
+            "step": 40,
+            "prompt": f"Find {key}.",
+            "completion": None if key == "." else f"truth=0.{number % 10}",
+            "length_reward": float("nan") if number % 2 else 0.5,
+            "advantage": -0.25,
+        }
+        for number, key in enumerate(keys)
+    ]
+    schema = pa.schema(
+        [
+            pa.field("step", pa.int32(), nullable=False),
+            ("prompt", pa.large_string()),
+            ("completion", pa.string()),
+            ("length_reward", pa.float32()),
+            ("advantage", pa.float64()),
+        ],
+        metadata={"run": "r1"},
+    )
+    return pa.Table.from_pylist(rows, schema)
+
+
+def verl(*answers: list[str | None]) -> pa.Table:
+    """The rows of verl's generation: a prompt of structs and the list of its answers."""
+    rows = [{"prompt": asked(str(i)), "responses": texts, "index": i} for i, texts in enumerate(answers)]
+    return pa.Table.from_pylist(rows)
+
+
+def art(version: int) -> pa.Table:
+    """Two groups of two ART trajectories as its two versions of a table hold them."""
+    rows = []
+    for number in range(4):
+        said = [*asked(str(number // 2)), {"role": "assistant", "content": f"truth=0.{number}"}]
+        row = {"group_index": number // 2, "group_metadata": "{}", "group_metrics": "{}", "group_logs": ["g"]}
+        row |= {"reward": float(number), "metrics": '{"correct": true}', "metadata": "{}", "logs": ["log"]}
+        row["messages"] = [{**turn, "tool_calls": None, "trainable": False} for turn in said]
+        if version == 2:
+            whole = {"messages_and_choices": said, "reward": float(number), "metrics": {"correct": True}}
+            row = {"format_version": 2, "trajectory_index": number % 2, "group_json": "{}", **row}
+            row["trajectory_json"] = json.dumps(whole, separators=(",", ":"))
+        rows.append(row)
+    return pa.Table.from_pylist(rows).replace_schema_metadata(
+        {"art.trajectory_parquet.version": str(version)}
+    )
+
+
+def kept(before: pa.Table, after: pa.Table, *changed: str) -> None:
+    """Every column of `before` is in `after`, first, of its type and with its values, but what changed."""
+    file = io.BytesIO()
+    pq.write_table(before, file)
+    before = pq.read_table(file)  # Parquet has its own name for what a list holds
+    assert after.schema.names[: len(before.schema)] == before.schema.names
+    assert dict(before.schema.metadata or {}).items() <= dict(after.schema.metadata or {}).items()
+    for field in before.schema:
+        if field.name not in changed:
+            assert after.schema.field(field.name).equals(field, check_metadata=True)
+            one, other = before.column(field.name).to_pylist(), after.column(field.name).to_pylist()
+            assert repr(one) == repr(other)  # NaN is NaN
+
+
+def marks(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The `ruler` of each row."""
+    return [json.loads(text) for text in frame["ruler"]]
+
+
+@pytest.mark.parametrize("keys", ["aaabbb", "abbaab"])
+@pytest.mark.parametrize("name", ["in.parquet", "in.jsonl", "-"])
+def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
+    """TRL's table, whatever it is called, scattered or not: its columns, a reward and `ruler`."""
+    path = tmp_path / ("in.parquet" if name == "-" else name)
+    pq.write_table(trl(keys), path, row_group_size=2)
+    for _ in range(2):
+        done = piped(tmp_path, path) if name == "-" else ruler("score", name, "out.parquet", *SCORE)
+        assert done.returncode == 0, done.stderr
+        kept(trl(keys), pq.read_table(tmp_path / "out.parquet"))
+        frame = pd.read_parquet(tmp_path / "out.parquet")
+        assert frame["reward"].between(0, 1).all()
+        assert [mark["score"] for mark in marks(frame)] == list(frame["reward"])
+        assert {mark["status"] for mark in marks(frame)} == {"scored"}
+
+
+def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
+    """The command with a table on stdin."""
+    command = [sys.executable, "-m", "ruler_cli", "score", "-", "out.parquet", *SCORE]
+    with path.open("rb") as file:
+        cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            command, stdin=cat.stdout, capture_output=True, text=True, cwd=folder, timeout=120, check=False,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        )  # fmt: skip
+        assert cat.stdout is not None
+        cat.stdout.close()
+        assert cat.wait(20) == 0
+    return done
+
+
+def test_framework(ruler: Ruler, tmp_path: Path) -> None:
+    """A table that TRL wrote comes out with all that it held."""
+    if not TRL.exists():
+        pytest.skip("the examples are not here")
+    done = ruler("score", TRL, "out.parquet", *SCORE)
+    assert done.returncode == 0, done.stderr
+    kept(pq.read_table(TRL), pq.read_table(tmp_path / "out.parquet"))
+    assert pd.read_parquet(tmp_path / "out.parquet")["reward"].notna().all()
+
+
+def test_verl(ruler: Ruler, tmp_path: Path) -> None:
+    """A list of answers gets a list of rewards beside it."""
+    table = verl(["truth=0.1", "truth=0.9"], ["truth=0.5", "truth=0.2", "truth=0.7"])
+    pq.write_table(table, tmp_path / "in.parquet")
+    done = ruler("score", "in.parquet", "out.parquet", *SCORE)
+    assert done.returncode == 0, done.stderr
+    kept(table, pq.read_table(tmp_path / "out.parquet"))
+    frame = pd.read_parquet(tmp_path / "out.parquet")
+    assert [len(rewards) for rewards in frame["rewards"]] == [2, 3]
+    assert all(0 <= reward <= 1 for rewards in frame["rewards"] for reward in rewards)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_art_twice(ruler: Ruler, tmp_path: Path, version: int) -> None:
+    """ART's rows keep the first reward, also where what was scored is scored again, in place."""
+    pq.write_table(art(version), tmp_path / "a.parquet")
+    for source in ("a.parquet", "b.parquet"):
+        done = ruler("score", source, "b.parquet", *SCORE)
+        assert done.returncode == 0, done.stderr
+        after = pq.read_table(tmp_path / "b.parquet")
+        kept(art(version), after, "reward", "metrics", "logs", "trajectory_json")
+        frame = after.to_pandas()
+        assert [mark["independent_reward"] for mark in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
+        assert frame["reward"].between(0, 1).all()
+        assert [json.loads(text)["independent_reward"] for text in frame["metrics"]] == [0, 1, 2, 3]
+        if version == 2:
+            inside = [json.loads(text)["reward"] for text in frame["trajectory_json"]]
+            assert inside == list(frame["reward"])
+
+
+def test_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """To stdout and to a name that ends so, rows are JSON lines."""
+    pq.write_table(trl("abab"), tmp_path / "in.parquet")
+    done = ruler("score", "in.parquet", "-", *SCORE)
+    assert done.returncode == 0, done.stderr
+    assert ruler("score", "in.parquet", "out.jsonl", *SCORE).returncode == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["reward"] for row in rows] == [row["reward"] for row in read(tmp_path / "out.jsonl")]
+    assert [row["prompt"] for row in rows] == ["Find a.", "Find b."] * 2
+    for name, says in (("out.json", "name OUTPUT .parquet"), ("out.parquet.gz", "leave out the last ending")):
+        refused = ruler("score", "in.parquet", name, *SCORE)
+        assert refused.returncode == 2
+        assert says in refused.stderr
+
+
+def test_unreadable(ruler: Ruler, tmp_path: Path) -> None:
+    """A row that cannot be read is named and stands as JSON in the failed file; no row goes on without it."""
+    pq.write_table(trl("a.ab.b"), tmp_path / "in.parquet")
+    done = ruler("score", "in.parquet", "out.parquet", *SCORE)
+    assert done.returncode == 1
+    assert "in.parquet: row 2 has no answer in `completion`" in done.stderr
+    failed = read(tmp_path / "out.parquet.failed.jsonl")
+    assert [row["prompt"] for row in failed] == ["Find .."] * 2
+    assert list(pd.read_parquet(tmp_path / "out.parquet")["prompt"]) == [f"Find {k}." for k in "aabb"]
+
+
+def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A group that fails is left out with `drop`, also where that leaves a table without a row."""
+    table = verl(["truth=0.1", "truth=0.9"], [None, None])
+    pq.write_table(table, tmp_path / "in.parquet")
+    done = ruler("score", "in.parquet", "out.parquet", *SCORE, "--on-failure", "drop")
+    assert done.returncode == 1, done.stderr
+    kept(table.slice(0, 1), pq.read_table(tmp_path / "out.parquet"))
+    assert read(tmp_path / "out.parquet.failed.jsonl") == table.slice(1).to_pylist()
+    more = ("-m", "openai/400", "--api-base", server.base, "--ledger", "none", "--on-failure", "drop")
+    assert ruler("score", "in.parquet", "none.parquet", *more).returncode == 1
+    kept(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
+
+
+def test_null(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A group that fails has no reward, and its first one stands in `ruler`."""
+    pq.write_table(art(1), tmp_path / "in.parquet")
+    done = ruler("score", "in.parquet", "out.parquet", "-m", "openai/400", "--api-base", server.base)
+    assert done.returncode == 1, done.stderr
+    frame = pd.read_parquet(tmp_path / "out.parquet")
+    assert frame["reward"].isna().all()
+    assert [mark["independent_reward"] for mark in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """What a run that stops leaves in OUTPUT.partial is a table that can be read."""
+    pq.write_table(verl(*(["truth=0.1", "truth=0.9"] for _ in range(30))), tmp_path / "in.parquet")
+    more = ("--api-base", server.base, "-c", "1", "--max-failures", "3")
+    done = ruler("score", "in.parquet", "out.parquet", "-m", "openai/400", *more)
+    assert done.returncode == 1
+    assert "out.parquet.partial" in done.stderr
+    assert 3 < len(pq.read_table(tmp_path / "out.parquet.partial")) < 30
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_shards(ruler: Ruler, tmp_path: Path) -> None:
+    """A directory of tables, and of tables beside lines, comes out as the same files."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
+        pq.write_table(trl(keys), folder / name)
+    rows = trl("aa").to_pylist()
+    (folder / "3.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = ruler("score", "in", "out", *SCORE)
+    assert done.returncode == 0, done.stderr
+    assert "8 records, 3 groups of 2 to 4 rollouts, scattered" in done.stderr
+    for name, keys in (("1.parquet", "abc"), ("2.parquet", "cba")):
+        kept(trl(keys), pq.read_table(tmp_path / "out" / name))
+        assert pd.read_parquet(tmp_path / "out" / name)["reward"].between(0, 1).all()
+    assert len(read(tmp_path / "out" / "3.jsonl")) == 2
+    assert ruler("score", "in", "all.jsonl", *SCORE).returncode == 0
+    assert len(read(tmp_path / "all.jsonl")) == 8
+
+
+def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
+    """A table that is cut off is refused before a call."""
+    pq.write_table(trl("aabb"), tmp_path / "whole.parquet")
+    (tmp_path / "in.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes()[:-20])
+    done = ruler("score", "in.parquet", "out.parquet", *SCORE)
+    assert done.returncode == 2
+    assert "no whole Parquet file" in done.stderr
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("source", ["in.parquet", "."])
+def test_without_pyarrow(ruler: Ruler, tmp_path: Path, source: str) -> None:
+    """Where what reads a table is not installed, it is said how to install it."""
+    pq.write_table(trl("aabb"), tmp_path / "in.parquet")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
+    paths = f"{tmp_path / '.hidden'}:{ROOT}"
+    for command in (("check",), ("score", *SCORE)):
+        out = ["-"] if command[0] == "score" else []
+        done = ruler(command[0], source, *out, *command[1:], PYTHONPATH=paths)
+        assert done.returncode == 2
+        assert "pip install 'ruler-cli[parquet]'" in done.stderr
