@@ -62,7 +62,8 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     with ExitStack() as stack:
         shelf = _shelf(settings, chosen, stack)
         inputs = stack.enter_context(ExitStack())  # closed after OUTPUT, whose end is made of INPUT's
-        output = stack.enter_context(open_output(settings))
+        output = open_output(settings)
+        stack.enter_context(output)
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         async with chosen.judge:  # before the input is read: a judge that is not there costs no wait

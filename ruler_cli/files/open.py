@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, BinaryIO, cast
 
-from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC, ZSTD_MAGIC
 from ruler_cli.files.container import Container
 from ruler_cli.files.document import Document

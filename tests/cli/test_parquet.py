@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,11 @@ def trl(keys: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema)
 
 
-def verl(*answers: list[str | None]) -> pa.Table:
+def verl(*answers: Sequence[str | None]) -> pa.Table:
     """The rows of verl's generation: a prompt of structs and the list of its answers."""
-    rows = [{"prompt": asked(str(i)), "responses": texts, "index": i} for i, texts in enumerate(answers)]
+    rows = [
+        {"prompt": asked(str(i)), "responses": list(texts), "index": i} for i, texts in enumerate(answers)
+    ]
     return pa.Table.from_pylist(rows)
 
 
