@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.child import PYTHON, Cost, run
-from benchmarks.dumps import Lie, Shape, options, write
+from benchmarks.dumps import Lie, Shape, write
 from benchmarks.inputs import write_small
 from benchmarks.results import Result, alone
 
@@ -31,11 +31,11 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Result]:
-    few = _check(write(folder / "dump.jsonl", shape, small, "scattered"), shape)
+    few = _check(write(folder / "dump.jsonl", shape, small, "scattered"))
     source = write(folder / "dump.jsonl", shape, large, "scattered")
     run([PYTHON, "-m", "benchmarks.parse_loop", str(source)])  # so that the file is in memory for both
     bare = run([PYTHON, "-m", "benchmarks.parse_loop", str(source)])
-    many = _check(source, shape)
+    many = _check(source)
     source.unlink()
     detail = f"{many.cpu:.2f} / {bare.cpu:.2f} s CPU, {many.wall:.2f} / {bare.wall:.2f} s wall"
     what = f"{shape}, {large // _MB} MB"
@@ -46,13 +46,13 @@ def _checked(folder: Path, shape: Shape, small: int, large: int) -> Iterator[Res
     yield Result(8, what, many.peak / few.peak, detail, "<=", 1.1)
 
 
-def _check(source: Path, shape: Shape) -> Cost:
-    return run([PYTHON, "-m", "ruler_cli", "check", str(source), "--ledger", "none", *options(shape)])
+def _check(source: Path) -> Cost:
+    return run([PYTHON, "-m", "ruler_cli", "check", str(source), "--ledger", "none"])
 
 
 def _scattered(folder: Path, shape: Shape, size: int) -> Result:
     def cost(lie: Lie) -> Cost:
-        return _score(write(folder / "dump.jsonl", shape, size, lie), *options(shape))
+        return _score(write(folder / "dump.jsonl", shape, size, lie))
 
     return _ratio(f"{shape}, {size // _MB} MB", cost("adjacent"), cost("scattered"))
 
@@ -69,10 +69,10 @@ def _ratio(what: str, adjacent: Cost, scattered: Cost) -> Result:
     return Result(8, f"score, scattered / adjacent, {what}", scattered.cpu / adjacent.cpu, detail, "<=", 2.5)
 
 
-def _score(source: Path, *more: str) -> Cost:
+def _score(source: Path) -> Cost:
     output = source.with_name("scored.jsonl")
     common = ["-m", "offline", "--progress", "none", "--ledger", "none"]
-    cost = run([PYTHON, "-m", "ruler_cli", "score", str(source), str(output), *common, *more])
+    cost = run([PYTHON, "-m", "ruler_cli", "score", str(source), str(output), *common])
     source.unlink()
     output.unlink()
     return cost

@@ -39,11 +39,6 @@ def write(path: Path, shape: Shape, size: int, lie: Lie) -> Path:
     return path
 
 
-def options(shape: Shape) -> list[str]:
-    """What tells `ruler` where things are in such a dump."""
-    return ["--messages", "output", "--reward", "score"] if shape == "texts" else []
-
-
 def _in_order(make: Callable[[int, int], Record], tasks: int, trials: int, lie: Lie) -> Iterator[Record]:
     if lie == "adjacent":
         yield from (make(task, trial) for task in range(tasks) for trial in range(trials))
