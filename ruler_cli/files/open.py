@@ -128,7 +128,7 @@ def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -
 
 
 def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    from ruler_cli.files.parquet import Parquet  # what it needs is an extra
+    from ruler_cli.files.parquet.table import Parquet  # what it needs is an extra
 
     return stack.enter_context(Parquet(shown(name), file))
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.annotate import annotate
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.parquet import Parquet
+from ruler_cli.files.parquet.table import Parquet
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect
 from ruler_cli.records import Line, Mark
@@ -399,14 +399,14 @@ def test_full_disk() -> None:
 
 def test_large_spool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes that memory should not hold wait on disk, and come out the same."""
-    monkeypatch.setattr("ruler_cli.files.parquet_encoder._IN_MEMORY", 100)
+    monkeypatch.setattr("ruler_cli.files.parquet.encoder._IN_MEMORY", 100)
     out = rewritten(packed(pa.table({"a": list(range(500))})), lambda r: r | {"ruler": {"score": r["a"]}})
     assert pq.read_table(out)["ruler"].to_pylist() == [f'{{"score": {i}}}' for i in range(500)]
 
 
 def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row group that memory should not hold becomes several."""
-    monkeypatch.setattr("ruler_cli.files.parquet_encoder._GROUP", 10_000)
+    monkeypatch.setattr("ruler_cli.files.parquet.encoder._GROUP", 10_000)
     table = pa.table({"s": ["x" * 100] * 1000})
     out = rewritten(packed(table), lambda r: r)
     assert pq.read_metadata(out).num_row_groups == 4

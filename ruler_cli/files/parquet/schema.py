@@ -7,10 +7,10 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.files.arrow_column import Column
+from ruler_cli.files.parquet.column import Column
 
 if TYPE_CHECKING:
-    from ruler_cli.files.parquet import Parquet
+    from ruler_cli.files.parquet.rows import Rows
 
 _PANDAS = b"pandas"
 
@@ -35,7 +35,7 @@ def written_schema(schema: Any, columns: list[Column]) -> Any:
     return pa.schema(fields, metadata or None)
 
 
-def settings_like(source: Parquet, schema: Any) -> dict[str, Any]:
+def settings_like(source: Rows, schema: Any) -> dict[str, Any]:
     """Arguments of `ParquetWriter` that keep each column's codec and the names inside lists."""
     import pyarrow as pa
     import pyarrow.parquet as pq

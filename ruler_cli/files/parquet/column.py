@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.files.arrow_json import cells, values
-from ruler_cli.files.arrow_types import OURS, Misfit, fitted, is_nested, is_text, told, widened
+from ruler_cli.files.parquet.cells import cells, values
+from ruler_cli.files.parquet.types import OURS, Misfit, fitted, is_nested, is_text, told, widened
 from ruler_cli.files.parse import parse_text
 
 if TYPE_CHECKING:
-    from ruler_cli.files.parquet import Parquet
+    from ruler_cli.files.parquet.rows import Rows
 
 
 class Column:
@@ -48,7 +48,7 @@ class Column:
         self._anew, self._anew_fits = _or_not(self._anew, read, self.name, self._anew_fits)
         return True
 
-    def settle(self, rows: int, source: Parquet) -> None:
+    def settle(self, rows: int, source: Rows) -> None:
         """Decide on the type, once all `rows` rows are seen."""
         import pyarrow as pa
 
@@ -117,7 +117,7 @@ class Column:
             return pa.array(list(texts), plain)
         return held if held.type.equals(plain) else held.cast(plain)
 
-    def _converts(self, source: Parquet) -> bool:
+    def _converts(self, source: Rows) -> bool:
         import pyarrow as pa
 
         try:

@@ -1,4 +1,4 @@
-"""A Parquet file as records: each row as one JSON object, and annotated rows back into Parquet.
+"""A Parquet file as records: each row as one JSON object.
 
 Rows come in small batches, within a row group too, so memory depends on the size of rows and pages
 and not on that of row groups. pyarrow is an extra, imported where it is used.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.arrow_json import cells
-from ruler_cli.files.container import Container, Encoder
+from ruler_cli.files.container import Container
+from ruler_cli.files.parquet.cells import cells
 from ruler_cli.records import Line
 
 _BATCH = 4 << 20
@@ -26,7 +26,7 @@ _PAGES = 1 << 20
 """Bytes that are read ahead in each column."""
 
 
-class Parquet(Container):
+class Rows(Container):
     """A Parquet file that is open; rows are numbered from 1. Close it, or use it as a context."""
 
     unit = "row"
@@ -86,18 +86,12 @@ class Parquet(Container):
                 for batch in file.iter_batches(rows, [number], columns, use_threads=False):
                     yield number, batch
 
-    def encoder(self, stream: BinaryIO) -> Encoder:
-        """What writes annotated rows as a Parquet file with this one's schema and what is new."""
-        from ruler_cli.files.parquet_encoder import ParquetEncoder
-
-        return ParquetEncoder(self, stream)
-
     def close(self) -> None:
         """Close the file; a stream that was given stays open."""
         if not isinstance(self._file, _python_file()):
             self._file.close()
 
-    def __enter__(self) -> Parquet:
+    def __enter__(self) -> Self:
         """The file, open."""
         return self
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.arrow_column import Column
-from ruler_cli.files.parquet import Parquet, damage, said
-from ruler_cli.files.parquet_schema import settings_like, written_schema
+from ruler_cli.files.parquet.column import Column
+from ruler_cli.files.parquet.rows import Rows, damage, said
+from ruler_cli.files.parquet.schema import settings_like, written_schema
 from ruler_cli.files.splice import members, read_object
 
 _IN_MEMORY = 16 << 20
@@ -36,7 +36,7 @@ Changes = tuple[int, dict[str, bytes]]
 class ParquetEncoder:
     """An `Encoder` of rows; nothing reaches the stream before `end`."""
 
-    def __init__(self, source: Parquet, stream: BinaryIO) -> None:
+    def __init__(self, source: Rows, stream: BinaryIO) -> None:
         """`source` is what the rows came from and is read again; `stream` is open for writing."""
         self._source, self._stream = source, stream
         self._own = source.rows()

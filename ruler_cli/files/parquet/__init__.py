@@ -1,0 +1,1 @@
+"""A Parquet file as records, and annotated records as Parquet. pyarrow is an extra."""
