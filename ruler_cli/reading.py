@@ -13,6 +13,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.container import Container, Many
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
+from ruler_cli.files.remote import is_remote
 from ruler_cli.files.source import shown
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import PROMPT_HASH
@@ -41,7 +42,8 @@ from ruler_cli.settings import InputSettings
 class Input:
     """An input that is open: how it is read, what is known of it, its groups as an iterator.
 
-    `notes` are sentences on what of it is not read. `survey` is None for a stream. `index` holds what
+    `notes` are sentences on what of it is not read. `survey` is None for a stream; `waits`: to read
+    it may take long, because of a pipe or a network. `index` holds what
     waits for its turn where groups are scattered.
     """
 
@@ -49,9 +51,10 @@ class Input:
     survey: Survey | None
     groups: Iterator[Group]
     index: Index
-    streamed: bool = False
+    waits: bool = False
     notes: Sequence[str] = ()
     plain: File | None = None
+    place: Callable[[int], str] | None = None
     again: Callable[[], Iterator[Group]] | None = None
 
     @property
@@ -61,14 +64,14 @@ class Input:
 
     def pull(self) -> Callable[[], Awaitable[Group | None]]:
         """The groups, one at a time."""
-        return (threaded if self.streamed else inline)(self.groups)
+        return (threaded if self.waits else inline)(self.groups)
 
     def picked(self, wanted: Sequence[Sequence[int]]) -> Iterator[Group]:
         """Some groups, each given by the numbers of its records: fetched, or found among all of them."""
         if self.plain is not None and self.reader is not None:
             for numbers in wanted:
                 try:
-                    group = fetched(self.plain, self.reader, self.index.at(numbers))
+                    group = fetched(self.plain, self.reader, self.index.at(numbers), self.place)
                 except UnreadableError as error:
                     raise UsageError(
                         f"the input changed while it was read ({error}); run again when it is whole"
@@ -127,7 +130,7 @@ def open_input(
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
     if on_record is not None:
         read = told(read, on_record, whole=reader.format.shape != "trajectory")
-    return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, streamed=True)
+    return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, waits=True)
 
 
 def _file(
@@ -156,12 +159,15 @@ def _file(
     if found.grouping == "scattered":
         plain = plain or _spooled(_surveyed(name, lines(), found), stack)
         groups = _unchanged(name, scattered(plain, reader, index, container.place))
-        return Input(reader, found, groups, index, notes=notes, plain=plain)
+        return Input(reader, found, groups, index, notes=notes, plain=plain, place=container.place)
 
     def again() -> Iterator[Group]:
         return _in_order(name, lines(), reader, found)
 
-    return Input(reader, found, again(), index, notes=notes, plain=plain, again=again)
+    waits = is_remote(settings.source)
+    return Input(
+        reader, found, again(), index, waits, notes=notes, plain=plain, place=container.place, again=again
+    )
 
 
 def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
@@ -212,7 +218,7 @@ def _whole_stream(
         name = shown(container.name)
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     groups = scattered(spool, reader, index, container.place)
-    return Input(reader, found, groups, index, plain=spool)
+    return Input(reader, found, groups, index, plain=spool, place=container.place)
 
 
 def _placed(lines: Iterator[Line], spool: BinaryIO | None = None) -> Iterator[Line]:

@@ -37,10 +37,11 @@ _READER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a run did, and why it stopped where it did not come to its end."""
+    """What a run did, and why it stopped where it did not come to its end; `whole`: OUTPUT is there."""
 
     summary: Summary
     stopped: RulerError | None = None
+    whole: bool = True
 
 
 async def score(settings: ScoreSettings, observer: Observer | None = None, halt: Halt | None = None) -> Done:
@@ -139,7 +140,7 @@ class _Run:
         stopped, left = self.halt.reason, self._counts.summary.failed.get("budget", 0)
         if stopped is None and left:
             stopped = CapReached(self._settings.pool.max_cost or 0.0, left)
-        return Done(self._counts.finish(stopped), stopped)
+        return Done(self._counts.finish(stopped), stopped, self.whole)
 
     def _begin(self, found: Input) -> None:
         self._observer.note(found.found())
@@ -214,7 +215,7 @@ class _Run:
             self._stop_if_too_many()
         try:
             batch = self._annotated(group, outcome)
-            if self._output.to_stdout:  # a slow reader of the pipe must not stop the calls in flight
+            if self._output.waits:  # a slow reader of the pipe must not stop the calls in flight
                 self._writing = True  # a run that is told to stop does not leave half a record there
                 written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
             else:

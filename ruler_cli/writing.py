@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.listing import is_many, listed, passed_over
+from ruler_cli.files.address import OutputAddress
+from ruler_cli.files.listing import Listing, is_many, listed, passed_over
 from ruler_cli.files.output import Output, as_lines, plain_name
+from ruler_cli.files.remote import is_remote, public
 from ruler_cli.files.tree import OutputTree
 from ruler_cli.index import Index
 from ruler_cli.settings import ScoreSettings
@@ -17,17 +19,27 @@ from ruler_cli.settings import ScoreSettings
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
 
-AnyOutput = Output | OutputTree
+AnyOutput = Output | OutputTree | OutputAddress
 
 
 def open_output(settings: ScoreSettings) -> AnyOutput:
     """OUTPUT: a directory where INPUT is many files and the name does not ask for JSON lines."""
+    if is_remote(settings.output):
+        return _open_address(settings)
     if is_many(settings.input.source) and not as_lines(settings.output):
         if plain_name(settings.output).endswith(_FILES) and not Path(settings.output).is_dir():
             way = "give a directory, or a name that ends in .jsonl"
             raise UsageError(f"{settings.output}: INPUT is many files; {way}")
         return OutputTree(settings.output)
     return Output(settings.output)
+
+
+def _open_address(settings: ScoreSettings) -> OutputAddress:
+    name = public(settings.output)
+    if is_many(settings.input.source) and not as_lines(name):
+        way = "give a directory of this machine, or an address that ends in .jsonl"
+        raise UsageError(f"{name}: INPUT is many files; {way}")
+    return OutputAddress(settings.output)
 
 
 class Writer(ABC):
@@ -83,33 +95,56 @@ class ByTurn(Writer):
 def refuse_clashes(settings: ScoreSettings) -> None:
     """No file of a run may be another one: the later would destroy the earlier."""
     source, output, failed = settings.input.source, settings.output, settings.failed
-    if output != "-" and _same(source, output + ".partial"):
+    local = output != "-" and not is_remote(output)
+    if local and _same(source, output + ".partial"):
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
     if failed is not None:
-        for other in (source, output, output + ".partial"):
+        if is_address(failed):
+            raise UsageError("--failed: is an address; give a file of this machine")
+        for other in (source, output, output + ".partial" if local else "-"):
             if other != "-" and _same(other, str(failed)):
                 raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):
             raise UsageError(f"--failed {failed}: give the name of a plain file")
     if is_many(source):
         _refuse_inside(settings)
-    if settings.on_failure == "drop" and output == "-" and failed is None:
-        raise UsageError("--on-failure drop: with OUTPUT - say where dropped records go, with --failed FILE")
+    if settings.on_failure == "drop" and not local and failed is None:
+        what = "OUTPUT -" if output == "-" else "an address as OUTPUT"
+        raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
 
 
 def _refuse_inside(settings: ScoreSettings) -> None:
     """A file of a run that lies among those of INPUT would be read by the next run."""
     listing = listed(settings.input.source)
+    if listing.base:
+        _refuse_among(settings.input.source, settings.output, listing)
+        return
     root = Path(os.path.realpath(listing.root))
     inside = {os.path.realpath(listing.path(name)) for name in listing.names}
-    for name in (settings.output if as_lines(settings.output) else "-", str(settings.failed or "-")):
+    whole = as_lines(settings.output) and not is_remote(settings.output)
+    for name in (settings.output if whole else "-", str(settings.failed or "-")):
         real = Path(os.path.realpath(name))
         below = Path(settings.input.source).is_dir() and root in real.parents
         if name != "-" and (str(real) in inside or (below and not passed_over(str(real.relative_to(root))))):
             raise UsageError(f"{name}: lies in INPUT and would be read as a part of it; give a place outside")
 
 
+def _refuse_among(source: str, output: str, listing: Listing) -> None:
+    """The same for addresses, as far as their text tells."""
+    out = public(output)
+    beside = out.rpartition("/")[0] == public(source).rstrip("/")
+    if beside or out in {public(listing.source(name)) for name in listing.names}:
+        raise UsageError(f"{out}: lies in INPUT and would be read as a part of it; give a place outside")
+
+
+def is_address(path: Path) -> bool:
+    """Whether what was taken for a path is an address: `Path` makes one slash of two."""
+    return is_remote(str(path).replace(":/", "://", 1)) and not path.parent.is_dir()
+
+
 def _same(one: str, other: str) -> bool:
+    if is_remote(one) or is_remote(other):
+        return public(one).rstrip("/") == public(other).rstrip("/")
     return os.path.realpath(one) == os.path.realpath(other)
 
 
@@ -119,4 +154,6 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         if not settings.failed.parent.is_dir():
             raise UsageError(f"--failed {settings.failed}: its directory does not exist")
         return settings.failed
-    return None if settings.output == "-" else Path(settings.output.rstrip("/") + ".failed.jsonl")
+    if settings.output == "-" or is_remote(settings.output):
+        return None
+    return Path(settings.output.rstrip("/") + ".failed.jsonl")

@@ -72,11 +72,13 @@ def _check(
 
     from ruler_cli.cli.found import Found
     from ruler_cli.cli.page import Page
+    from ruler_cli.files.remote import public
+    from ruler_cli.files.source import shown
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
     from ruler_cli.reading import open_input
 
-    console = Console("log", "stdin" if where.source == "-" else where.source, float("inf"))
+    console = Console("log", shown(where.source), float("inf"))
     model = model_of(judge)
     if judge.model in EMBEDDED:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
@@ -90,7 +92,7 @@ def _check(
         agreed = seen.agreed(found.reader)
         places = seen.places(found.reader, where)
         page = Page(
-            where.source, judge.model, found, *agreed, places, seen.notes, whole, result, model,
+            public(where.source), judge.model, found, *agreed, places, seen.notes, whole, result, model,
             seen.lost, warnings,
         )  # fmt: skip
         if as_json:

@@ -39,13 +39,15 @@ def command(
         from contextlib import ExitStack
 
         from ruler_cli.errors import UsageError
+        from ruler_cli.files.source import shown
         from ruler_cli.judges.choose import model_of
         from ruler_cli.reading import open_input
         from ruler_cli.scoring.request import compose, lay_out
 
         context = model_of(JudgeSettings(model, api_base)).context
         ask = AskSettings(options.rubric(rubric), order, seed, context)
-        console = Console("log", "stdin" if source == "-" else source)
+        name = shown(source)
+        console = Console("log", name)
         where = InputSettings(source, format_, grouping, group_by, messages=messages)
         with ExitStack() as stack:
             found = open_input(where, stack, console.problem)
@@ -54,9 +56,9 @@ def command(
                     break
             else:
                 which = "there is no group" if group is None else f"there is no group {group!r}"
-                raise UsageError(f"{source}: {which}; `ruler check {source}` says how groups are found")
+                raise UsageError(f"{name}: {which}; `ruler check {name}` says how groups are found")
             sheet = lay_out(one, ask)
             if not sheet.bodies:
-                raise UsageError(f"{source}: group {one.key!r} has no trajectory that can be judged")
+                raise UsageError(f"{name}: group {one.key!r} has no trajectory that can be judged")
             request = compose(sheet, ask).request
         typer.echo(safe(f"system:\n{request.system}\n\nuser:\n{request.user}"))

@@ -12,6 +12,7 @@ import typer
 from ruler_cli.cli import options
 from ruler_cli.cli.console import Console, closing, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
+from ruler_cli.files.remote import is_remote, public
 from ruler_cli.observer import Summary
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 
@@ -116,7 +117,8 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
-    with told(resume=shlex.join(["ruler", *sys.argv[1:]])):
+    shown = {source: public(source), output: public(output)}
+    with told(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
         from ruler_cli.ledger import located
 
         settings = ScoreSettings(
@@ -153,9 +155,8 @@ def command(
                     raise
                 say(f"ruler: {error}")  # the exit code is that of what stopped the run
         if done.stopped is not None:
-            partial = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
-            if output != "-" and (partial.exists() or any(Path(output).rglob("*.partial"))):
-                say(f"ruler: what is whole so far is in {partial}")
+            if not done.whole:
+                _say_what_is_there(settings)
             raise done.stopped
         raise typer.Exit(0 if done.summary.complete else 1)
 
@@ -166,17 +167,31 @@ def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"
     import anyio
 
     from ruler_cli.cli.signals import interruptible
+    from ruler_cli.files.source import shown
     from ruler_cli.score import score
 
-    console = Console(progress, "stdin" if settings.input.source == "-" else settings.input.source)
+    console = Console(progress, shown(settings.input.source))
     try:
         return anyio.run(interruptible, partial(score, settings, console))
     finally:
         console.close()
 
 
+def _say_what_is_there(settings: ScoreSettings) -> None:
+    """Where the records are that a run has written before it stopped."""
+    output = settings.output
+    if is_remote(output):
+        say(f"ruler: {public(output)} is as it was: it is written when the run is at its end")
+        return
+    partial = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
+    if output != "-" and (partial.exists() or any(Path(output).rglob("*.partial"))):
+        say(f"ruler: what is whole so far is in {partial}")
+
+
 def _refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
     """Tell before a call what would be told after all of them."""
+    from ruler_cli.writing import is_address
+
     if path is None:
         return
     taken = [
@@ -185,7 +200,10 @@ def _refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
         settings.output.rstrip("/") + ".failed.jsonl",
         settings.failed,
     ]
-    if str(path) != "-" and any(other and path.resolve() == Path(other).resolve() for other in taken):
+    if is_address(path):
+        raise UsageError("--summary: is an address; give a file of this machine")
+    files = [other for other in taken if other and not is_remote(str(other))]
+    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
     if str(path) == "-" and settings.output == "-":
         raise UsageError("--summary -: stdout holds the records already; give it a file")

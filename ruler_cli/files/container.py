@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from ruler_cli.files.listing import Listing
@@ -107,8 +106,8 @@ class Staged(Protocol):
     def write(self, name: str, content: bytes) -> None:
         """A whole small file."""
 
-    def copy(self, name: str, source: Path) -> None:
-        """A file as it is."""
+    def copy(self, name: str, source: str) -> None:
+        """A file of INPUT as it is, given by its path or address."""
 
 
 class Lines:

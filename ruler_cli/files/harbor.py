@@ -142,7 +142,7 @@ class _Rewritten:
         """Every other file."""
         for name in self._job.listing.names if whole else ():
             if name not in self._written:
-                self._staged.copy(name, self._job.listing.path(name))
+                self._staged.copy(name, self._job.listing.source(name))
 
 
 def _in(trial: str, file: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.remote import expand_remote, is_remote, public
 
 _MAGIC = re.compile(r"[*?\[]")
 _NUMBER = re.compile(r"(\d+)")
@@ -17,18 +19,28 @@ _OURS = (".partial", ".failed.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Files below a directory: their names relative to it."""
+    """Files below a directory: their names relative to it.
+
+    `base` is what stands in front of the names of an address, and empty on this machine.
+    """
 
     root: Path
     names: tuple[str, ...]
+    base: str = ""
 
     def path(self, name: str) -> Path:
-        """Where a file is."""
+        """Where a file of this machine is."""
         return self.root / name
+
+    def source(self, name: str) -> str:
+        """What opens a file: its path or its address."""
+        return self.base + name if self.base else str(self.path(name))
 
 
 def is_many(source: str) -> bool:
-    """Whether INPUT is a directory or a pattern, rather than one file."""
+    """Whether INPUT is a directory or a pattern, rather than one file; an address is asked for."""
+    if is_remote(source):
+        return expand_remote(source) != [source]
     if source == "-" or Path(source).exists():
         return source != "-" and Path(source).is_dir()
     return bool(_MAGIC.search(source))
@@ -40,6 +52,8 @@ def listed(source: str) -> Listing:
     Hidden files and what ruler itself leaves (`*.partial`, `*.failed.jsonl`) are passed over, and what
     is no regular file. Numbers in names count as numbers: part-2 comes before part-10.
     """
+    if is_remote(source):
+        return _remote(source)
     if Path(source).is_dir():
         root = Path(source)
         found = _below(root)
@@ -54,6 +68,19 @@ def listed(source: str) -> Listing:
         what = "holds no file to read" if root == Path(source) else "no file matches this pattern"
         raise UsageError(f"{source}: {what}; check the path")
     return Listing(root, tuple(kept))
+
+
+def _remote(source: str) -> Listing:
+    found = expand_remote(source)
+    folders = zip(*(name.split("/")[:-1] for name in found), strict=False)
+    base = (
+        "/".join(same[0] for same in itertools.takewhile(lambda parts: len(set(parts)) == 1, folders)) + "/"
+    )
+    names = (name.removeprefix(base) for name in found)
+    kept = sorted((name for name in names if not passed_over(name)), key=natural)
+    if not kept:
+        raise UsageError(f"{public(source)}: holds no file to read; check the address")
+    return Listing(Path(), tuple(kept), base)
 
 
 def passed_over(name: str) -> bool:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, BinaryIO, cast
 
@@ -17,6 +17,7 @@ from ruler_cli.files.compression import GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC, ZS
 from ruler_cli.files.container import Container
 from ruler_cli.files.document import Document
 from ruler_cli.files.listing import is_many, listed
+from ruler_cli.files.remote import is_remote, public
 from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
 from ruler_cli.files.source import decompressed, from_file, lines, open_raw, readable, shown
@@ -26,12 +27,13 @@ _FIRST = 1 << 23
 """Bytes of a first line beyond which a stream is kept on disk before it is told what it is."""
 
 
+Opened = Callable[[], "AbstractContextManager[io.BufferedReader[Any]]"]
+
+
 class JsonLines(Container):
     """JSON lines in a file, which can be read as often as wanted."""
 
-    def __init__(
-        self, name: str, opened: Callable[[], io.BufferedReader[Any]], fd: int | None = None
-    ) -> None:
+    def __init__(self, name: str, opened: Opened, fd: int | None = None) -> None:
         """`opened` gives the bytes from the first one on; `fd` is a file that holds them uncompressed."""
         super().__init__(name)
         self._opened, self._fd, self.plain = opened, fd, fd is not None
@@ -66,12 +68,18 @@ def open_container(name: str, stack: ExitStack) -> Container:
     if is_many(name):
         return _many(name)
     stream = stack.enter_context(open_raw(name))
+    remote = is_remote(name)
+    again = partial(open_raw, name)
+    name = public(name)
     with readable(name):
-        regular = name != "-" and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        regular = name != "-" and not remote and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
-    if head.startswith((PARQUET_MAGIC, ZIP_MAGIC)):
-        file = stream if regular else _spooled(name, stream, stack)
-        return (_parquet if head.startswith(PARQUET_MAGIC) else _zip)(name, file, stack)
+    if head.startswith(PARQUET_MAGIC):
+        return _parquet(name, stream if regular or remote else _spooled(name, stream, stack), stack)
+    if head.startswith(ZIP_MAGIC):
+        return _zip(name, stream if regular else _spooled(name, stream, stack), stack)
+    if remote:
+        return _stream(name, decompressed(name, stream), stack, lambda _: JsonLines(name, again))
     if not regular:
         return _stream(name, decompressed(name, stream), stack, lambda rest: LinesOnce(name, rest))
     if not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
@@ -86,7 +94,9 @@ def _many(name: str) -> Container:
 
     listing = listed(name)
     found = trials(listing)
-    return Harbor(name, listing, found) if found else Shards(name, listing, open_container)
+    if found and not listing.base:
+        return Harbor(name, listing, found)
+    return Shards(public(name), listing, open_container)
 
 
 def _file(name: str, fd: int, stack: ExitStack) -> Container:

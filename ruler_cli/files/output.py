@@ -67,8 +67,8 @@ class Output:
         self._stream = compressed(name, self._file)
 
     @property
-    def to_stdout(self) -> bool:
-        """Whether records flow to stdout."""
+    def waits(self) -> bool:
+        """Whether a record may have to wait for somebody who takes it, as on stdout."""
         return self.name == "-"
 
     def into(self, container: Container) -> None:

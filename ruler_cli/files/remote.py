@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ruler_cli.errors import OutputError, UsageError
 
@@ -73,7 +73,7 @@ def opened(name: str) -> tuple[Any, str]:
         raise UsageError(f"{public(name)}: {reason(error)}") from None
 
 
-def open_remote(name: str) -> BinaryIO:
+def open_remote(name: str) -> io.BufferedReader[Any]:
     """An object for reading, seekable, in blocks that are fetched when they are wanted.
 
     UsageError where it is not there or cannot be read; later too, from `read`.

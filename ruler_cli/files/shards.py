@@ -16,7 +16,7 @@ from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.compression import PARQUET_MAGIC, ZIP_MAGIC
 from ruler_cli.files.container import Container, Many, Staged, TreeEncoder
 from ruler_cli.files.listing import Listing
-from ruler_cli.files.source import decompressed, open_raw, readable
+from ruler_cli.files.source import decompressed, open_raw, readable, shown
 from ruler_cli.records import Line, Problem
 
 Open = Callable[[str, ExitStack], Container]
@@ -60,7 +60,7 @@ class Shards(Many):
 
     def open_shard(self, name: str, stack: ExitStack) -> Container:
         """One file."""
-        return self._open(str(self.listing.path(name)), stack)
+        return self._open(self.listing.source(name), stack)
 
     def sample(self, count: int) -> list[Line]:
         """The first records of several files, evenly chosen where they are many."""
@@ -167,12 +167,12 @@ class Shards(Many):
 
     def _refuse_binary(self, name: str) -> None:
         """A checkpoint beside the dump must not be taken for one endless line."""
-        path = str(self.listing.path(name))
+        path = self.listing.source(name)
         with open_raw(path) as stream, readable(path):
             if stream.peek(4).startswith((PARQUET_MAGIC, ZIP_MAGIC)):
                 return
             if b"\0" in decompressed(path, stream).read(_HEAD):
-                raise ForeignError(f"{path}: is no text")
+                raise ForeignError(f"{shown(path)}: is no text")
 
     def _damage(self, name: str, number: int, error: UsageError) -> None:
         if self._told is None or (self._seen and name not in self._damaged):
@@ -182,7 +182,7 @@ class Shards(Many):
             self._told(Problem(number, self._reason(name, error), b"", name))
 
     def _reason(self, name: str, error: UsageError) -> str:
-        return str(error).removeprefix(f"{self.listing.path(name)}: ")
+        return str(error).removeprefix(f"{shown(self.listing.source(name))}: ")
 
 
 def _may_be_record(line: Line) -> bool:
@@ -218,7 +218,7 @@ class _Rewritten:
         read = set(self._shards.shards)
         for name in self._shards.listing.names:
             if name not in read:
-                self._staged.copy(name, self._shards.listing.path(name))
+                self._staged.copy(name, self._shards.listing.source(name))
 
     def _next(self) -> bool:
         self._close()

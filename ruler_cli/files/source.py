@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC, zstd
+from ruler_cli.files.remote import is_remote, open_remote, public
 from ruler_cli.records import Line
 
 _BUFFER = 1 << 20
@@ -37,8 +38,12 @@ def open_source(name: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def open_raw(name: str) -> Iterator[io.BufferedReader[io.FileIO]]:
-    """Open INPUT for reading bytes as they are; UsageError where it cannot be."""
+def open_raw(name: str) -> Iterator[io.BufferedReader[Any]]:
+    """Open INPUT, also at an address, for reading bytes as they are; UsageError where it cannot be."""
+    if is_remote(name):
+        with open_remote(name) as found:
+            yield found
+        return
     try:
         raw = io.FileIO(0, closefd=False) if name == "-" else io.FileIO(name)
         stream = io.BufferedReader(raw, _BUFFER)
@@ -120,4 +125,4 @@ def lines(name: str, stream: Iterable[bytes]) -> Iterator[Line]:
 
 def shown(name: str) -> str:
     """A source as a sentence names it."""
-    return "stdin" if name == "-" else name
+    return "stdin" if name == "-" else public(name)

@@ -17,6 +17,8 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
 from ruler_cli.files.container import Container, Many, TreeEncoder
 from ruler_cli.files.listing import Listing, listed, passed_over
+from ruler_cli.files.remote import is_remote
+from ruler_cli.files.source import open_raw
 
 _BUFFER = 1 << 16
 
@@ -58,9 +60,13 @@ class StagedFiles:
         """A whole small file."""
         self._begin(name).write_bytes(content)
 
-    def copy(self, name: str, source: Path) -> None:
+    def copy(self, name: str, source: str) -> None:
         """A file as it is; nothing to do where INPUT is OUTPUT."""
         target = self.folder / name
+        if is_remote(source):
+            with open_raw(source) as stream, self._begin(name).open("wb") as file:
+                shutil.copyfileobj(stream, file, 1 << 20)
+            return
         if not (target.exists() and target.samefile(source)):
             shutil.copyfile(source, self._begin(name))
             shutil.copymode(source, self._partial(name))
@@ -94,7 +100,7 @@ class StagedFiles:
 class OutputTree:
     """OUTPUT as a directory of the files of INPUT; the same use as `Output`."""
 
-    to_stdout = False
+    waits = False
 
     def __init__(self, name: str) -> None:
         """Make and lock the directory; UsageError where it cannot be, before anything is read."""
@@ -187,7 +193,8 @@ class OutputTree:
 
 def refuse_others(folder: Path, listing: Listing) -> None:
     """UsageError where a directory is no place for these files: it is read, or holds something else."""
-    out, root = Path(os.path.realpath(folder)), Path(os.path.realpath(listing.root))
+    out = Path(os.path.realpath(folder))
+    root = None if listing.base else Path(os.path.realpath(listing.root))
     if root in out.parents:
         raise UsageError(f"{folder}: lies in INPUT and would be read as a part of it; give one outside")
     try:

@@ -1,0 +1,325 @@
+"""`ruler score` from and to addresses: streamed in, whole or nothing out, no key in any sentence."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.compression import zstd
+from ruler_cli.observer import Observer
+from ruler_cli.records import Problem
+from ruler_cli.score import Done, score
+from ruler_cli.settings import InputSettings, JudgeSettings, MaxFailures, ScoreSettings
+from tests.conftest import ROOT, Ruler, group, rollout
+from tests.files.object_store import Store
+from tests.judge_server import JudgeServer
+
+SCORE = ("-m", "offline", "--ledger", "none")
+ROLLOUTS = [rollout(i / 10, f"{i}", group_id="aabbcc"[i], reward=i) for i in range(6)]
+SCATTERED = [rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)]
+
+
+def lines(records: list[Any]) -> bytes:
+    """Records as JSON lines."""
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def table(records: list[Any]) -> bytes:
+    """Records as a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(records), file)
+    return file.getvalue()
+
+
+def rewards(data: bytes) -> list[int]:
+    """The original rewards of the records of JSON lines that are scored."""
+    records = [json.loads(line) for line in data.splitlines()]
+    assert all(0 <= record["reward"] <= 1 for record in records)
+    return [record["ruler"]["independent_reward"] for record in records]
+
+
+@pytest.fixture
+def memory() -> Iterator[dict[str, Any]]:
+    """The objects of memory://, none at first."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    yield system.store
+    system.store.clear()
+
+
+def put(name: str, data: bytes) -> None:
+    """An object at memory://."""
+    with fsspec.open(f"memory://{name}", "wb") as file:
+        file.write(data)
+
+
+def got(name: str) -> bytes:
+    """The bytes of an object at memory://."""
+    with fsspec.open(f"memory://{name}", "rb") as file:
+        found: bytes = file.read()
+    return found
+
+
+class Heard(Observer):
+    """Keeps what could not be read."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def problem(self, problem: Problem) -> None:
+        """Note it."""
+        self.problems.append(f"{problem.where} {problem.reason}")
+
+
+async def run(source: str, output: str, observer: Observer | None = None, **more: Any) -> Done:
+    """Score one into the other."""
+    judge = more.pop("judge", JudgeSettings("offline"))
+    return await score(ScoreSettings(InputSettings(source), output, judge, **more), observer)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd.compress], ids=["plain", "gz", "zst"])
+@pytest.mark.parametrize("records", [ROLLOUTS, SCATTERED], ids=["adjacent", "scattered"])
+async def test_lines(memory: dict[str, Any], pack: Any, records: list[Any]) -> None:
+    """Lines at an address come out at another one; nothing else is left there."""
+    put("in/a", pack(lines(records)))
+    done = await run("memory://in/a", "memory://out/b.jsonl")
+    assert done.stopped is None
+    assert rewards(got("out/b.jsonl")) == [0, 1, 2, 3, 4, 5]
+    assert set(memory) == {"/in/a", "/out/b.jsonl"}
+    await run("memory://in/a", "memory://out/b.jsonl.gz")
+    assert rewards(gzip.decompress(got("out/b.jsonl.gz"))) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["memory://b.json", "b.json"])
+async def test_document(
+    memory: dict[str, Any], tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list at an address comes out as a list, at an address and in a file."""
+    monkeypatch.chdir(tmp_path)
+    put("a.json", json.dumps(SCATTERED, indent=1).encode())
+    await run("memory://a.json", name)
+    text = got("b.json") if name.startswith("memory") else (tmp_path / name).read_bytes()
+    assert [record["ruler"]["independent_reward"] for record in json.loads(text)] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
+    """A table at an address comes out as a table, in place too, and as lines where that is asked for."""
+    put("a", table(SCATTERED))
+    await run("memory://a", "memory://a")
+    after = pq.read_table(io.BytesIO(got("a"))).to_pylist()
+    assert [json.loads(row["ruler"])["independent_reward"] for row in after] == [0, 1, 2, 3, 4, 5]
+    await run("memory://a", str(tmp_path / "b.jsonl"))
+    assert rewards((tmp_path / "b.jsonl").read_bytes()) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
+    """A directory and a pattern are shards, in the order of their numbers, into one file or a directory."""
+    for number, record in enumerate(SCATTERED):
+        pack = (lines, table)[number == 3]
+        put(f"in/part-{number + 7}.x", pack([record]))
+    put("in/notes.txt", b"nothing\n")
+    put("in/_SUCCESS", b"")
+    for source in ("memory://in", "memory://in/part-*"):
+        await run(source, "memory://all.jsonl")
+        assert rewards(got("all.jsonl")) == [0, 1, 2, 3, 4, 5]
+    assert (await run("memory://in", str(tmp_path / "out"))).summary.complete
+    assert rewards((tmp_path / "out" / "part-7.x").read_bytes()) == [0]
+    assert len(pq.read_table(tmp_path / "out" / "part-10.x")) == 1
+    assert (tmp_path / "out" / "notes.txt").read_bytes() == b"nothing\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "more", "says"),
+    [
+        ("memory://in", "memory://in/all.jsonl", {}, "lies in INPUT"),
+        ("memory://in/*", "memory://in/a", {}, "INPUT is many files"),
+        ("memory://in/a", "memory://out/", {}, "is a directory"),
+        ("memory://in/a", "memory://b.parquet", {}, "only written for"),
+        ("memory://in/none", "memory://b", {}, "no such object"),
+        ("memory://none/*", "memory://b", {}, "there is no file"),
+        ("memory://in/a", "memory://b", {"on_failure": "drop"}, "with --failed FILE"),
+        ("memory://in/a", "memory://b", {"failed": Path("s3://u:secret@b/x")}, "a file of this machine"),
+        ("what://in/a", "b", {}, "no kind of address"),
+    ],
+)
+async def test_refused(
+    memory: dict[str, Any], source: str, output: str, more: dict[str, Any], says: str
+) -> None:
+    """What cannot be read or written is told, and leaves nothing behind."""
+    put("in/a", lines(ROLLOUTS))
+    with pytest.raises(UsageError, match=says) as error:
+        await run(source, output, **more)
+    assert "secret" not in str(error.value)
+    assert set(memory) == {"/in/a"}
+
+
+async def test_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
+    """A run that stops leaves an address as it was, and no part of an object."""
+    put("a", lines([group(f"g{i}", 0.1, 0.9) for i in range(9)]))
+    put("b", b"old")
+    judge = JudgeSettings("openai/400", server.base)
+    done = await run("memory://a", "memory://b", judge=judge, max_failures=MaxFailures(2))
+    assert done.stopped is not None
+    assert not done.whole
+    assert got("b") == b"old"
+    assert set(memory) == {"/a", "/b"}
+
+
+async def test_unreadable(memory: dict[str, Any], tmp_path: Path) -> None:
+    """What cannot be read is named; it is kept where --failed says, and nowhere by default."""
+    put("a", b"oops\n" + lines(ROLLOUTS))
+    heard = Heard()
+    done = await run("memory://a", "memory://b", heard)
+    assert done.summary.unreadable == 1
+    assert heard.problems[0].startswith("line 1 is not JSON")
+    assert set(memory) == {"/a", "/b"}
+    await run("memory://a", "memory://b", failed=tmp_path / "bad.jsonl")
+    assert (tmp_path / "bad.jsonl").read_text() == "oops\n"
+
+
+class Changes(Observer):
+    """Changes the object once it is surveyed."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def started(self, groups: int | None) -> None:
+        """The survey is over."""
+        put("a", self.data)
+
+
+async def test_changed(memory: dict[str, Any]) -> None:
+    """An object that became another one between the two looks stops the run; one that grew does not."""
+    put("a", lines(ROLLOUTS))
+    done = await run("memory://a", "memory://b", Changes(lines(ROLLOUTS[:3])))
+    assert done.stopped is not None
+    assert "memory://a: changed while it was read" in str(done.stopped)
+    assert set(memory) == {"/a"}
+    put("a", lines(ROLLOUTS))
+    done = await run("memory://a", "memory://b", Changes(lines([*ROLLOUTS, *ROLLOUTS])))
+    assert done.stopped is None
+    assert len(rewards(got("b"))) == 6
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """An empty store."""
+    with Store() as server:
+        yield server
+
+
+def leading_to(store: Store) -> dict[str, str]:
+    """The variables that make s3:// lead to a store."""
+    return {
+        "AWS_ENDPOINT_URL_S3": store.url,
+        "AWS_ACCESS_KEY_ID": "AKIATEST",
+        "AWS_SECRET_ACCESS_KEY": "verysecret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/nonexistent",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+
+
+@pytest.mark.parametrize("pack", [lines, table])
+def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
+    """The command reads an object and writes another one, in the shape of the first."""
+    store.objects["/bucket/in/a"] = pack(ROLLOUTS)
+    done = ruler("score", "s3://bucket/in/a", "s3://bucket/out/b", *SCORE, **leading_to(store))
+    assert done.returncode == 0, done.stderr
+    data = store.objects["/bucket/out/b"]
+    if pack is lines:
+        assert rewards(data) == [0, 1, 2, 3, 4, 5]
+    else:
+        assert len(pq.read_table(io.BytesIO(data))) == 6
+    assert set(store.objects) == {"/bucket/in/a", "/bucket/out/b"}
+    assert not store.uploads
+    piped = ruler("score", "s3://bucket/in", "-", *SCORE, **leading_to(store))
+    assert piped.returncode == 0, piped.stderr
+    assert rewards(piped.stdout.encode()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_s3_stopped(ruler: Ruler, store: Store, server: JudgeServer, tmp_path: Path) -> None:
+    """A run that stops says so of the address, names no file that is not there, and how to go on."""
+    store.objects["/bucket/a"] = lines([group(f"g{i}", 0.1, 0.9) for i in range(9)])
+    more = ("-m", "openai/400", "--api-base", server.base, "--max-failures", "2")
+    done = ruler("score", "s3://bucket/a", "s3://bucket/b", *more, **leading_to(store))
+    assert done.returncode == 1
+    assert "s3://bucket/b is as it was" in done.stderr
+    assert ".partial" not in done.stderr
+    assert "to go on: ruler score s3://bucket/a s3://bucket/b" in done.stderr
+    assert set(store.objects) == {"/bucket/a"}
+    assert not store.uploads
+    assert not list(tmp_path.iterdir())
+
+
+def test_s3_refuses(ruler: Ruler, store: Store, server: JudgeServer) -> None:
+    """A store that refuses the object at the end is told as such, and the rerun asks nothing again."""
+    store.objects["/bucket/a"] = lines([group("g", 0.1, 0.9)])
+    run = ("score", "s3://bucket/a", "s3://bucket/b", "-m", "openai/good", "--api-base", server.base)
+    store.refuse_puts_after = 0
+    done = ruler(*run, **leading_to(store))
+    assert done.returncode == 1
+    assert "s3://bucket/b: cannot be written" in done.stderr
+    store.refuse_puts_after = None
+    assert ruler(*run, **leading_to(store)).returncode == 0
+    assert server.stats()["requests"] == 1
+
+
+def test_names(ruler: Ruler, store: Store) -> None:
+    """No sentence of any command shows what an address holds besides the place."""
+    store.objects["/bucket/a"] = b"oops\n" + lines([*ROLLOUTS, 7])
+    address = store.url.replace("://", "://me:verysecret@") + "/bucket/a?token=verysecret"
+    for command in (
+        ("check", address),
+        ("check", address, "--json"),
+        ("prompt", address),
+        ("prompt", address, "--group", "none"),
+        ("score", address, "-", *SCORE),
+        ("score", address, "-", "-m", "offline", "--max-failures", "0"),
+        ("score", "s3://key:verysecret@bucket/a", "b", *SCORE),
+        ("score", "none", "s3://key:verysecret@bucket/b", *SCORE),
+        ("score", "none", "b", "--failed", "s3://key:verysecret@bucket/b", *SCORE),
+        ("score", "none", "b", "--summary", "s3://key:verysecret@bucket/b", *SCORE),
+    ):
+        done = ruler(*command, **leading_to(store))
+        assert "verysecret" not in done.stderr + done.stdout, done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.returncode in (0, 1, 2), done.stderr
+        if command[-1] == "--json":
+            assert json.loads(done.stdout)["input"].endswith("/bucket/a")
+
+
+@pytest.mark.parametrize(
+    "command", [("--help",), ("check", "in.jsonl"), ("score", "in.jsonl", "out.jsonl", *SCORE)]
+)
+def test_imports(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """What reads addresses and tables is not imported for a file of lines."""
+    (tmp_path / "in.jsonl").write_bytes(lines(ROLLOUTS))
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "ruler_cli", *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "ruler_cli" in loaded
+    assert not loaded & {"fsspec", "s3fs", "pyarrow", "pandas"}
