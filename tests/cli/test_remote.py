@@ -27,6 +27,8 @@ from tests.conftest import ROOT, Ruler, group, rollout
 from tests.files.object_store import Store
 from tests.judge_server import JudgeServer
 
+pytestmark = pytest.mark.anyio
+
 SCORE = ("-m", "offline", "--ledger", "none")
 ROLLOUTS = [rollout(i / 10, f"{i}", group_id="aabbcc"[i], reward=i) for i in range(6)]
 SCATTERED = [rollout(i / 10, f"{i}", group_id="ab"[i % 2], reward=i) for i in range(6)]
@@ -145,7 +147,8 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
     ("source", "output", "more", "says"),
     [
         ("memory://in", "memory://in/all.jsonl", {}, "lies in INPUT"),
-        ("memory://in/*", "memory://in/a", {}, "INPUT is many files"),
+        ("memory://in/*", "memory://in/a", {}, "lies in INPUT"),
+        ("memory://in/*", "memory://b.parquet", {}, "INPUT is many files"),
         ("memory://in/a", "memory://out/", {}, "is a directory"),
         ("memory://in/a", "memory://b.parquet", {}, "only written for"),
         ("memory://in/none", "memory://b", {}, "no such object"),
