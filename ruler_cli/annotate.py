@@ -13,7 +13,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse_text
-from ruler_cli.files.splice import Items, Object, Patches, Tree, at, members, read_array, read_object
+from ruler_cli.files.splice import Items, Object, Patches, Tree, at, read_array, read_object
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.records import Mark, Path, Record, Rollout
 from ruler_cli.settings import OnFailure
@@ -87,11 +87,13 @@ def _lists(
     span = at(raw, layout.reward) if layout.reward else None
     rewards = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
     marks_at: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
+    span = at(raw, marks_at)  # looked up once: a line may hold ten thousand
+    earlier = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
     marks, fresh = [], []
     for rollout, mark in marked:
         i = int(rollout.path[0])
         now = raw[slice(*rewards[i])] if i < len(rewards) else None
-        before = at(raw, (*marks_at, i, _KEPT))
+        before = at(raw, (_KEPT,), earlier[i][0]) if i < len(earlier) else None
         original = now if before is None else raw[slice(*before)]
         original = None if original == b"null" else original
         score = _written(mark, layout, on_failure, original) or b"null"
@@ -169,7 +171,7 @@ def _rewarded(
         if mark.score is not None or on_failure == "null" or now not in (None, original) or made:
             values = _tree(layout.reward, new or None) if new or now is not None else {}
     score = b"null" if mark.score is None else dump(mark.score)
-    return {**values, **(_extras(text, obj, mark, score, original) if layout.extras else {})}
+    return _merged(values, _extras(text, obj, mark, score, original)) if layout.extras else values
 
 
 def _makes(text: bytes, obj: Object, layout: Layout) -> bool:
@@ -208,18 +210,18 @@ def _own(text: bytes, obj: Object, source: Path) -> Path | None:
 
 def _extras(text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes | None) -> Tree:
     """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
-    values: dict[str, bytes | None] = {}
+    values: dict[str, Tree | bytes | None] = {}
     metrics = {} if mark.score is None else {"ruler_score": score}
     if original is not None:
         metrics[_KEPT] = original
     old = _value(text, obj, ("metrics",))
     if old in (None, b"null"):
-        values["metrics"] = b"{" + members(metrics) + b"}" if metrics else old
+        values["metrics"] = metrics or old
     else:
         inner, quoted = _inner(old)
         if inner:
-            new = _put(inner, {"ruler_score": None, **metrics})
-            values["metrics"] = _quote(new) if quoted else new
+            changes = {"ruler_score": None, **metrics}
+            values["metrics"] = _quote(_put(inner, changes)) if quoted else changes
     logs = _value(text, obj, ("logs",))
     said = None if mark.score is None else dump(_LOG + str(mark.fields.get("explanation", "")))
     if logs is None or logs == b"null":

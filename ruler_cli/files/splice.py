@@ -147,8 +147,8 @@ def at(raw: bytes, path: Iterable[str | int], start: int = 0) -> Span | None:
     span: Span = (start, -1)
     for part in path:
         opens = raw[span[0]]
-        if isinstance(part, str) and opens == ord("{"):
-            member = read_object(raw, span[0]).members.get(part)
+        if opens == ord("{"):  # a number is a key there: `rewards.0` of {"rewards": {"0": 1}}
+            member = read_object(raw, span[0]).members.get(str(part))
             if member is None:
                 return None
             span = member[1:]

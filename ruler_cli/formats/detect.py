@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
@@ -13,6 +12,7 @@ from ruler_cli.formats import custom
 from ruler_cli.formats.catalog import families, formats, refusals
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup, plain
 from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.told_reward import with_reward
 from ruler_cli.records import Line
 from ruler_cli.settings import InputSettings
 
@@ -45,13 +45,9 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     for option, path in (("--group-by", told.group_by), ("--outcome", told.outcome)):
         if path is not None and not _anywhere(chosen, path, records):
             raise UsageError(_nowhere(name, option, path, records))
-    if told.reward is not None:
-        if chosen.layout.payload is not None:
-            raise UsageError(f"{name}: --reward: {chosen.name} keep the reward in two places; leave it out")
-        where = _path(told.reward, [record for _, record in records])
-        layout = replace(chosen.layout, reward=where, source=None, form=b"%s", lost=b"null", absent=None)
-        chosen = replace(chosen, layout=layout)
     key = told.group_by or _key_path(chosen, [record for _, record in records])
+    if told.reward is not None:
+        chosen = with_reward(name, told.reward, Reader(chosen, key), records)
     return Reader(chosen, key, told.reward, told.outcome)
 
 
@@ -132,12 +128,6 @@ def _computed(chosen: Format, record: Mapping[str, Any]) -> str | None:
         return chosen.key_of(record) if chosen.key_of else None
     except (UnreadableError, RecursionError, *MISSHAPEN):
         return None
-
-
-def _path(dotted: str, records: Sequence[Mapping[str, Any]]) -> tuple[str | int, ...]:
-    if any(dotted in record for record in records):
-        return (dotted,)
-    return tuple(int(part) if part.isdecimal() else part for part in dotted.split("."))
 
 
 def _anywhere(chosen: Format, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> bool:

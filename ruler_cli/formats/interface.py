@@ -105,7 +105,7 @@ def lookup(record: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(record, dict) and part in record:
             record = record[part]
-        elif isinstance(record, list) and part.isdecimal() and int(part) < len(record):
+        elif isinstance(record, list) and part.isdecimal() and len(part) < 10 and int(part) < len(record):
             record = record[int(part)]
         else:
             return None

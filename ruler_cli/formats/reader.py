@@ -68,6 +68,9 @@ class Reader:
 
     def _shaped(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
         rollouts = tuple(self.format.rollouts(value))
+        if self.format.layout.listed:
+            for path in (self.reward, self.key if self.format.shape == "columns" and self._by_path else None):
+                _refuse_uneven(value, path, len(rollouts))
         if self.reward is not None or self.outcome is not None:
             rollouts = tuple(self._overlaid(value, rollout) for rollout in rollouts)
         self._refuse_foreign(value, rollouts)
@@ -100,7 +103,9 @@ class Reader:
     @property
     def _flat(self) -> bool:
         """Whether marks stand nowhere but in the record itself."""
-        return self.format.shape == "trajectory" and self.format.layout.ruler == ("ruler",)
+        layout = self.format.layout
+        single = layout.reward is None or len(layout.reward) == 1
+        return self.format.shape == "trajectory" and layout.ruler == ("ruler",) and single
 
     @property
     def _by_path(self) -> bool:
@@ -194,23 +199,36 @@ def _hashed(name: str, text: str) -> str:
     return f"{name}-" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+def _refuse_uneven(value: Any, path: str | None, size: int) -> None:
+    """A list that the user named runs parallel to the rollouts: nobody knows which items belong together."""
+    found = None if path is None else lookup(value, path)
+    if isinstance(found, list) and len(found) != size:
+        raise UnreadableError(f"has {len(found)} items at `{path}` for {size} rollouts")
+    if found is not None and not isinstance(found, list):
+        raise UnreadableError(f"has no list at `{path}`, with one item for each rollout")
+
+
 def _refuse_blocked(holder: Any, place: Path) -> None:
     """Where ruler writes into an object, nothing else may stand: it would be overwritten."""
     for part, inner in itertools.pairwise(place):
         holder = lookup(holder, str(part))
         if holder is None:
             return
-        if not isinstance(holder, list if isinstance(inner, int) else dict):
+        if not isinstance(holder, (list, dict) if isinstance(inner, int) else dict):
             raise UnreadableError(f"has no object at `{part}`, where ruler would write; rename it")
 
 
 def _ours(value: Any, *, listed: bool) -> bool:
-    """Whether ruler wrote it: an object with a status, its JSON text, or a list of such objects."""
+    """Whether ruler wrote it: an object with its status, its JSON text, or a list of such objects."""
     if isinstance(value, str):
         try:
             value = parse_text(value)
         except UnreadableError:
             return False
     if listed and isinstance(value, list) and value:
-        return all(item is None or (isinstance(item, Mapping) and "status" in item) for item in value)
-    return isinstance(value, dict) and "status" in value
+        return all(item is None or _is_mark(item) for item in value)
+    return _is_mark(value)
+
+
+def _is_mark(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("status") in ("scored", "failed")

@@ -1,0 +1,109 @@
+"""`--reward PATH`: what stands at the path is kept, and nothing but a reward is overwritten."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from ruler_cli.annotate import annotate
+from ruler_cli.errors import UnreadableError, UsageError
+from tests.formats.changes import GROUP, SCORED, written
+from tests.values import line, read, reader, talk
+
+ROW = {"messages": talk("4"), "group_id": "g", "reward": 1, "info": {"r": 0.25}, "metrics": {"acc": 0.5}}
+STEP = {
+    "global_step": [1, 1], "id": ["a", "b"], "prompt": ["p", "q"], "responses": ["x", "y"], "scores": [1, 2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["messages", "messages.1", "messages.0.content", "group_id"])
+def test_not_what_is_read(path: str) -> None:
+    """A path at which a score would change what the judge sees, or the group, is refused."""
+    with pytest.raises(UsageError, match="would take the place of"):
+        reader(ROW, reward=path)
+
+
+@pytest.mark.parametrize("path", ["ruler", "ruler.score", "logs", "logs.0", "metrics", "metrics.ruler_score"])
+def test_not_rulers_own(path: str) -> None:
+    """A path to what ruler itself writes is refused: one of both would be lost."""
+    with pytest.raises(UsageError, match="where ruler itself writes"):
+        reader(ROW, reward=path)
+
+
+@pytest.mark.parametrize("path", ["", "info.", ".r", "info..r"])
+def test_no_empty_part(path: str) -> None:
+    """A path with an empty part is a slip and refused, unless a key is called so."""
+    with pytest.raises(UsageError, match="is empty"):
+        reader(ROW, reward=path)
+    assert reader({**ROW, path: 1}, reward=path).format.layout.reward == (path,)
+
+
+@pytest.mark.parametrize(("path", "first"), [("info.r", 0.25), ("metrics.acc", 0.5), ("new.place", None)])
+def test_written(path: str, first: float | None) -> None:
+    """The score stands at the path, wherever that is, and what stood there is kept as the first reward."""
+    out = written(ROW, SCORED, found=reader(ROW, reward=path))
+    holder, key = path.split(".")
+    assert out[holder][key] == 0.625
+    assert out["metrics"]["ruler_score"] == 0.625
+    assert out["ruler"]["independent_reward"] == first
+    assert out["reward"] == 1
+    assert written(out, SCORED, found=reader(out, reward=path)) == out
+
+
+@pytest.mark.parametrize("rewards", [{"0": 1, "1": 3}, [1, 3]])
+def test_number_in_path(rewards: Any) -> None:
+    """A number in the path is an item of a list or a key, and what stood there is kept in both."""
+    row = {**ROW, "rewards": rewards}
+    out = written(row, SCORED, found=reader(row, reward="rewards.0"))
+    assert out["ruler"]["independent_reward"] == 1
+    assert out["rewards"] == ({"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3])
+
+
+def test_no_text_replaced() -> None:
+    """Text where the path needs an object is somebody's and makes the record unreadable."""
+    found = reader(ROW, reward="info.r")
+    with pytest.raises(UnreadableError, match="no object at `info`"):
+        found.read(line({**ROW, "info": "my notes"}))
+
+
+@pytest.mark.parametrize("value", [5, [7], [7, 8, 9], {"x": 1}, "text"])
+def test_column_that_is_none(value: Any) -> None:
+    """A column that the user names for rewards or keys holds an item for each rollout, or is refused."""
+    for told in ({"reward": "mine"}, {"group_by": "mine"}):
+        with pytest.raises(UnreadableError, match="`mine`"):
+            read({**STEP, "mine": value}, **told)
+
+
+def test_column() -> None:
+    """A column that the user names for rewards takes the scores, and its items are kept."""
+    record = {**STEP, "mine": [7, 8]}
+    out = written(record, SCORED, found=reader(record, reward="mine"))
+    assert out["mine"] == [0.625, 0.625]
+    assert [mark["independent_reward"] for mark in out["ruler"]] == [7, 8]
+    assert out["scores"] == [1, 2]
+
+
+@pytest.mark.parametrize("mine", [{"status": "measured"}, {"status": None}, '{"status": 1}', [{}]])
+def test_somebody_elses_ruler(mine: Any) -> None:
+    """A field `ruler` is taken for ruler's own by what ruler writes there, not by a key of that name."""
+    with pytest.raises(UnreadableError, match="that ruler did not write"):
+        read({**ROW, "ruler": mine})
+
+
+def test_long_line() -> None:
+    """Marking a columnar line takes time in proportion to its rollouts, also when it has marks."""
+
+    def seconds(size: int) -> float:
+        record = {key: [str(i) for i in range(size)] for key in STEP}
+        found = reader(record)
+        raw = json.dumps(record).encode()
+        for _ in range(2):
+            rollouts = sorted((r for p in found.read(line(raw)) for r in p.rollouts), key=lambda r: r.path)
+            begun = time.process_time()
+            raw = annotate(raw, found.format, [(r, SCORED) for r in rollouts], GROUP, "null")
+        return time.process_time() - begun
+
+    assert seconds(8_000) < 40 * max(min(seconds(800), seconds(800)), 1e-3)
