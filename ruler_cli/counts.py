@@ -29,7 +29,7 @@ class Counts:
         summary, verdict = self.summary, outcome.verdict
         summary.groups += 1
         summary.kept += outcome.kept
-        summary.rollouts += len(group.rollouts)
+        summary.rollouts += group.compared
         self.pay(outcome)
         if isinstance(verdict, Failure):
             summary.failed[verdict.kind] = summary.failed.get(verdict.kind, 0) + 1

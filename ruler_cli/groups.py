@@ -165,8 +165,8 @@ def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
         if before != number:
             raise UsageError(
                 f"line {number}: group {group.key!r} comes back after it ended (it began at line "
-                f"{before}); from stdin groups must be adjacent: give the input as a file, or sort "
-                "it by its group key"
+                f"{before}); from stdin groups must be adjacent: have all of it kept on disk first "
+                "with --grouping scattered, or give the input as a file"
             )
         yield group
 

@@ -105,7 +105,7 @@ def group_fields(group: Group, outcome: Outcome, name: str, price: Price | None)
     fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
     if isinstance(verdict, Failure):
         fields |= {"kind": verdict.kind, "reason": verdict.reason}
-    fields |= {"judge": name, "size": len(group.rollouts)}
+    fields |= {"judge": name, "size": group.compared}
     if isinstance(verdict, Verdict):
         fields |= {"passes": 1, "tied": verdict.tied}
         counts = {

@@ -87,7 +87,8 @@ class Input:
         if self.reader is None:
             return "no records"
         hashed = "key: the line" if self.reader.format.shape == "group" else "key: hash of the prompt"
-        key = hashed if self.reader.key == PROMPT_HASH else f"key `{self.reader.key}`"
+        own = f"key: {self.reader.key}" if self.reader.key == self.reader.format.key_told else ""
+        key = hashed if self.reader.key == PROMPT_HASH else own or f"key `{self.reader.key}`"
         head = f"{self.reader.format.name}, {key}"
         if self.survey is None:
             return f"{head}, streamed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -102,9 +103,20 @@ class Group:
         return next((r.tools for r in self.records if r.tools), None)
 
     @property
+    def compared(self) -> int:
+        """How many rollouts the judge is to compare."""
+        return compared(self.rollouts)
+
+    @property
     def size(self) -> int:
         """Bytes of input that the group holds in memory."""
         return sum(len(record.line.raw) // record.parts for record in self.records)
+
+
+def compared(rollouts: Sequence[Rollout]) -> int:
+    """How many rollouts there are when those of one `member` are joined."""
+    parts = [rollout.member for rollout in rollouts if rollout.member is not None]
+    return len(rollouts) - len(parts) + len(set(parts))
 
 
 @dataclass(frozen=True, slots=True)

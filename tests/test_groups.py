@@ -101,7 +101,7 @@ def test_consecutive(index: Index) -> None:
     ]
     with pytest.raises(UsageError, match=r"line 6: group 'a' comes back .* began at line 1") as error:
         next(groups)
-    assert "give the input as a file" in str(error.value)
+    assert "--grouping scattered" in str(error.value)
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
 
 

@@ -14,7 +14,7 @@ from ruler_cli.cli.page import Page, Place, as_json, shortened
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.detect import SAMPLE
-from ruler_cli.formats.interface import PROMPT_HASH
+from ruler_cli.formats.interface import PROMPT_HASH, Layout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.notes import Notes
 from ruler_cli.records import Problem, Record, Rollout
@@ -92,7 +92,6 @@ class Found:
         key = self._first[0].key if self._first else None
         hashed = "the line" if form.shape == "group" else "hash of the prompt"
         where = hashed if reader.key == PROMPT_HASH else reader.key
-        own = ".".join(map(str, form.layout.source or form.layout.reward or ())) or _OWN
         rewards, outcomes = self.notes.rewards, self.notes.outcomes
         seen = outcomes.numbers + outcomes.other
         return (
@@ -100,7 +99,7 @@ class Found:
             Place("group key", where, bool(told.group_by), None if key is None else _value(key), 0),
             Place(
                 "reward",
-                told.reward or own,
+                told.reward or _reward(form.layout, rewards.numbers + rewards.other),
                 bool(told.reward),
                 _value(one.reward) if one else None,
                 rewards.absent,
@@ -124,6 +123,12 @@ class Found:
             out.write(part)
         out.write(b"\n  ]\n}\n" if self.lost else b"]\n}\n")
         out.flush()
+
+
+def _reward(layout: Layout, seen: int) -> str:
+    """Where a format has its rewards; empty where it has none, and so no room for a score either."""
+    path = layout.source or layout.reward
+    return ".".join(map(str, path)) if path else _OWN if seen else ""
 
 
 def _said(rollout: Rollout | None) -> str | None:

@@ -98,7 +98,7 @@ def _place(place: Place) -> str:
 def _sizes(sizes: Counter[int]) -> str:
     if not sizes:
         return "no groups"
-    common = ", ".join(f"{number:,} of {size}" for size, number in _commonest(sizes))
+    common = ", ".join(f"{count(number, 'group')} of {size}" for size, number in _commonest(sizes))
     more = len(sizes) - _COMMONEST
     least, middle, most = min(sizes), quantile(sizes, 0.5), max(sizes)
     rest = f", {count(more, 'other size')}" if more > 0 else ""

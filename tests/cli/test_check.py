@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Ruler, group, write
+from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
+from tests.values import talk
 
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
 
@@ -158,3 +160,35 @@ def test_price_list_without_litellm(dump: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert b"cost:               $0.0" in done.stdout
+
+
+def test_parts_are_one_rollout(ruler: Ruler, tmp_path: Path) -> None:
+    """Records that are parts of one rollout count once, on the page and in what is written."""
+    uids = ["task_0_0", "task_0_1", "task_1_0"]
+    dump = [
+        {"input": "user\nhi", "output": f"answer {i}", "score": 0.5, "step": 1, "uid": uid}
+        for i, uid in enumerate(uids)
+    ]
+    write(tmp_path / "in.jsonl", dump)
+    found = rows(ruler("check", "in.jsonl", "-m", "offline").stdout)
+    assert "3 records, 1 group of 2 rollouts" in found["input"]
+    assert found["group sizes"] == "min 2, median 2, max 2 (1 group of 2)"
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
+    assert "(2 rollouts, 3 records)" in done.stderr
+    assert {record["ruler"]["group"]["size"] for record in read(tmp_path / "out.jsonl")} == {2}
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (
+            {"id": 1, "epoch": 1, "messages": talk("a"), "scores": {"match": {"value": "C"}}},
+            '`scores.*.value`, first: "C"',
+        ),
+        ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, "none"),
+    ],
+)
+def test_where_the_reward_is(record: dict[str, Any], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The page names the place that a reward is read from, and none where the format has none."""
+    write(tmp_path / "in.jsonl", [record])
+    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == says

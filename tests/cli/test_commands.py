@@ -56,7 +56,7 @@ def test_stdin_key_comes_back(ruler: Ruler) -> None:
     assert done.returncode == 2
     assert "line 4" in done.stderr
     assert "line 1" in done.stderr
-    assert "file" in done.stderr
+    assert "--grouping scattered" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
