@@ -27,12 +27,21 @@ _NUMBER = re.compile(rb"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*")
 
 
 def trials(listing: Listing) -> list[str]:
-    """The trials among files, by the names of their directories; none where it is no Harbor job."""
+    """The trials among files, by the names of their directories; none where it is no Harbor job.
+
+    One whose environment failed has no file of an agent: it is known by the trials beside it.
+    """
     paths = [PurePath(name) for name in listing.names]
     agents = {str(parent.parent) for path in paths for parent in path.parents if parent.name == "agent"}
-    found = [str(path.parent) for path in paths if path.name == _RESULT and str(path.parent) in agents]
+    results = [path.parent for path in paths if path.name == _RESULT]
+    jobs = {folder.parent for folder in results if str(folder) in agents and folder.parts}
+    found = [str(folder) for folder in results if str(folder) in agents or _beside(folder, jobs)]
     names = set(listing.names)
     return found if any(_in(trial, _TRAJECTORY) in names for trial in found) else []
+
+
+def _beside(folder: PurePath, jobs: set[PurePath]) -> bool:
+    return bool(folder.parts) and folder.parent in jobs
 
 
 class Harbor(Many):

@@ -27,7 +27,7 @@ def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UnreadableError(
             f"is JSON but no object (it is {_NAMES.get(type(value), 'another value')}); "
-            "every line must be one {…} object"
+            "every record must be one {…} object"
         )
     return value
 

@@ -38,6 +38,7 @@ FILES = {
     "t__21/agent/trajectory.json": STEPS,
     "t__22/result.json": PLAIN,
     "t__22/agent/trajectory.json": b'{"steps": oops}',
+    "t__23/result.json": PLAIN,
     "result.json": b'{"job": 1}',
     "config.json": b"{}",
 }
@@ -82,6 +83,7 @@ def test_records(job: Path) -> None:
             "trial t__22",
             f"has a damaged {steps}: it is not JSON (unexpected character, expected a JSON value)",
         ),
+        ("trial t__23", f"has no {steps}"),
     ]
 
 
