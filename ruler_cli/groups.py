@@ -22,8 +22,9 @@ from ruler_cli.records import Group, Line, Problem, Record
 OnProblem = Callable[[Problem], None]
 Where = Callable[[int], str]
 """The number of a record → how a sentence names its place."""
-OnRecord = Callable[[Record, int], object]
-"""Takes each record with the number of its group: any 64 bits that are its own."""
+OnRecord = Callable[[Record, int, int], object]
+"""Takes each record, the number of its group (any 64 bits that are its own), and how many rollouts
+begin in it: parts of one that stand in several records are counted once."""
 
 
 def line_of(number: int) -> str:
@@ -120,7 +121,7 @@ def survey(
         if short != last:
             last, runs = short, runs + 1
         if on_record is not None:
-            on_record(record, place(record) if whole else _as_number(short))
+            on_record(record, place(record) if whole else _as_number(short), rollouts)
     index.flush()
     found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
     if whole:
@@ -139,10 +140,11 @@ def survey(
     return found
 
 
-def told(found: Iterable[Record], on_record: OnRecord, *, whole: bool) -> Iterator[Record]:
+def told(found: Iterable[Record], index: Index, on_record: OnRecord, *, whole: bool) -> Iterator[Record]:
     """Records of a stream, each told as a survey tells those of a file."""
     for record in found:
-        on_record(record, place(record) if whole else _as_number(digest(str(record.key))))
+        short = b"" if whole else digest(str(record.key))
+        on_record(record, place(record) if whole else _as_number(short), index.rollouts(record, short))
         yield record
 
 

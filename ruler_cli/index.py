@@ -44,18 +44,23 @@ class Index:
         self._rows: list[tuple[int, int, int, bytes, int]] = []
 
     def add(self, record: Record, key: str, *, whole: bool = False) -> tuple[bytes, int]:
-        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts.
-
-        A part of a rollout of which another part was there before is not counted again.
-        """
-        line, short, at, rollouts = record.line, digest(key), place(record), len(record.rollouts)
-        if [rollout for rollout in record.rollouts if rollout.member is not None]:
-            group = at.to_bytes(8) if whole else short
-            rollouts = sum(r.member is None or self._first(group, r.member) for r in record.rollouts)
-        self._rows.append((at, line.offset, len(line.raw), short, rollouts))
+        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts."""
+        line, short = record.line, digest(key)
+        rollouts = self.rollouts(record, b"" if whole else short)
+        self._rows.append((place(record), line.offset, len(line.raw), short, rollouts))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts
+
+    def rollouts(self, record: Record, group: bytes) -> int:
+        """How many rollouts begin in a record: a part of one of which another was there is none.
+
+        `group` is what its group is known by, nothing where the record is all of it.
+        """
+        if not [rollout for rollout in record.rollouts if rollout.member is not None]:
+            return len(record.rollouts)
+        group = group or place(record).to_bytes(8)
+        return sum(r.member is None or self._first(group, r.member) for r in record.rollouts)
 
     def _first(self, group: bytes, member: str) -> bool:
         row = (group, digest(member))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ruler_cli.formats.rewards import number
 from ruler_cli.index import place
 from ruler_cli.quantiles import rounded
-from ruler_cli.records import Record
+from ruler_cli.records import Record, Rollout
 from ruler_cli.scoring.weight import weigh
 
 _BATCH = 2_000
@@ -112,8 +112,11 @@ class Notes:
         self.bytes = self.records = 0
         self.rewards, self.outcomes = Tally(), Tally()
 
-    def add(self, record: Record, group: int) -> bool:
-        """Note one record and the number of its group; whether all of it can be judged."""
+    def add(self, record: Record, group: int, rollouts: int) -> bool:
+        """Note one record, the number of its group, and how many rollouts begin in it.
+
+        Whether all of it can be judged.
+        """
         at, fine = place(record), bool(record.rollouts)
         self.records += 1
         self.bytes += len(record.line.raw) // record.parts
@@ -122,11 +125,8 @@ class Notes:
                 fine = False
                 continue
             weight = weigh(record, rollout)
-            reward = self.rewards.add(rollout.reward)
-            if rollout.outcome is None:  # as in most dumps
-                self.outcomes.absent += 1
-            else:
-                self.outcomes.add(rollout.outcome)
+            reward = self._tally(rollout) if rollouts > 0 else number(rollout.reward)
+            rollouts -= 1
             member = None
             if rollout.member is not None:
                 member, self._parts = hash(rollout.member), True
@@ -134,6 +134,13 @@ class Notes:
         if len(self._rows) >= _BATCH:
             self._flush()
         return fine
+
+    def _tally(self, rollout: Rollout) -> float | None:
+        if rollout.outcome is None:  # as in most dumps
+            self.outcomes.absent += 1
+        else:
+            self.outcomes.add(rollout.outcome)
+        return self.rewards.add(rollout.reward)
 
     def _flush(self) -> None:
         self._db.executemany("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._rows)

@@ -130,7 +130,7 @@ def open_input(
     read = records(whole, reader.read, on_problem)
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
     if on_record is not None:
-        read = told(read, on_record, whole=reader.format.shape != "trajectory")
+        read = told(read, index, on_record, whole=reader.format.shape != "trajectory")
     return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, waits=True)
 
 

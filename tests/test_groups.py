@@ -193,7 +193,10 @@ def test_parts(index: Index) -> None:
     """Parts of one rollout are one to the sizes of groups, in whatever record they stand."""
     made = [{"id": key, "text": "x", "member": member} for key, member in ("a1", "a1", "b1", "a2", "b1")]
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
-    found = survey(rows, Reader(PARTS, "id"), "auto", index, lambda p: None)
+    begun: list[int] = []
+    reader = Reader(PARTS, "id")
+    found = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, g, n: begun.append(n))
+    assert begun == [1, 0, 1, 1, 0]
     assert (found.records, found.rollouts, found.groups) == (5, 3, 2)
     assert (found.smallest, found.largest, found.singles) == (1, 2, 1)
 
@@ -216,7 +219,7 @@ def test_each_record_is_told(index: Index) -> None:
         "auto",
         index,
         lambda p: None,
-        on_record=lambda r, g: told.append((r.line.number, g)),
+        on_record=lambda r, g, n: told.append((r.line.number, g)),
     )
     assert [number for number, _ in told] == [1, 2, 4]
     assert told[0][1] == told[2][1] != told[1][1]
@@ -226,7 +229,7 @@ def test_lines_of_groups_are_told_apart(index: Index) -> None:
     """Two group lines with one key are two groups to who asks, too."""
     told: set[int] = set()
     rows = whole(("a", 1), ("a", 1))
-    survey(rows, WHOLE, "auto", index, lambda p: None, on_record=lambda _, group: told.add(group))
+    survey(rows, WHOLE, "auto", index, lambda p: None, on_record=lambda r, g, n: told.add(g))
     assert len(told) == 2
 
 

@@ -26,7 +26,7 @@ def note(notes: Notes, *rows: tuple[int, str, Any], **fields: Any) -> None:
     """A record for each group, answer and reward."""
     for number, (group, answer, reward) in enumerate(rows, 1):
         rollout = Rollout(talk(answer), reward=reward, **fields)
-        notes.add(Record(Line(number, 0, b"x" * 500), (rollout,)), group)
+        notes.add(Record(Line(number, 0, b"x" * 500), (rollout,)), group, 1)
 
 
 def test_groups(notes: Notes) -> None:
@@ -54,11 +54,12 @@ def test_size(notes: Notes) -> None:
 
 def test_members(notes: Notes) -> None:
     """Parts of one rollout are one, with one length and one reward."""
-    for number, member in enumerate("aab", 1):
+    for number, (member, begins) in enumerate(zip("aab", (1, 0, 1), strict=True), 1):
         rollout = Rollout(talk(f"part {number}" * 100), member=member, reward=1.0)
-        notes.add(Record(Line(number, 0, b"x" * 600), (rollout,)), 1)
+        notes.add(Record(Line(number, 0, b"x" * 600), (rollout,)), 1, begins)
     (group,) = notes.groups()
     assert (group.rollouts, group.distinct, group.rewards) == (2, 2, 2)
+    assert (notes.rewards.numbers, notes.outcomes.absent) == (2, 2)
     whole = notes.overview()
     assert (whole.rollouts, whole.sizes) == (2, {2: 1})
     assert max(whole.lengths) > 1.5 * min(whole.lengths)
@@ -75,9 +76,9 @@ def test_no_member_is_no_part(notes: Notes) -> None:
 def test_faults(notes: Notes) -> None:
     """What cannot be judged is told, and is no rollout."""
     fine, faulty = Rollout(talk("x")), Rollout([], fault="has no messages")
-    assert not notes.add(Record(Line(1, 0, b"{}"), (fine, faulty)), 1)
-    assert not notes.add(Record(Line(2, 0, b"{}"), ()), 2)
-    assert notes.add(Record(Line(3, 0, b"{}"), (fine,)), 3)
+    assert not notes.add(Record(Line(1, 0, b"{}"), (fine, faulty)), 1, 2)
+    assert not notes.add(Record(Line(2, 0, b"{}"), ()), 2, 0)
+    assert notes.add(Record(Line(3, 0, b"{}"), (fine,)), 3, 1)
     assert [group.rollouts for group in notes.groups()] == [1, 1]
     assert notes.records == 3
 
@@ -106,7 +107,7 @@ def test_memory(notes: Notes) -> None:
         tracemalloc.start()
         for i in range(number):
             rollout = Rollout(talk(f"{i}"), reward=0.5)
-            notes.add(Record(Line(i, 0, b"x" * 500), (rollout,)), i // 4)
+            notes.add(Record(Line(i, 0, b"x" * 500), (rollout,)), i // 4, 1)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most

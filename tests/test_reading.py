@@ -180,7 +180,7 @@ def test_picked(path: Path, keys: str) -> None:
     path.write_bytes(dump(keys))
     numbers: dict[int, list[int]] = {}
 
-    def told(record: Record, group: int) -> None:
+    def told(record: Record, group: int, _rollouts: int) -> None:
         numbers.setdefault(group, []).append(index.place(record))
 
     with ExitStack() as stack:
@@ -202,7 +202,7 @@ def test_pipe_is_told(tmp_path: Path) -> None:
     seen: list[int] = []
     with ExitStack() as stack:
         found = open_input(
-            InputSettings(str(path)), stack, lambda p: None, on_record=lambda r, g: seen.append(g)
+            InputSettings(str(path)), stack, lambda p: None, on_record=lambda r, g, n: seen.append(g)
         )
         assert len(groups(found)) == 2
     writer.join()

@@ -85,15 +85,15 @@ def _check(
     with ExitStack() as stack:
         shelf = _shelf(judge, ledger, stack)
         seen = stack.enter_context(Found(console, quiet=as_json))
-        found = open_input(where, stack, seen.unreadable, on_record=seen.record)
+        found = open_input(where, stack, seen.unreadable, seen.opened, seen.record)
         ask = replace(ask, context_tokens=model.context)
         result, whole = _estimate(found, seen.notes, ask, model, judge, shelf)
-        warnings = tuple(found.survey.warnings()) if found.survey else ()
+        warnings = (*found.notes, *(found.survey.warnings() if found.survey else ()))
         agreed = seen.agreed(found.reader)
         places = seen.places(found.reader, where)
         page = Page(
             public(where.source), judge.model, found, *agreed, places, seen.notes, whole, result, model,
-            seen.lost, warnings,
+            seen.lost, warnings, seen.unit,
         )  # fmt: skip
         if as_json:
             seen.write_json(page)

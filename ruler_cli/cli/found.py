@@ -12,6 +12,7 @@ import typer
 from ruler_cli.cli.console import Console, safe
 from ruler_cli.cli.page import Page, Place, as_json, shortened
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.container import Container
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.detect import SAMPLE
 from ruler_cli.formats.interface import PROMPT_HASH, Layout
@@ -34,6 +35,7 @@ class Found:
         self._list = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this
         self._first: list[Record] = []
         self.notes = Notes()
+        self.unit = "record"
         self.lost = 0
 
     def __enter__(self) -> Found:
@@ -47,6 +49,10 @@ class Found:
         self.notes.close()
         self._list.close()
 
+    def opened(self, container: Container) -> None:
+        """What holds the records."""
+        self.unit = container.unit
+
     def unreadable(self, problem: Problem) -> None:
         """A line, or a trajectory of one."""
         self.lost += 1
@@ -56,11 +62,11 @@ class Found:
         entry = {"line": problem.line, "where": problem.where, "reason": problem.reason}
         self._list.write((b",\n    " if self.lost > 1 else b"\n    ") + dump(entry))
 
-    def record(self, record: Record, group: int) -> None:
+    def record(self, record: Record, group: int, rollouts: int) -> None:
         """One that was read."""
         if len(self._first) < SAMPLE:
             self._first.append(record)
-        if self.notes.add(record, group):
+        if self.notes.add(record, group, rollouts):
             return
         line = record.line
         for rollout in record.rollouts:
@@ -87,12 +93,11 @@ class Found:
         """Where messages, key, reward and outcome stand, and what the first record has there."""
         if reader is None:
             return ()
-        form = reader.format
+        form, rewards, outcomes = reader.format, self.notes.rewards, self.notes.outcomes
         one = next((r for record in self._first for r in record.rollouts if r.fault is None), None)
         key = self._first[0].key if self._first else None
         hashed = "the line" if form.shape == "group" else "hash of the prompt"
         where = hashed if reader.key == PROMPT_HASH else reader.key
-        rewards, outcomes = self.notes.rewards, self.notes.outcomes
         seen = outcomes.numbers + outcomes.other
         return (
             Place("messages", told.messages or _OWN, bool(told.messages), _said(one), 0),

@@ -47,6 +47,7 @@ class Page:
     model: Model
     lost: int
     warnings: tuple[str, ...]
+    unit: str
 
     @property
     def about(self) -> str:
@@ -60,7 +61,7 @@ def rows(page: Page) -> list[tuple[str, str]]:
     out = [("input", page.found.found()), *_format(page), *((p.name, _place(p)) for p in page.places)]
     out += [
         ("group sizes", _sizes(whole.sizes)),
-        ("rollouts", f"{whole.rollouts:,} in {count(page.notes.records, 'record')}"),
+        ("rollouts", f"{whole.rollouts:,} in {count(page.notes.records, page.unit)}"),
         ("tokens a rollout", f"{about}{_lengths(result.lengths)}"),
         ("shared prefix", f"{about}{result.shared:.0%} of the prompts, shown once for a group"),
         ("identical rollouts", f"{about}{result.identical_rollouts}"),
@@ -220,6 +221,7 @@ def as_json(page: Page) -> dict[str, Any]:
         },
         "bytes": page.notes.bytes,
         "records": page.notes.records,
+        "unit": page.unit,
         "groups": whole.groups,
         "rollouts": whole.rollouts,
         "group_sizes": {

@@ -51,7 +51,7 @@ def test_paths(ruler: Ruler, home_made: Path) -> None:
     assert found["rewards"] == "min 0.5, mean 0.8333, max 1; mean spread in a group 0; 1 without; 1 no number"
     assert found["equal rewards"].startswith("1 group ")
     assert found["outcomes"] == "60.0% true of 5"
-    assert found["group sizes"] == "min 2, median 2, max 3 (1 of 2, 1 of 3)"
+    assert found["group sizes"] == "min 2, median 2, max 3 (1 group of 2, 1 group of 3)"
     assert found["tied groups"].startswith("1 ")
     assert found["identical rollouts"] == "1"
     assert found["laid out"] == "all 2 groups"
@@ -181,7 +181,7 @@ def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
     """A pipe is noted as it is read."""
     path = write(tmp_path / "in.jsonl", [{"group_id": k, "messages": talk(k)} for k in "aab"])
     done = ruler("check", "-", "-m", "offline", stdin=path.read_text())
-    assert rows(done.stdout)["group sizes"] == "min 1, median 1, max 2 (1 of 1, 1 of 2)"
+    assert rows(done.stdout)["group sizes"] == "min 1, median 1, max 2 (1 group of 1, 1 group of 2)"
 
 
 def test_columns(ruler: Ruler, tmp_path: Path) -> None:
@@ -189,5 +189,27 @@ def test_columns(ruler: Ruler, tmp_path: Path) -> None:
     made = [{"task": i, "chats": [talk("a"), talk("b"), "just text"], "rewards": [1, 0, 0]} for i in (1, 2)]
     write(tmp_path / "in.jsonl", made)
     found = page(ruler, "in.jsonl", "--messages", "chats", "--group-by", "task")
-    assert found["group sizes"] == "min 3, median 3, max 3 (2 of 3)"
+    assert found["group sizes"] == "min 3, median 3, max 3 (2 groups of 3)"
     assert found["rewards"].startswith("min 0, mean 0.3333, max 1; mean spread in a group 1")
+
+
+def test_parts(ruler: Ruler, tmp_path: Path) -> None:
+    """Parts of one rollout over several records are one, with one reward, and records say what they are."""
+    uid = "6513270e-269e-4d37-b2a7-4de452e6b438"
+    outputs = [(0, 0, 1.0), (1, 0, 0.0), (1, 1, 0.0), (1, 2, 0.0)]
+    made = [
+        {"input": "user\nq\n", "output": f"{s}{o}", "score": r, "step": 1, "uid": f"{uid}_{s}_{o}"}
+        for s, o, r in outputs
+    ]
+    write(tmp_path / "in.jsonl", made)
+    found = page(ruler, "in.jsonl")
+    assert found["rollouts"] == "2 in 4 lines"
+    assert found["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
+    assert "1 group of 2 rollouts" in found["input"]
+
+
+def test_reward_beside_the_score(ruler: Ruler, tmp_path: Path) -> None:
+    """The path told is where the reward itself stands, not where a score will be put beside it."""
+    sample = {"id": "a", "epoch": 1, "messages": talk("x"), "output": {}, "scores": {"match": {"value": "C"}}}
+    write(tmp_path / "in.jsonl", [sample])
+    assert page(ruler, "in.jsonl")["reward"] == '`scores.*.value`, first: "C"'
