@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.address import OutputAddress
+from ruler_cli.files.address import OutputAddress, OutputFolder
 from ruler_cli.files.listing import Listing, is_many, listed, passed_over
 from ruler_cli.files.output import Output, as_lines, plain_name
 from ruler_cli.files.remote import is_remote, public
@@ -19,7 +19,7 @@ from ruler_cli.settings import ScoreSettings
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
 
-AnyOutput = Output | OutputTree | OutputAddress
+AnyOutput = Output | OutputTree | OutputAddress | OutputFolder
 
 
 def open_output(settings: ScoreSettings) -> AnyOutput:
@@ -34,12 +34,14 @@ def open_output(settings: ScoreSettings) -> AnyOutput:
     return Output(settings.output)
 
 
-def _open_address(settings: ScoreSettings) -> OutputAddress:
+def _open_address(settings: ScoreSettings) -> OutputAddress | OutputFolder:
     name = public(settings.output)
-    if is_many(settings.input.source) and not as_lines(name):
-        way = "give a directory of this machine, or an address that ends in .jsonl"
+    if not is_many(settings.input.source) or as_lines(name):
+        return OutputAddress(settings.output)
+    if plain_name(name).endswith(_FILES):
+        way = "give the address of a directory, or one that ends in .jsonl"
         raise UsageError(f"{name}: INPUT is many files; {way}")
-    return OutputAddress(settings.output)
+    return OutputFolder(settings.output)
 
 
 class Writer(ABC):
@@ -132,7 +134,7 @@ def _refuse_inside(settings: ScoreSettings) -> None:
 def _refuse_among(source: str, output: str, listing: Listing) -> None:
     """The same for addresses, as far as their text tells."""
     out = public(output)
-    beside = out.rpartition("/")[0] == public(source).rstrip("/")
+    beside = as_lines(out) and out.rpartition("/")[0] == public(source).rstrip("/")
     if beside or out in {public(listing.source(name)) for name in listing.names}:
         raise UsageError(f"{out}: lies in INPUT and would be read as a part of it; give a place outside")
 

@@ -127,6 +127,16 @@ def expand_remote(pattern: str) -> list[str]:
     return listed
 
 
+def files_below(name: str) -> list[str]:
+    """The files directly in a directory; none where there is no such directory."""
+    system, path = opened(name)
+    try:
+        found = system.ls(path, detail=True) if system.isdir(path) else []
+    except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
+        raise UsageError(f"{public(name)}: {reason(error)}") from None
+    return [str(entry["name"]) for entry in found if entry["type"] == "file"]
+
+
 class _Reading(io.RawIOBase):
     """A file of fsspec whose errors are sentences."""
 

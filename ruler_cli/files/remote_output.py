@@ -63,6 +63,15 @@ class RemoteOutput(io.RawIOBase):
             raise failed(self.shown, error) from None
         return memoryview(data).nbytes
 
+    def finish(self) -> None:
+        """Send the rest, where that does not make the object appear: nothing of it stays in memory."""
+        if self._done or self._on_close:
+            return
+        try:
+            self._file.close()
+        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
+            raise failed(self.shown, error) from None
+
     def commit(self) -> None:
         """Send the rest and make the object appear; OutputError where it did not."""
         if self._done:

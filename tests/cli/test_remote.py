@@ -133,6 +133,7 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
         pack = (lines, table)[number == 3]
         put(f"in/part-{number + 7}.x", pack([record]))
     put("in/notes.txt", b"nothing\n")
+    put("in/more.jsonl.gz", gzip.compress(b""))
     put("in/_SUCCESS", b"")
     for source in ("memory://in", "memory://in/part-*"):
         await run(source, "memory://all.jsonl")
@@ -141,6 +142,38 @@ async def test_shards(memory: dict[str, Any], tmp_path: Path) -> None:
     assert rewards((tmp_path / "out" / "part-7.x").read_bytes()) == [0]
     assert len(pq.read_table(tmp_path / "out" / "part-10.x")) == 1
     assert (tmp_path / "out" / "notes.txt").read_bytes() == b"nothing\n"
+
+
+async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
+    """Shards come out as objects below an address, what is none of them too, or in place."""
+    for number, record in enumerate(SCATTERED):
+        put(f"in/{number}.jsonl.gz", gzip.compress(lines([record])))
+    put("in/notes.txt", b"nothing\n")
+    before = set(memory)
+    for output in ("memory://out", "memory://out/", "memory://in"):
+        assert (await run("memory://in", output)).summary.complete
+        name = output.removeprefix("memory://").rstrip("/")
+        found = b"".join(gzip.decompress(got(f"{name}/{number}.jsonl.gz")) for number in range(6))
+        assert rewards(found) == [0, 1, 2, 3, 4, 5]
+        assert got(f"{name}/notes.txt") == b"nothing\n"
+    assert set(memory) == before | {name.replace("/in/", "/out/") for name in before}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(lines(ROLLOUTS))
+    with pytest.raises(UsageError, match=r"holds 0\.jsonl\.gz, which is no file of INPUT"):
+        await run(str(tmp_path / "in"), "memory://out")
+    await run(str(tmp_path / "in"), "memory://new")
+    assert rewards(got("new/a.jsonl")) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_folder_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
+    """A run that stops leaves no object of a directory."""
+    for number in range(9):
+        put(f"in/{number}.jsonl", lines([group(f"g{number}", 0.1, 0.9)]))
+    before = set(memory)
+    judge = JudgeSettings("openai/400", server.base)
+    done = await run("memory://in", "memory://out", judge=judge, max_failures=MaxFailures(5))
+    assert done.stopped is not None
+    assert set(memory) == before
 
 
 @pytest.mark.parametrize(
@@ -254,6 +287,24 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
     piped = ruler("score", "s3://bucket/in", "-", *SCORE, **leading_to(store))
     assert piped.returncode == 0, piped.stderr
     assert rewards(piped.stdout.encode()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_s3_folder(ruler: Ruler, store: Store) -> None:
+    """A directory of objects comes out as another one; none is there before the last is sent."""
+    for number, pack in enumerate((lines, table)):
+        store.objects[f"/bucket/in/{number}"] = pack(ROLLOUTS)
+    store.refuse_puts_after = 1
+    run = ("score", "s3://bucket/in", "s3://bucket/out", *SCORE)
+    done = ruler(*run, **leading_to(store))
+    assert done.returncode == 1
+    assert "s3://bucket/out/1: cannot be written" in done.stderr
+    assert set(store.objects) == {"/bucket/in/0", "/bucket/in/1"}
+    assert not store.uploads
+    store.refuse_puts_after = None
+    done = ruler(*run, **leading_to(store))
+    assert done.returncode == 0, done.stderr
+    assert rewards(store.objects["/bucket/out/0"]) == [0, 1, 2, 3, 4, 5]
+    assert len(pq.read_table(io.BytesIO(store.objects["/bucket/out/1"]))) == 6
 
 
 def test_s3_stopped(ruler: Ruler, store: Store, server: JudgeServer, tmp_path: Path) -> None:
