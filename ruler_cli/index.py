@@ -6,9 +6,11 @@ import itertools
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
+from ruler_cli.errors import OutputError
 from ruler_cli.records import Record
 
 Place = tuple[int, int, int]
@@ -43,6 +45,19 @@ class Index:
         self._db.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID")
         self._rows: list[tuple[int, int, int, bytes, int]] = []
 
+    @contextmanager
+    def _statement(self) -> Iterator[None]:
+        """One at a time; OutputError where there is no room on disk."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
+                    raise
+                raise OutputError(
+                    "no room on disk for what waits there; make room, or name another directory with TMPDIR"
+                ) from None
+
     def add(self, record: Record, key: str, *, whole: bool = False) -> tuple[bytes, int]:
         """Note one record, which may be a `whole` group: the digest of its key, and its rollouts."""
         line, short = record.line, digest(key)
@@ -64,19 +79,19 @@ class Index:
 
     def _first(self, group: bytes, member: str) -> bool:
         row = (group, digest(member))
-        with self._lock:
+        with self._statement():
             return bool(self._db.execute("INSERT OR IGNORE INTO part VALUES (?, ?)", row).rowcount)
 
     def flush(self) -> None:
         """Hand the noted lines to SQLite."""
-        with self._lock:
+        with self._statement():
             self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
     def first_seen(self, key: str, number: int) -> int:
         """The line on which a key was first told here; `number` itself the first time."""
         row = (digest(key), number)
-        with self._lock:
+        with self._statement():
             if self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", row).rowcount:
                 return number
         (found,) = self._all("SELECT number FROM seen WHERE key = ?", row[:1])
@@ -107,27 +122,28 @@ class Index:
             self._db.close()
 
     def _all(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self._statement():
             return self._db.execute(query, values).fetchall()
 
     def places(self) -> Iterator[list[Place]]:
         """Where each group's lines are, groups in the order of their first line."""
-        self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
-        self._db.execute(
-            "CREATE TEMP TABLE ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
-            "JOIN (SELECT key, min(id) first FROM line GROUP BY key) f ON f.key = l.key "
-            "ORDER BY f.first, l.id"
-        )
+        with self._statement():
+            self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
+            self._db.execute(
+                "CREATE TEMP TABLE ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
+                "JOIN (SELECT key, min(id) first FROM line GROUP BY key) f ON f.key = l.key "
+                "ORDER BY f.first, l.id"
+            )
         rows = self._db.execute("SELECT id, start, size, first FROM ranked ORDER BY rowid")
         for _, members in itertools.groupby(rows, key=lambda row: row[3]):
             yield [(int(at) >> _PARTS, int(start), int(size)) for at, start, size, _ in members]
 
     def lines(self) -> Iterator[Place]:
         """Every readable line, in input order."""
-        with self._lock:
+        with self._statement():
             rows = self._db.execute("SELECT id, start, size FROM line ORDER BY id")
         while True:
-            with self._lock:
+            with self._statement():
                 row = rows.fetchone()
             if row is None:
                 return
@@ -140,12 +156,12 @@ class Index:
 
     def keep(self, number: int, body: bytes) -> None:
         """Keep what will be written for a line until its turn comes."""
-        with self._lock:
+        with self._statement():
             self._db.execute("INSERT INTO mark VALUES (?, ?)", (number, body))
 
     def take(self, number: int) -> bytes | None:
         """What was kept for a line, if its group is done; it is forgotten here."""
-        with self._lock:
+        with self._statement():
             row = self._db.execute("SELECT body FROM mark WHERE number = ?", (number,)).fetchone()
             if row is None:
                 return None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.groups import Survey, by_line, consecutive, part_of, records, survey
@@ -243,3 +243,11 @@ def test_kept(index: Index) -> None:
     """What is kept for a line is given back once."""
     index.keep(3, b"x")
     assert (index.take(2), index.take(3), index.take(3)) == (None, b"x", None)
+
+
+def test_no_room(index: Index) -> None:
+    """A disk that is full stops the run with a sentence that says where to make room."""
+    index._db.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(OutputError, match="TMPDIR"):
+        for number in range(100_000):
+            index.keep(number, bytes(1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -61,6 +62,11 @@ def told(resume: str | None = None) -> Iterator[None]:
         # nobody reads any more; a traceback at exit would be all that is left to see
         sys.stdout = None
         raise typer.Exit(0) from None
+    except OSError as error:  # a name too long, no room for what waits on disk: no module can foresee all
+        where = f"{error.filename}: " if error.filename else ""
+        room = "; make room, or name another directory for what waits on disk with TMPDIR"
+        say(f"ruler: {where}{error.strerror or error}{room if error.errno == errno.ENOSPC else ''}")
+        raise typer.Exit(2 if error.filename else 1) from None
 
 
 class Console(Observer):

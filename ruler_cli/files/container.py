@@ -70,6 +70,8 @@ class Many(Container):
 
     unit = "record"
     listing: Listing
+    in_place = False
+    """Whether OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
 
     @abstractmethod
     def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:

@@ -41,7 +41,7 @@ def is_many(source: str) -> bool:
     """Whether INPUT is a directory or a pattern, rather than one file; an address is asked for."""
     if is_remote(source):
         return expand_remote(source) != [source]
-    if source == "-" or Path(source).exists():
+    if source == "-" or os.path.exists(source):  # noqa: PTH110 - no error where the name is too long
         return source != "-" and Path(source).is_dir()
     return bool(_MAGIC.search(source))
 
@@ -54,7 +54,7 @@ def listed(source: str) -> Listing:
     """
     if is_remote(source):
         return _remote(source)
-    if Path(source).is_dir():
+    if os.path.isdir(source):  # noqa: PTH112 - no error where the name is too long
         root = Path(source)
         found = _below(root)
     else:
@@ -106,10 +106,19 @@ def _split(folder: str) -> list[str]:
 
 def _below(folder: Path) -> list[Path]:
     found = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [path for name in files if (path := Path(place) / name).is_file()]
+    try:
+        for place, folders, files in os.walk(folder, onerror=_raised):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found += [path for name in files if (path := Path(place) / name).is_file()]
+    except OSError as error:
+        way = "give what may be read, or a pattern"
+        raise UsageError(f"{error.filename}: cannot be read: {error.strerror}; {way}") from None
     return found
+
+
+def _raised(error: OSError) -> None:
+    """What stands in a directory that may not be read would be left out without a word."""
+    raise error
 
 
 def _fixed(pattern: str) -> Path:

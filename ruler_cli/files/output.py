@@ -19,7 +19,6 @@ from typing import BinaryIO
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
 from ruler_cli.files.container import Container, Encoder, Lines
-from ruler_cli.files.source import lines, open_source
 from ruler_cli.records import Problem
 
 _OWN = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
@@ -230,8 +229,8 @@ class FailedFile:
     def _open(self, path: Path) -> BinaryIO:
         torn = False
         if path.exists() and path.stat().st_size:
-            with open_source(str(path)) as stream:
-                self._held = Counter(_digest(line.raw) for line in lines(str(path), stream))
+            with path.open("rb") as stream:  # verbatim: a line may begin as if it were compressed
+                self._held = Counter(_digest(raw.removesuffix(b"\n")) for raw in stream)
             with path.open("rb") as stream:
                 stream.seek(-1, os.SEEK_END)
                 torn = stream.read(1) != b"\n"

@@ -7,6 +7,7 @@ is a problem of its own and does not stop the others: what can be read of it is 
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.compression import PARQUET_MAGIC, ZIP_MAGIC
 from ruler_cli.files.container import Container, Many, Staged, TreeEncoder
 from ruler_cli.files.listing import Listing
-from ruler_cli.files.source import decompressed, open_raw, readable, shown
+from ruler_cli.files.source import BOM, decompressed, open_raw, readable, shown
 from ruler_cli.records import Line, Problem
 
 Open = Callable[[str, ExitStack], Container]
@@ -171,12 +172,17 @@ class Shards(Many):
         with open_raw(path) as stream, readable(path):
             if stream.peek(4).startswith((PARQUET_MAGIC, ZIP_MAGIC)):
                 return
-            if b"\0" in decompressed(path, stream).read(_HEAD):
+            head = decompressed(path, stream).read(_HEAD)
+            # behind records zeros are what a crash leaves of a file that was being written
+            if b"\0" in head and head.removeprefix(BOM).lstrip()[:1] not in (b"{", b"["):
                 raise ForeignError(f"{shown(path)}: is no text")
 
     def _damage(self, name: str, number: int, error: UsageError) -> None:
         if self._told is None or (self._seen and name not in self._damaged):
             raise error  # it could be read before
+        if self.in_place and name not in self._damaged:
+            way = "OUTPUT would keep only what can be read of it, and is INPUT: give another directory"
+            raise UsageError(f"{error}; {way}")
         if name not in self._damaged:
             self._damaged.add(name)
             self._told(Problem(number, self._reason(name, error), b"", name))
@@ -217,8 +223,10 @@ class _Rewritten:
                 break
         read = set(self._shards.shards)
         for name in self._shards.listing.names:
-            if name not in read:
-                self._staged.copy(name, self._shards.listing.source(name))
+            # what may not be read was told, and cannot be copied
+            listing = self._shards.listing
+            if name not in read and (listing.base or os.access(listing.path(name), os.R_OK)):
+                self._staged.copy(name, listing.source(name))
 
     def _next(self) -> bool:
         self._close()

@@ -31,13 +31,6 @@ _FOREIGN = {
 
 
 @contextmanager
-def open_source(name: str) -> Iterator[BinaryIO]:
-    """Open INPUT for reading bytes, decompressed; UsageError says what is wrong and the way out."""
-    with open_raw(name) as stream:
-        yield decompressed(name, stream)
-
-
-@contextmanager
 def open_raw(name: str) -> Iterator[io.BufferedReader[Any]]:
     """Open INPUT, also at an address, for reading bytes as they are; UsageError where it cannot be."""
     if is_remote(name):

@@ -133,6 +133,7 @@ class OutputTree:
         """Write the files of this INPUT; UsageError where OUTPUT holds others."""
         assert isinstance(container, Many)  # noqa: S101 - the name of INPUT has told that
         refuse_others(self._folder, container.listing)
+        container.in_place = os.path.realpath(self._folder) == os.path.realpath(container.listing.root)
         self._container = container
 
     def put(self, number: int, body: bytes) -> None:

@@ -381,3 +381,16 @@ def test_forged_line(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])
     said = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
     assert not any(line.startswith("ruler: all is well") for line in said.splitlines())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["x" * 5000, "-"], ["-", "x" * 5000], ["-", "-", "--failed", "x" * 300]],
+    ids=["in", "out", "failed"],
+)
+def test_long_names(args: list[str], ruler: Ruler) -> None:
+    """A name that no system takes is bad usage, told in a sentence."""
+    done = ruler("score", *args, "-m", "offline")
+    assert done.returncode == 2, done.stderr
+    assert "File name too long" in done.stderr
+    assert "Traceback" not in done.stderr

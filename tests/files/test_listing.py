@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,3 +68,25 @@ def test_natural() -> None:
     """Names of digits that are no number, and folders beside files, sort too."""
     names = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
     assert sorted(sorted(names), key=natural) == sorted(sorted(names, reverse=True), key=natural)
+
+
+def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that may not be read is an error: its files would be left out without a word."""
+    touch(tmp_path, "a.jsonl", "closed/b.jsonl")
+    scan = os.scandir
+
+    def guarded(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    with pytest.raises(UsageError, match="closed: cannot be read: Permission denied"):
+        listed(str(tmp_path))
+
+
+def test_long_name() -> None:
+    """A name that is too long for the system is no directory, and no pattern that matches."""
+    assert not is_many("a" * 5000)
+    with pytest.raises(UsageError, match="no file matches"):
+        listed("a" * 300 + "*")

@@ -17,8 +17,9 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.container import Container
 from ruler_cli.files.open import open_container
 from ruler_cli.files.output import FailedFile, Output
-from ruler_cli.files.source import lines, open_source
+from ruler_cli.files.source import lines
 from ruler_cli.records import Line, Problem
+from tests.files.opening import open_source
 
 
 def stored(path: Path) -> list[bytes]:
@@ -293,3 +294,14 @@ def test_failed_full(tmp_path: Path) -> None:
         keep(tmp_path / "failed", b"x" * 200)
     with pytest.raises(OutputError, match="cannot be written"):
         keep(tmp_path / "none" / "failed", b"x")
+
+
+@pytest.mark.parametrize(
+    "raw", [b'{\x00"a": 1}', b"\x1f\x8bxx", b"\xff\xfe{", b"\xef\xbb\xbf{]", b"PK\x03\x04"]
+)
+def test_failed_file_is_no_container(tmp_path: Path, raw: bytes) -> None:
+    """A later run reads the failed file byte by byte, however its first line begins."""
+    path = tmp_path / "failed"
+    assert keep(path, raw) == 1
+    assert keep(path, raw, b"[") == 1
+    assert path.read_bytes() == raw + b"\n[\n"

@@ -209,3 +209,37 @@ def test_many_left_out(tmp_path: Path) -> None:
     sample = found.sample(50)
     assert 20 <= len(sample) <= 50
     assert sample[-1].where.startswith("9")
+
+
+def test_damaged_in_place(root: Path) -> None:
+    """A file whose end cannot be read is not replaced by what can: INPUT and OUTPUT must be apart."""
+    many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
+    before = read(write(root, {"c.jsonl.gz": gzip.compress(many)[:-50_000]}))
+    with pytest.raises(UsageError, match="give another directory"):
+        rewrite(opened(root)[0], root)
+    assert read(root) == before
+
+
+def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that may not be read is told, and does not keep the others from being written."""
+    real = open_container
+
+    def guarded(name: str, stack: ExitStack) -> Any:
+        if name.endswith("run.log"):
+            raise UsageError(f"{name}: cannot be read: Permission denied")
+        return real(name, stack)
+
+    monkeypatch.setattr("ruler_cli.files.open.open_container", guarded)
+    monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).endswith("run.log"))
+    found, _, problems = opened(root)
+    assert [(p.place, p.reason) for p in problems] == [("run.log", "cannot be read: Permission denied")]
+    rewrite(found, tmp_path / "out")
+    assert read(tmp_path / "out").keys() == FILES.keys() - {"run.log"}
+
+
+def test_zeros_behind_records(tmp_path: Path) -> None:
+    """A crash leaves zeros at the end of a file; what stands before them is read."""
+    found, notes, problems = opened(write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)}))
+    assert [line.raw for line in found.records()] == [lines(1)[:-1], bytes(512)]
+    assert notes == ["b is no text: left out"]
+    assert problems == []

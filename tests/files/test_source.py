@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.source import lines, open_source
+from ruler_cli.files.source import lines
 from ruler_cli.records import Line
+from tests.files.opening import open_source
 
 
 def read(path: Path) -> list[Line]:
