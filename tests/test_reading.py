@@ -9,6 +9,8 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ruler_cli import index
@@ -217,6 +219,34 @@ def test_overwritten(path: Path) -> None:
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
             groups(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "wanted"),
+    [
+        ("in.json", "abab", ["item 2", "item 4"]),
+        ("in.json", "aabb", ["item 3", "item 4"]),
+        ("in.parquet", "abab", ["row 2", "row 4"]),
+        ("in.parquet", "aabb", ["row 3", "row 4"]),
+        ("in.jsonl", "abab", ["line 2", "line 4"]),
+    ],
+)
+def test_picked(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
+    """A group that is picked tells where its records are as it does in its turn."""
+    rows = [json.loads(line) for line in dump(keys).splitlines()]
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(dump(keys) if name.endswith("l") else json.dumps(rows).encode())
+    numbers = [int(text.split()[1]) for text in wanted]
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
+        (picked,) = found.picked([[number << 20 for number in numbers]])
+        assert [record.line.where for record in picked.records] == wanted
+        second = next(group for group in found.groups if group.key == "b")
+        assert [record.line.where for record in second.records] == wanted
+    assert not problems
 
 
 def test_directory(tmp_path: Path) -> None:

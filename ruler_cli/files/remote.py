@@ -107,7 +107,7 @@ def expand_remote(pattern: str) -> list[str]:
     try:
         if _GLOB.search(path):
             found = system.glob(path, detail=True).values()
-        elif system.isdir(path):
+        elif _is_directory(system, path):
             found = system.ls(path, detail=True)
         else:
             return [pattern]
@@ -127,11 +127,21 @@ def expand_remote(pattern: str) -> list[str]:
     return listed
 
 
+def _is_directory(system: Any, path: str) -> bool:
+    """Who may read an object need not be allowed to list what is beside it."""
+    try:
+        return bool(system.isdir(path))
+    except Exception as error:
+        if refused(error):
+            return False
+        raise
+
+
 def files_below(name: str) -> list[str]:
     """The files directly in a directory; none where there is no such directory."""
     system, path = opened(name)
     try:
-        found = system.ls(path, detail=True) if system.isdir(path) else []
+        found = system.ls(path, detail=True) if _is_directory(system, path) else []
     except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
         raise UsageError(f"{public(name)}: {reason(error)}") from None
     return [str(entry["name"]) for entry in found if entry["type"] == "file"]

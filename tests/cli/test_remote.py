@@ -289,6 +289,18 @@ def test_s3(ruler: Ruler, store: Store, pack: Any) -> None:
     assert rewards(piped.stdout.encode()) == [0, 1, 2, 3, 4, 5]
 
 
+def test_s3_without_lists(ruler: Ruler, store: Store) -> None:
+    """Who may read an object and not list the others can score it."""
+    store.objects["/bucket/a"] = lines(ROLLOUTS)
+    store.refuse_lists = True
+    done = ruler("score", "s3://bucket/a", "s3://bucket/b", *SCORE, **leading_to(store))
+    assert done.returncode == 0, done.stderr
+    assert rewards(store.objects["/bucket/b"]) == [0, 1, 2, 3, 4, 5]
+    done = ruler("score", "s3://bucket/*", "-", *SCORE, **leading_to(store))
+    assert done.returncode == 2
+    assert "access is refused" in done.stderr
+
+
 def test_s3_folder(ruler: Ruler, store: Store) -> None:
     """A directory of objects comes out as another one; none is there before the last is sent."""
     for number, pack in enumerate((lines, table)):
@@ -359,7 +371,8 @@ def test_names(ruler: Ruler, store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("--help",), ("check", "in.jsonl"), ("score", "in.jsonl", "out.jsonl", *SCORE)]
+    "command",
+    [("--help",), ("check", "in.jsonl"), ("prompt", "in.jsonl"), ("score", "in.jsonl", "out.jsonl", *SCORE)],
 )
 def test_imports(tmp_path: Path, command: tuple[str, ...]) -> None:
     """What reads addresses and tables is not imported for a file of lines."""

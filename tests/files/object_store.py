@@ -23,6 +23,7 @@ class Store(ThreadingHTTPServer):
         self.served = 0
         self.largest = 0
         self.refuse = 0  # a status for everything
+        self.refuse_lists = False
         self.refuse_puts_after: int | None = None
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
 
@@ -72,6 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self.server.refuse)
         elif path in self.server.objects:
             self._object(self.server.objects[path])
+        elif self.server.refuse_lists:
+            self._send(403, b"<Error><Code>AccessDenied</Code></Error>")
         elif path.count("/") == 1 or path.endswith("/"):
             self._list(path.strip("/"), query)
         else:
