@@ -11,7 +11,14 @@ import typer
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import MaxFailures
 
-Source = Annotated[str, typer.Argument(metavar="INPUT", help="JSON lines, plain, .gz or .zst; `-` is stdin.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="JSON lines or a JSON document, plain, .gz or .zst; .eval, Parquet; a directory, a pattern; "
+        "`-` is stdin.",
+    ),
+]
 Model = Annotated[
     str,
     typer.Option(

@@ -24,7 +24,12 @@ _DEFAULT = JudgeSettings()
 
 def command(
     source: options.Source,
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="Scored JSON lines; `-` is stdout.")],
+    output: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUTPUT", help="The same, scored; JSON lines where it ends in .jsonl; `-` is stdout."
+        ),
+    ],
     model: options.Model = _DEFAULT.model,
     api_base: options.ApiBase = None,
     api_key_env: options.ApiKeyEnv = None,
