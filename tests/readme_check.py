@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,10 @@ import orjson
 import typer.main
 
 from ruler_cli.cli import app
-from ruler_cli.formats.catalog import families
+from ruler_cli.formats.catalog import families, formats
+from ruler_cli.formats.interface import ID_KEYS, Format
+from ruler_cli.reading import open_input
+from ruler_cli.settings import InputSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -46,6 +49,8 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _END = "--- exit "
 _TIMEOUT = 120
+_FEW = 4
+"""Group keys of a format that fit a cell."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +342,7 @@ def scored_samples(report: Report, *, write: bool) -> None:
                     (ROOT / path).unlink()
     ends = (".jsonl", ".scored.jsonl", ".scored.jsonl.failed.jsonl")
     known = {name + end for name in SAMPLES for end in ends}
-    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known):
+    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - {"formats"}):
         report.wrong.append(f"samples/{strange} belongs to no sample that is checked")
     report.done.append(f"{len(SAMPLES)} samples, scored anew")
 
@@ -359,11 +364,71 @@ def check_fields(readme: str, report: Report) -> None:
 
 
 def check_formats(readme: str, report: Report) -> None:
-    """The table of formats has each name that `--format` takes."""
-    shown = {span for row in table(readme, "### Formats") for span in code(row[0])}
-    for name in sorted(set(families()) ^ shown):
+    """The table of formats: what `--format` takes, the keys and places of each, every example once."""
+    found = rows_of(table(readme, "### Formats"))
+    for name in sorted(set(families()) ^ found.keys()):
         report.wrong.append(f"README.md: the table of formats and `--format` differ in `{name}`")
-    report.done.append(f"{len(families())} formats")
+    for form in formats():
+        rows = found.get(form.family, [])
+        for column, wanted in places_of(form).items():
+            shown = " ".join(row[column] for row in rows)
+            for part in wanted:
+                if part not in shown:
+                    report.wrong.append(f"README.md: the table of formats does not say {part} of {form.name}")
+    examples = [link for rows in found.values() for row in rows for link in links(row[-1])]
+    if any(not links(row[-1]) for rows in found.values() for row in rows):
+        report.wrong.append("README.md: a row of the table of formats has no example")
+    for path in sorted((ROOT / "samples/formats").iterdir()):
+        if examples.count(f"samples/formats/{path.name}") != 1:
+            report.wrong.append(f"README.md: the table of formats names {path.name} not once")
+    for family, rows in found.items():
+        for link in (link for row in rows for link in links(row[-1])):
+            if (seen := family_of(ROOT / link)) != family:
+                report.wrong.append(f"README.md: {link} stands at {family} and is {seen}")
+    report.done.append(f"{len(found)} formats with {len(examples)} examples")
+
+
+def rows_of(rows: list[list[str]]) -> dict[str, list[list[str]]]:
+    """The rows of each family; one whose first cell is empty belongs to the one above."""
+    found: dict[str, list[list[str]]] = {}
+    name = ""
+    for row in rows:
+        name = next(iter(code(row[0])), name)
+        found.setdefault(name, []).append(row)
+    return found
+
+
+def places_of(form: Format) -> dict[int, list[str]]:
+    """What the rows of a format must say, by column: the keys that tell it, group key, score."""
+    keys = [f"`{key.removeprefix('traces.0.')}`" for key in form.keys]
+    layout = form.layout
+    reward = "ruler.rollouts" if layout.reward is None else ".".join(map(str, layout.reward))
+    ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
+    generic = "[an id]" if len(keys) > _FEW else ""
+    return {
+        3: [f"`{span}`" for span in code(form.tells)],
+        4: [generic] if generic else keys,
+        5: [reward, *ours],
+    }
+
+
+def links(cell: str) -> list[str]:
+    """The targets of the links in a cell."""
+    return re.findall(r"\]\(([^)]+)\)", cell)
+
+
+def family_of(path: Path) -> str:
+    """What `--format` would call a file."""
+    with ExitStack() as stack:
+        reader = open_input(InputSettings(str(path)), stack, lambda problem: None).reader
+        return "" if reader is None else reader.format.family
+
+
+def check_ids(readme: str, report: Report) -> None:
+    """The ids that shapes of anybody's are grouped by stand below the table, in their order."""
+    told = " ".join(f"`{key}`," for key in ID_KEYS).removesuffix(",")
+    if told not in readme:
+        report.wrong.append(f"README.md does not say {told}")
 
 
 def check_links(readme: str, report: Report) -> None:
@@ -414,6 +479,7 @@ def main(arguments: list[str]) -> int:
     scored_samples(report, write=False)
     check_fields(readme, report)
     check_formats(readme, report)
+    check_ids(readme, report)
     check_links(readme, report)
     for sentence in report.wrong:
         print(f"wrong: {sentence}")
