@@ -231,7 +231,7 @@ def test_overwritten(path: Path) -> None:
         ("in.jsonl", "abab", ["line 2", "line 4"]),
     ],
 )
-def test_picked(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
+def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
     """A group that is picked tells where its records are as it does in its turn."""
     rows = [json.loads(line) for line in dump(keys).splitlines()]
     if name.endswith(".parquet"):
