@@ -56,7 +56,7 @@ class Survey:
         """What makes the group key look wrong, a sentence each."""
         key = "hash of the prompt" if self.reader.key == PROMPT_HASH else f"key `{self.reader.key}`"
         out: list[str] = []
-        way = "if that is not meant, name the key with --group-by PATH"
+        way = "if that is not meant, name another key with --group-by PATH"
         if self.groups > 1 and self.singles == self.groups:
             lies = "" if self.reader.format.shape == "group" else f" ({key})"
             out.append(
