@@ -17,7 +17,7 @@ from ruler_cli.files.compression import GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC, ZS
 from ruler_cli.files.container import Container
 from ruler_cli.files.document import Document
 from ruler_cli.files.listing import is_many, listed
-from ruler_cli.files.remote import is_remote, public
+from ruler_cli.files.remote import is_remote, open_remote, public
 from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
 from ruler_cli.files.source import decompressed, from_file, lines, open_raw, readable, shown
@@ -69,7 +69,7 @@ def open_container(name: str, stack: ExitStack) -> Container:
         return _many(name)
     stream = stack.enter_context(open_raw(name))
     remote = is_remote(name)
-    again = partial(open_raw, name)
+    again = partial(open_remote, name, 2)  # from end to end: no block is wanted twice
     name = public(name)
     with readable(name):
         regular = name != "-" and not remote and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)

@@ -73,8 +73,8 @@ def opened(name: str) -> tuple[Any, str]:
         raise UsageError(f"{public(name)}: {reason(error)}") from None
 
 
-def open_remote(name: str) -> io.BufferedReader[Any]:
-    """An object for reading, seekable, in blocks that are fetched when they are wanted.
+def open_remote(name: str, kept: int = _KEPT) -> io.BufferedReader[Any]:
+    """An object for reading, seekable, in blocks that are fetched when they are wanted; `kept` stay.
 
     UsageError where it is not there or cannot be read; later too, from `read`.
     """
@@ -83,7 +83,7 @@ def open_remote(name: str) -> io.BufferedReader[Any]:
         if system.info(path).get("type") == "directory":
             raise UsageError(f"{public(name)}: is a directory")
         file = system.open(
-            path, "rb", block_size=BLOCK, cache_type="blockcache", cache_options={"maxblocks": _KEPT}
+            path, "rb", block_size=BLOCK, cache_type="blockcache", cache_options={"maxblocks": kept}
         )
     except UsageError:
         raise
