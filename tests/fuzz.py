@@ -7,8 +7,10 @@ first dump after which
 - an exception was raised that is no RulerError,
 - an input line is neither in OUTPUT, in its place and with nothing but ruler's own fields changed, nor
   verbatim in the failed file,
-- a group that could not be read cost a call.
+- a group that could not be read cost a call,
+- a score stands on another rollout than the one whose text states it.
 
+Dumps are JSON lines, plain or compressed, lists, documents, archives of samples and directories.
 The dump that broke a law is left in the working directory. The same seed makes the same dumps.
 """
 
@@ -34,6 +36,8 @@ from ruler_cli.errors import RulerError, UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from tests.fuzz_containers import KINDS, fits, pack, unpack
+from tests.fuzz_truths import EXACT, misplaced, plant
 from tests.values import NASTY
 
 OURS = {"ruler", "metrics", "logs"}
@@ -148,21 +152,25 @@ class BrokenLawError(Exception):
     """What must never happen did."""
 
 
-def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, bytes, int]]:
-    """Damaged dumps without end: the example, the dump's bytes, how many records were damaged."""
-    examples = {f: [r for r in f.read_bytes().split(b"\n") if r.strip()] for f in files}
+def dumps(files: list[Path], rng: random.Random) -> Iterator[tuple[Path, str, list[bytes], int]]:
+    """Damaged dumps without end: the example, the container's kind, the records, how many are damaged."""
+    examples = {f: plant([r for r in f.read_bytes().split(b"\n") if r.strip()]) for f in files}
     while True:
         for file, records in examples.items():
+            kind = rng.choice(KINDS) if rng.random() < 0.6 else ".jsonl"
             out, damaged = [], 0
             for record in records:
+                new = record
                 if rng.random() < 0.75:
-                    mutate = rng.choice(MUTATIONS)
-                    record = mutate(record, rng).replace(b"\n", b" ")  # noqa: PLW2901 - the damaged one
+                    new = rng.choice(MUTATIONS)(record, rng).replace(b"\n", b" ")
+                if new != record and fits(kind, new):
                     damaged += 1
-                out.append(record)
+                    out.append(new)
+                elif fits(kind, record):
+                    out.append(record)
             if rng.random() < 0.1:
                 rng.shuffle(out)
-            yield file, rng.choice((b"\n", b"\r\n", b"\n\n")).join(out), max(damaged, 1)
+            yield file, kind, out, max(damaged, 1)
 
 
 def bare(value: Any) -> Any:
@@ -183,40 +191,44 @@ def same(one: bytes, other: bytes) -> bool:
         return one[:40] == other[:40]
 
 
-def check(source: Path, folder: Path) -> str:
+def check(source: Path, kind: str, records: list[bytes], folder: Path) -> str:
     """Score one dump and hold it to the laws; what became of it in a word."""
-    out, lost = folder / "out.jsonl", folder / "out.jsonl.failed.jsonl"
+    out, lost = folder / f"out{kind}", folder / f"out{kind}.failed.jsonl"
+    shutil.rmtree(out, ignore_errors=True)
     for stale in (out, lost):
         stale.unlink(missing_ok=True)
-    settings = ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated"), pool=_POOL)
+    judge = JudgeSettings("simulated", params=EXACT)
+    settings = ScoreSettings(InputSettings(str(source)), str(out), judge, pool=_POOL)
     try:
         done = anyio.run(score, settings)
     except RulerError as error:
         if not safe(str(error)).isprintable():
             raise BrokenLawError(f"a sentence that no terminal should see: {error!r}") from None
         return "refused"
-    written = out.read_bytes().split(b"\n")[:-1] if out.exists() else []
-    kept = Counter(lost.read_bytes().split(b"\n")[:-1]) if lost.exists() else Counter()
-    _nothing_is_lost(source.read_bytes().split(b"\n"), written, kept)
+    written = unpack(out, kind) if out.exists() else []
+    kept = Counter(map(bytes.strip, lost.read_bytes().split(b"\n")[:-1])) if lost.exists() else Counter()
+    _nothing_is_lost(records, written, kept)
     _nothing_is_billed(written)
+    for sentence in misplaced(records, written):
+        raise BrokenLawError(sentence)
     return "scored" if done.summary.complete else "in part"
 
 
 _POOL = PoolSettings(concurrency=4)
 
 
-def _nothing_is_lost(lines: list[bytes], written: list[bytes], kept: Counter[bytes]) -> None:
+def _nothing_is_lost(records: list[bytes], written: list[bytes], kept: Counter[bytes]) -> None:
     at = 0
-    for number, line in enumerate(lines, 1):
-        whole = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if not whole.strip():
+    for number, record in enumerate(records, 1):
+        whole = record.removeprefix(b"\xef\xbb\xbf").strip()
+        if not whole:
             continue
-        if at < len(written) and same(whole, written[at]):
+        if at < len(written) and (whole == written[at].strip() or same(whole, written[at])):
             at += 1
         elif kept[whole]:
             kept[whole] -= 1
         else:
-            raise BrokenLawError(f"line {number} is neither in OUTPUT in its place nor in the failed file")
+            raise BrokenLawError(f"record {number} is neither in OUTPUT in its place nor in the failed file")
     if at < len(written):
         raise BrokenLawError(f"record {at + 1} of OUTPUT is no record of INPUT")
 
@@ -246,14 +258,15 @@ def run(files: list[Path], mutations: int, seed: int) -> Counter[str]:
     rng, found, total = random.Random(seed), Counter[str](), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for example, data, damaged in dumps(files, rng):
-            source = folder / "in.jsonl"
-            source.write_bytes(data)
+        for example, kind, records, damaged in dumps(files, rng):
+            source = folder / f"in{kind}"
+            shutil.rmtree(source, ignore_errors=True)
+            pack(source, kind, records, rng.choice((b"\n", b"\r\n", b"\n\n")))
             try:
-                found[check(source, folder)] += 1
+                found[check(source, kind, records, folder)] += 1
             except Exception:
-                broken = Path(f"broken-{example.stem}-{seed}-{total}.jsonl")
-                shutil.copy(source, broken)
+                broken = Path(f"broken-{example.stem}-{seed}-{total}{kind}")
+                (shutil.copy if kind else shutil.copytree)(source, broken)
                 sys.stderr.write(f"{broken} broke a law:\n{traceback.format_exc()}\n")
                 raise
             found[f"{example.name}"] += damaged

@@ -91,6 +91,8 @@ def is_trace(record: Mapping[str, Any]) -> Literal["weighted", "plain"] | None:
     rewards = record.get("rewards", {})
     if not {"nodes", "task"} <= record.keys() or not isinstance(rewards, dict):
         return None
+    first = lookup(record, "info.ruler.independent_reward")  # what ruler left of a failure tells no age
+    rewards = first if isinstance(first, dict) else rewards
     if any(isinstance(value, dict) for value in rewards.values()):
         return "weighted"
     figures = any(isinstance(value, int | float) for value in rewards.values())

@@ -11,8 +11,9 @@ from ruler_cli.records import Group
 from ruler_cli.scoring.render import render
 from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings
+from tests.formats.changes import LOST, SCORED, written
 from tests.formats.marking import marked, sample, without
-from tests.values import line, read, reader
+from tests.values import line, read, reader, talk
 
 TASK = {"type": "T", "data": {"idx": 0, "prompt": "q"}}
 WEIGHTED = {"correct": {"score": 1.0, "weight": 1.0}, "style": {"score": 0.5, "weight": 0.2}}
@@ -218,3 +219,14 @@ def test_sample() -> None:
     for name in ("verifiers_episodes", "verifiers_traces", "prime_rl"):
         one, other, again, last = (r.key for r in read(*sample(name)))
         assert one == again != other == last
+
+
+@pytest.mark.parametrize("more", [{}, {"version": 1}, {"group_id": "g"}])
+@pytest.mark.parametrize("rewards", [{"a": {"score": 1.0, "weight": 1.0}}, {"a": 1.0}])
+def test_same_age_after_failure(rewards: dict[str, Any], more: dict[str, Any]) -> None:
+    """A trace that could not be scored is read as what it was, beside those that were."""
+    nodes = [{"message": talk("4")[0]}, {"parent": 0, "message": talk("4")[1]}]
+    trace = {"nodes": nodes, "task": {"key": "t"}, "rewards": rewards, **more}
+    scored, failed = written(trace, SCORED), written(trace, LOST)
+    assert reader(scored, failed).format.name == reader(trace).format.name
+    assert written(failed, SCORED) == scored

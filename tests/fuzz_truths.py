@@ -1,0 +1,130 @@
+"""A truth in the text of each rollout, and the law that its score lands on that rollout and no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ruler_cli.errors import RulerError, UnreadableError
+from ruler_cli.files.parse import parse
+from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.detect import detect
+from ruler_cli.formats.interface import lookup
+from ruler_cli.formats.reader import Reader, owner
+from ruler_cli.judges.simulated import truth
+from ruler_cli.records import Line, Rollout
+from ruler_cli.scoring.render import render
+from ruler_cli.settings import InputSettings
+
+EXACT = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
+"""Parameters with which the simulated judge says the truth."""
+
+
+def plant(records: Sequence[bytes]) -> list[bytes]:
+    """Records with a truth, a multiple of 0.05 of its own, in a text of each rollout."""
+    found = _reader(records)
+    out, drawn = [], 0
+    for number, raw in enumerate(records, 1):
+        try:
+            value = parse(raw)
+            rollouts = sorted(
+                (r for part in found.read(Line(number, 0, raw)) for r in part.rollouts) if found else (),
+                key=lambda r: [(str(type(p)), p) for p in r.path],
+            )
+        except (UnreadableError, RecursionError):
+            out.append(raw)
+            continue
+        taken: set[tuple[Any, ...]] = set()
+        for rollout in rollouts:
+            drawn += 8
+            _plant(value, rollout, f" truth={drawn % 21 * 5 / 100}", taken)
+        out.append(json.dumps(value).encode() if taken else raw)
+    return out
+
+
+def _plant(value: Any, rollout: Rollout, stated: str, taken: set[tuple[Any, ...]]) -> None:
+    """Put a text behind the last own message that stands in the record, as it is or in JSON text."""
+    for message in reversed(rollout.messages):
+        text = message.get("content")
+        if not isinstance(text, str) or not text or message.get("role") in ("user", "system"):
+            continue
+        quoted, leaves = json.dumps(text)[1:-1], [pair for pair in _texts(value) if pair[0] not in taken]
+        found = next(((p, text, stated, "") for p, leaf in leaves if leaf == text), None)
+        for path, leaf in leaves if found is None else ():
+            head, there, tail = leaf.rpartition(quoted)
+            if there and leaf[:1] in "[{":
+                found = (path, head + quoted, stated, tail)
+        if found is not None:
+            path, *parts = found
+            taken.add(path)
+            _holder(value, path)[path[-1]] = "".join(parts)
+            return
+
+
+def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[str]:
+    """Each rollout of `written` with a score that is not the truth it states."""
+    found = _reader(records)
+    parts: dict[str, list[tuple[float, float]]] = {}
+    for number, raw in enumerate(written, 1):
+        try:
+            value = parse(raw)
+            rollouts = (
+                [r for part in found.read(Line(number, 0, raw)) for r in part.rollouts] if found else []
+            )
+        except (UnreadableError, RecursionError):
+            continue
+        for rollout in rollouts:
+            pair = _pair(value, rollout, found) if found else None
+            if pair is None:
+                continue
+            if rollout.member is not None:
+                parts.setdefault(rollout.member, []).append(pair)
+            elif abs(pair[0] - pair[1]) > 1e-9:
+                yield f"record {number} {rollout.path}: score {pair[1]}, truth {pair[0]}"
+    for member, pairs in parts.items():
+        if {score for _, score in pairs} - {stated for stated, _ in pairs}:
+            yield f"{member}: parts of one rollout have {pairs}"
+
+
+def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | None:
+    """A rollout's truth and its score; None where it states none or has none."""
+    if rollout.fault is not None or not rollout.messages:
+        return None
+    own = rollout.messages[first_turn(rollout.messages) :]  # what stands before may be all rollouts' context
+    shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))
+    if "truth=" not in shown:
+        return None
+    layout = found.format.layout
+    if layout.listed:
+        marks = value.get("ruler")
+        marks = marks.get("rollouts") if isinstance(marks, dict) else marks
+        mark = marks[int(rollout.path[-1])] if isinstance(marks, list) else None
+    else:
+        mark = lookup(owner(value, rollout), ".".join(map(str, layout.ruler)))
+    score = mark.get("score") if isinstance(mark, dict) else None
+    return None if score is None else (round(truth(shown) * 20) / 20, score)
+
+
+def _reader(records: Sequence[bytes]) -> Reader | None:
+    """What reads most of these records; None where none does."""
+    lines = [Line(i, 0, raw) for i, raw in enumerate(records[:50], 1)]
+    try:
+        return detect("in", lines, InputSettings("in"))
+    except (RulerError, RecursionError):
+        return None
+
+
+def _texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(item, str):
+            yield (*path, key), item
+        else:
+            yield from _texts(item, (*path, key))
+
+
+def _holder(value: Any, path: tuple[Any, ...]) -> Any:
+    for part in path[:-1]:
+        value = value[part]
+    return value
