@@ -14,6 +14,8 @@ from ruler_cli.files.text import BRACE, COLON, COMMA, END, LIST, NOTHING, QUOTE,
 HOLDERS = {"trajectory_groups": None, "simulations": None, "samples": "eval"}
 """Members that hold the records of a document (ART, tau2-bench, Inspect), and what must stand before."""
 
+_AHEAD = 20
+"""Lines behind a first one that does not end, of which one that is whole shows that lines are records."""
 _VALUE = frozenset(b'{["-0123456789tfnNI')
 
 
@@ -96,18 +98,21 @@ def _opens(line: bytes) -> bool:
 
 
 def _is_torn(text: Text, at: int, line: bytes) -> bool:
-    """Whether JSON lines go on behind a torn first line, rather than the object that it opens."""
-    ahead = Text(text.read, at + len(line))
+    """Whether JSON lines go on behind torn first lines, rather than the object that they open."""
+    begin, ahead = at, Text(text.read, at + len(line))
     at = ahead.skip(at + len(line))
     if ahead.byte(at) == BRACE and line.rstrip()[-1:] not in (b":", b"[", b","):
         return True  # within an object, none may begin there
-    second = ahead.line(at)
-    if second is None or second[:1] != b"{":
-        return False
-    end = object_end(second)
-    if end is None or second[end:].strip():
-        return False
-    return ahead.byte(ahead.skip(at + len(second))) in (BRACE, NOTHING)
+    for number in range(_AHEAD):
+        second = ahead.line(at)
+        if not second or (number and text.read(at - 1, 1) != b"\n"):
+            return False
+        end = object_end(second) if second[:1] == b"{" else None
+        if end is not None and not second[end:].strip():
+            follows = ahead.byte(ahead.skip(at + len(second))) in (BRACE, NOTHING)
+            return follows and object_end(text.read(begin, at - begin)) is None
+        at = ahead.skip(at + len(second))
+    return False
 
 
 def _holder(text: Text, at: int) -> int | None:
