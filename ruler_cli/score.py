@@ -60,7 +60,8 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
             f"--max-cost: the price of {settings.judge.model} is not known; give it with --price IN,OUT, "
             "in USD per million prompt and completion tokens"
         )
-    with ExitStack() as stack:
+    # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
+    with ExitStack() as inputs, ExitStack() as stack:
         shelf = _shelf(settings, chosen, stack)
         inputs = stack.enter_context(ExitStack())  # closed after OUTPUT, whose end is made of INPUT's
         output = open_output(settings)

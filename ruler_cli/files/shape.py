@@ -7,6 +7,8 @@ from typing import Literal
 
 import orjson
 
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM
 from ruler_cli.files.splice import STRING
 from ruler_cli.files.text import BRACE, COLON, COMMA, END, LIST, NOTHING, QUOTE, Read, Text, object_end
@@ -110,9 +112,18 @@ def _is_torn(text: Text, at: int, line: bytes) -> bool:
         end = object_end(second) if second[:1] == b"{" else None
         if end is not None and not second[end:].strip():
             follows = ahead.byte(ahead.skip(at + len(second))) in (BRACE, NOTHING)
-            return follows and object_end(text.read(begin, at - begin)) is None
+            return follows and not _is_whole(text.read(begin, at - begin))
         at = ahead.skip(at + len(second))
     return False
+
+
+def _is_whole(raw: bytes) -> bool:
+    """Whether the object that begins here ends, and can be read."""
+    end = object_end(raw)
+    try:
+        return end is not None and parse(raw[:end], exact=False) is not None
+    except UnreadableError:
+        return False
 
 
 def _holder(text: Text, at: int) -> int | None:

@@ -61,6 +61,8 @@ def _spoils(path: Path, found: Reader, line: Line) -> bool:
         return _seen(found.read(replace(line, raw=_scored(path, found.format, before)))) != _seen(before)
     except UnreadableError:
         return True
+    except RecursionError:  # too deep to be compared; the others tell
+        return False
 
 
 def _seen(records: Sequence[Record]) -> list[Any]:

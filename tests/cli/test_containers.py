@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.errors import InterruptedRun
+from ruler_cli.observer import Observer, Summary
+from ruler_cli.pool.halt import Halt
+from ruler_cli.score import score
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.conftest import Ruler, group, read, rollout, write
 
 SCORE = ("-m", "offline", "--ledger", "none")
@@ -156,3 +161,36 @@ def test_refused(ruler: Ruler, tmp_path: Path, shards: Path, args: list[str], sa
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert sorted(p for p in tmp_path.rglob("*")) == before
+
+
+class Stops(Observer):
+    """Tells a run to stop once some of it is written."""
+
+    def __init__(self, halt: Halt) -> None:
+        self._halt = halt
+
+    def advanced(self, summary: Summary) -> None:
+        """Three records are enough."""
+        if summary.written >= 3:
+            self._halt.now(InterruptedRun(15))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("out", ["out.json", "in.json"])
+async def test_interrupted_document(tmp_path: Path, out: str) -> None:
+    """What an interrupted run leaves of a document is a document, and the next run makes it whole."""
+    rows = [{**r, "group_id": i // 2} for i, r in enumerate(ROLLOUTS)]
+    (tmp_path / "in.json").write_text(json.dumps({"trajectory_groups": rows, "z": 1}, indent=1))
+    settings = ScoreSettings(
+        InputSettings(str(tmp_path / "in.json")), str(tmp_path / out), JudgeSettings("offline")
+    )
+    halt = Halt()
+    done = await score(settings, Stops(halt), halt)
+    assert isinstance(done.stopped, InterruptedRun)
+    part = json.loads((tmp_path / f"{out}.partial").read_text())
+    assert part["z"] == 1
+    assert scored(part["trajectory_groups"]) == [0, 1, 2, 3]
+    assert (await score(settings)).stopped is None
+    whole = json.loads((tmp_path / out).read_text())
+    assert scored(whole["trajectory_groups"]) == [0, 1, 2, 3, 4, 5]
+    assert not (tmp_path / f"{out}.partial").exists()
