@@ -48,6 +48,8 @@ def open_zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
         archive = stack.enter_context(zipfile.ZipFile(file))
     found = Archive(name, archive)
     if not found.samples:
+        if any(info.filename.endswith("data.pkl") for info in found.members):  # never opened: it may run code
+            raise ForeignError(f"{shown(name)}: is a torch file; export its samples as JSON lines")
         raise ForeignError(
             f"{shown(name)}: is a zip archive without samples/*.json; unpack it and give what is inside"
         )

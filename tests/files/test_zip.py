@@ -103,6 +103,14 @@ def test_pipe(tmp_path: Path) -> None:
     writer.join()
 
 
+def test_torch(tmp_path: Path) -> None:
+    """A torch file is an archive too, and never opened: its samples are to be exported."""
+    path = tmp_path / "7.pt"
+    path.write_bytes(packed(zipfile.ZIP_STORED, {"7/data.pkl": b"x", "7/version": b"3"}))
+    with ExitStack() as stack, pytest.raises(ForeignError, match="is a torch file; export"):
+        open_container(str(path), stack)
+
+
 def test_foreign(tmp_path: Path) -> None:
     """An archive without samples is refused, with the way out."""
     path = tmp_path / "x.zip"
