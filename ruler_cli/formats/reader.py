@@ -118,6 +118,8 @@ class Reader:
                 raise UnreadableError(f"has no group key ({self.key})")
             return computed
         found = lookup(value, self.key) if self._by_path else None
+        if found is None and self._by_path and self.format.shape == "group" and rollouts:
+            found = lookup(owner(value, rollouts[0]), self.key)  # each rollout of the group may have it
         if found is not None:
             return as_text(found)
         if self.format.shape == "group":

@@ -51,3 +51,11 @@ def test_glance_reads_what_read_does(record: dict[str, Any]) -> None:
             return str(error)
 
     assert outcome(found.glance) == outcome(found.read)
+
+
+def test_key_inside_a_group() -> None:
+    """A group's key may stand in each of its rollouts, where `--group-by` finds it."""
+    record = {"trajectories": [{"messages": talk(x), "metadata": {"scenario_id": "s-1"}} for x in "ab"]}
+    found = reader(record, group_by="metadata.scenario_id")
+    assert [r.key for r in found.read(line(record))] == ["s-1"]
+    assert [r.key for r in found.glance(line(record))] == ["s-1"]
