@@ -63,7 +63,6 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
     with ExitStack() as inputs, ExitStack() as stack:
         shelf = _shelf(settings, chosen, stack)
-        inputs = stack.enter_context(ExitStack())  # closed after OUTPUT, whose end is made of INPUT's
         output = open_output(settings)
         stack.enter_context(output)
         failed = FailedFile(failed_path(settings))
