@@ -62,6 +62,9 @@ def told(resume: str | None = None) -> Iterator[None]:
         # nobody reads any more; a traceback at exit would be all that is left to see
         sys.stdout = None
         raise typer.Exit(0) from None
+    except MemoryError:
+        say("ruler: a record, or what it is packed in, is too large for the memory there is")
+        raise typer.Exit(1) from None
     except OSError as error:  # a name too long, no room for what waits on disk: no module can foresee all
         where = f"{error.filename}: " if error.filename else ""
         room = "; make room, or name another directory for what waits on disk with TMPDIR"

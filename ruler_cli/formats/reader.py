@@ -157,6 +157,8 @@ class Reader:
         if "ruler" not in value and self._flat and not rollouts[0].path:
             return
         where = ".".join(map(str, self.format.layout.ruler))
+        if self.format.layout.listed:  # all rollouts have one owner, the record
+            rollouts = rollouts[:1]
         for holder, path in ((value, "ruler"), *((owner(value, r), where) for r in rollouts)):
             mine = lookup(holder, path)
             if mine is not None and not _ours(mine, listed=self.format.shape == "columns"):
