@@ -95,6 +95,8 @@ def _lists(
         now = raw[slice(*rewards[i])] if i < len(rewards) else None
         before = at(raw, (_KEPT,), earlier[i][0]) if i < len(earlier) else None
         original = now if before is None else raw[slice(*before)]
+        if original is None and rollout.reward is not None:  # it stands elsewhere, as ROLL's agentic ones do
+            original = dump(rollout.reward)
         original = None if original == b"null" else original
         score = _written(mark, layout, on_failure, original) or b"null"
         if now is not None:

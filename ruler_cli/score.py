@@ -140,7 +140,13 @@ class _Run:
         stopped, left = self.halt.reason, self._counts.summary.failed.get("budget", 0)
         if stopped is None and left:
             stopped = CapReached(self._settings.pool.max_cost or 0.0, left)
-        return Done(self._counts.finish(stopped), stopped, self.whole)
+        summary = self._counts.finish(stopped)
+        name = self._reader.format.layout.refuses_null if summary.groups else ""
+        if name and summary.failed and self._settings.on_failure == "null":
+            self._observer.warn(
+                f"{name} itself reads no file in which a reward is null; --on-failure drop leaves them out"
+            )
+        return Done(summary, stopped, self.whole)
 
     def _begin(self, found: Input) -> None:
         self._observer.note(found.found())

@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def judge_process() -> Iterator[JudgeServer]:
     """The judge server, a process of its own on loopback."""
-    with JudgeServer() as server:
+    with JudgeServer(lifetime=1800) as server:  # a slow machine takes long for all tests
         yield server
 
 

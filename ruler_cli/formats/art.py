@@ -8,6 +8,7 @@ JSON text; there `trajectory_json` is authoritative.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -47,7 +48,7 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
     return read_line(inner)
 
 
-_LAYOUT = Layout(extras=True, absent=b"0.0")
+_LAYOUT = Layout(extras=True, absent=b"0.0", refuses_null="ART")
 
 GROUP = Format(
     name="ART groups",
@@ -77,6 +78,6 @@ ROW = Format(
     matches=_is_row,
     rollouts=_read_row,
     keys=("group_index",),
-    layout=Layout(extras=True, payload="trajectory_json", absent=b"0.0"),
+    layout=replace(_LAYOUT, payload="trajectory_json"),
 )
 FORMATS = (ROW, GROUP, TRAJECTORY)

@@ -49,6 +49,6 @@ GROUP = Format(
     tells="`tokens`, `scores`, `messages`",
     matches=has("tokens", "scores", "messages"),
     rollouts=_read,
-    layout=Layout(reward=("scores",), listed=True),
+    layout=Layout(reward=("scores",), listed=True, refuses_null="Atropos"),
 )
 FORMATS = (GROUP,)

@@ -31,6 +31,6 @@ ROW = Format(
     matches=has("messages", "input_metadata"),
     rollouts=_read,
     keys=("input_metadata.row_id",),
-    layout=Layout(reward=("evaluation_result", "score")),
+    layout=Layout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
 )
 FORMATS = (ROW,)

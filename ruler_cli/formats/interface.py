@@ -37,6 +37,8 @@ class Layout:
 
     `listed`: rollouts are no objects of their own but items of lists, `Rollout.path` is `(i,)`, and
     paths begin at the record. `reward` is then a list too, of which item i is the rollout's.
+
+    `refuses_null` names a reader of these files that takes none in which a reward is null.
     """
 
     reward: Path | None = ("reward",)
@@ -48,6 +50,7 @@ class Layout:
     payload: str | None = None
     absent: bytes | None = None
     listed: bool = False
+    refuses_null: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -74,6 +74,7 @@ class Reader:
         if self.reward is not None or self.outcome is not None:
             rollouts = tuple(self._overlaid(value, rollout) for rollout in rollouts)
         self._refuse_foreign(value, rollouts)
+        rollouts = self._with_first_rewards(value, rollouts)
         if self.format.shape == "columns":
             return self._columns(value, line, rollouts)
         rubric = value.get("rubric")
@@ -151,6 +152,33 @@ class Reader:
         own = owner(value, rollout)
         found = lookup(own, path)
         return found if found is not None or own is value else lookup(value, path)
+
+    def _with_first_rewards(
+        self, value: dict[str, Any], rollouts: tuple[Rollout, ...]
+    ) -> tuple[Rollout, ...]:
+        """What was scored before: the reward of a rollout is the one that it had first."""
+        layout = self.format.layout
+        if "ruler" not in value and layout.ruler == ("ruler",):
+            return rollouts
+        out = []
+        for rollout in rollouts:
+            mark = self._mark(value, rollout) or {}
+            first = mark.get("independent_reward")
+            # without one the score stands in its place, unless the reward is read from another
+            known = first is not None or rollout.reward == mark.get("score")
+            out.append(replace(rollout, reward=first) if mark and known else rollout)
+        return tuple(out)
+
+    def _mark(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
+        """What ruler wrote on a rollout in an earlier run."""
+        if self.format.layout.listed:
+            where = "ruler" if self.format.shape == "columns" else "ruler.rollouts"
+            mark = lookup(value, f"{where}.{rollout.path[-1]}")
+        else:
+            mark = lookup(owner(value, rollout), ".".join(map(str, self.format.layout.ruler)))
+        if isinstance(mark, str):
+            mark = parse_text(mark)
+        return mark if isinstance(mark, dict) else None
 
     def _refuse_foreign(self, value: dict[str, Any], rollouts: tuple[Rollout, ...]) -> None:
         """A field `ruler` of somebody else's would be overwritten."""

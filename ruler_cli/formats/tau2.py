@@ -53,6 +53,8 @@ SIMULATION = Format(
     matches=has("task_id", "messages", "reward_info"),
     rollouts=_read,
     keys=("task_id",),
-    layout=Layout(reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler")),
+    layout=Layout(
+        reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"), refuses_null="tau2-bench"
+    ),
 )
 FORMATS = (SIMULATION,)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.interface import Format, has
+from ruler_cli.formats.interface import Format, Layout, has
 from ruler_cli.records import Rollout
 
 
@@ -24,5 +24,6 @@ TRAJECTORY = Format(
     matches=has("task_id", "traj"),
     rollouts=_read,
     keys=("task_id",),
+    layout=Layout(refuses_null="tau-bench"),
 )
 FORMATS = (TRAJECTORY,)

@@ -376,6 +376,18 @@ def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
         process.stdout.close()
 
 
+def test_null_that_a_reader_refuses(ruler: Ruler, tmp_path: Path) -> None:
+    """Where a group failed and the dump's own reader takes no null, that is said, with the way out."""
+    talk = {"messages_and_choices": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
+    write(
+        tmp_path / "lost.jsonl", [{"trajectories": [talk]}, {"trajectories": [{"messages_and_choices": []}]}]
+    )
+    says = "ART itself reads no file in which a reward is null; --on-failure drop"
+    assert says in ruler("score", "lost.jsonl", "o.jsonl", "-m", "offline").stderr
+    dropped = ruler("score", "lost.jsonl", "p.jsonl", "-m", "offline", "--on-failure", "drop")
+    assert says not in dropped.stderr
+
+
 def test_forged_line(ruler: Ruler, tmp_path: Path) -> None:
     """A line break in a group's key begins no line of its own on stderr."""
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])

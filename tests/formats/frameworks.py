@@ -158,6 +158,12 @@ def eval_protocol(r: Record) -> Read:
     return [(r["input_metadata"]["row_id"], (r["evaluation_result"] or {}).get("score"))]
 
 
+def roll_agentic(r: Record) -> Read:
+    """ROLL's agentic pipeline: the reward of an episode is in its `trajectory_data`, until a list is added."""
+    own = [json.loads(text)["reward_info"]["episode_reward"] for text in r["trajectory_data"]]
+    return [(None, reward) for reward in r.get("scores", own)]
+
+
 def tau2(r: Record) -> Read:
     """tau2, data_model/simulation.py: `reward_info.reward`."""
     return [(r["task_id"], r["reward_info"]["reward"])]
@@ -218,7 +224,7 @@ READERS: dict[str, Callable[[Record], Read]] = {
     "rewardbench2": unrewarded("id", "chosen", "rejected"),
     "rllm": rllm,
     "roll": columns("scores", "id"),
-    "roll_agentic": steps_added,
+    "roll_agentic": roll_agentic,
     "skyrl": skyrl,
     "slime": field("reward", "group_index"),
     "slime_buffer": field("reward", "instance_id"),

@@ -13,9 +13,10 @@ import pytest
 
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.catalog import formats
+from ruler_cli.formats.rewards import number
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
-from tests.formats.changes import changed, raws
+from tests.formats.changes import changed, keyed, raws
 from tests.formats.frameworks import READERS
 from tests.values import reader
 
@@ -108,3 +109,13 @@ def test_nothing_else(name: str, tmp_path: Path) -> None:
             inside = any(f".{place}." in f".{path}." for place in own)
             around = any(place and f".{path}".endswith(f".{place}") for place in made)
             assert _OURS.fullmatch(path) or inside or around, path
+
+
+@each_example
+def test_rewards_of_a_scored_file(name: str, tmp_path: Path) -> None:
+    """Of a file that was scored, the rewards that are read are those that the dump had first."""
+    before, after = scored(name, tmp_path)
+    given = [json.dumps(record).encode() for record in after]
+    was, now = keyed(*before), keyed(*given)
+    first = [[number(r.reward) for r in rollouts] for rollouts in was.values()]
+    assert [[number(r.reward) for r in rollouts] for rollouts in now.values()] == first
