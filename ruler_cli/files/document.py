@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Container, Encoder
-from ruler_cli.files.shape import Shape
+from ruler_cli.files.shape import Shape, key_of
 from ruler_cli.files.source import readable, shown
 from ruler_cli.files.spans import Spans
 from ruler_cli.files.text import COLON, COMMA, END, NOTHING, OBJECT_END, QUOTE, Text
@@ -112,9 +112,14 @@ class Document(Container):
                 if text.byte(at) != wanted if wanted else text.byte(at) in _NO_VALUE:
                     raise self._damaged(text.byte(at), number, behind=True)
                 if wanted in {QUOTE, None}:
-                    end = text.value_end(at, keep=False)
+                    end = text.value_end(at, keep=wanted == QUOTE)
                 if end is None:
                     raise self._damaged(NOTHING, number, behind=True)
+                if wanted == QUOTE and key_of(text.slice(at, end)) == self._shape.name:
+                    raise UsageError(
+                        f"{shown(self.name)}: holds `{self._shape.name}` twice, and readers see only the "
+                        "last; take one of them out"
+                    )
                 at = text.skip(end)
         at = text.skip(at + 1) if self._shape.kind == "holder" else at
         if text.byte(at) != NOTHING:

@@ -23,10 +23,14 @@ _VALUE = frozenset(b'{["-0123456789tfnNI')
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a document holds its records: `start` is where the list, or the first object, begins."""
+    """How a document holds its records: `start` is where the list, or the first object, begins.
+
+    `name` is the member that holds the list.
+    """
 
     kind: Literal["list", "holder", "objects"]
     start: int
+    name: str = ""
 
 
 def shape_of(read: Read) -> Shape | None:
@@ -41,14 +45,12 @@ def shape_of(read: Read) -> Shape | None:
         return None if _is_bad_line(text, at, line) else Shape("list", at)
     closed = line is not None and object_end(line) is not None
     if line is not None and closed:
-        if _alone(text, at, line) and (held := _holder(text, at)) is not None:
-            return Shape("holder", held)
-        return None
+        return _holder(text, at) if _alone(text, at, line) else None
     if line is not None and (not _opens(line) or _is_torn(text, at, line)):
         return None
     held = _holder(text, at)
     if held is not None:
-        return Shape("holder", held)
+        return held
     return None if line is None else Shape("objects", at)
 
 
@@ -126,8 +128,8 @@ def _is_whole(raw: bytes) -> bool:
         return False
 
 
-def _holder(text: Text, at: int) -> int | None:
-    """Where the list of records begins in the object that starts here; None where it holds none."""
+def _holder(text: Text, at: int) -> Shape | None:
+    """Where the list of records stands in the object that starts here; None where it holds none."""
     keys: set[str] = set()
     text = Text(text.read, at)
     at = text.skip(at + 1)
@@ -135,13 +137,13 @@ def _holder(text: Text, at: int) -> int | None:
         end = text.value_end(at, keep=True)
         if end is None:
             return None
-        key = _key(text.slice(at, end))
+        key = key_of(text.slice(at, end))
         at = text.skip(end)
         if text.byte(at) != COLON:
             return None
         at = text.skip(at + 1)
         if key in HOLDERS and text.byte(at) == LIST and HOLDERS[key] in {None, *keys}:
-            return at
+            return Shape("holder", at, key)
         keys.add(key)
         end = text.value_end(at, keep=False)
         if end is None:
@@ -152,7 +154,8 @@ def _holder(text: Text, at: int) -> int | None:
     return None
 
 
-def _key(name: bytes) -> str:
+def key_of(name: bytes) -> str:
+    """A member's name, as it is written with its quotes; empty where it cannot be read."""
     try:
         return str(orjson.loads(name))
     except orjson.JSONDecodeError:

@@ -218,3 +218,10 @@ def test_guesses(tmp_path: Path, between: bytes) -> None:
     with ExitStack() as stack:
         found = opened(tmp_path / "d", stack, b"[" + between.join(items) + b"]")
         assert [line.raw for line in found.records()] == items
+
+
+def test_two_lists(tmp_path: Path) -> None:
+    """A document with two lists of one name is refused: readers would see only the one without scores."""
+    text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
+    with ExitStack() as stack, pytest.raises(UsageError, match="holds `simulations` twice"):
+        list(opened(tmp_path / "d", stack, text).records())
