@@ -159,7 +159,7 @@ def eval_protocol(r: Record) -> Read:
 
 
 def roll_agentic(r: Record) -> Read:
-    """ROLL's agentic pipeline: the reward of an episode is in its `trajectory_data`, until a list is added."""
+    """ROLL's agentic pipeline: an episode's reward is in its `trajectory_data`, until a list is added."""
     own = [json.loads(text)["reward_info"]["episode_reward"] for text in r["trajectory_data"]]
     return [(None, reward) for reward in r.get("scores", own)]
 
