@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
     """Each rollout of `written` with a score that is not the truth it states."""
     found = _reader(records)
     parts: dict[str, list[tuple[float, float]]] = {}
+    stated: dict[str, set[float]] = {}
     for number, raw in enumerate(written, 1):
         try:
             value = parse(raw)
@@ -75,6 +77,8 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
         except (UnreadableError, RecursionError):
             continue
         for rollout in rollouts:
+            if rollout.member is not None:
+                stated.setdefault(rollout.member, set()).update(_stated(rollout))
             pair = _pair(value, rollout, found) if found else None
             if pair is None:
                 continue
@@ -83,8 +87,14 @@ def misplaced(records: Sequence[bytes], written: Sequence[bytes]) -> Iterator[st
             elif abs(pair[0] - pair[1]) > 1e-9:
                 yield f"record {number} {rollout.path}: score {pair[1]}, truth {pair[0]}"
     for member, pairs in parts.items():
-        if {score for _, score in pairs} - {stated for stated, _ in pairs}:
+        if {score for _, score in pairs} - stated[member]:
             yield f"{member}: parts of one rollout have {pairs}"
+
+
+def _stated(rollout: Rollout) -> set[float]:
+    """Every truth that stands in a rollout: of several parts one that is shown last counts."""
+    shown = "\n".join(line for part in (rollout.messages, *rollout.histories) for line in render(part))
+    return {round(float(number) * 20) / 20 for number in re.findall(r"truth=([0-9.]*[0-9])", shown)}
 
 
 def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | None:
