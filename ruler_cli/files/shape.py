@@ -105,8 +105,8 @@ def _is_torn(text: Text, at: int, line: bytes) -> bool:
     """Whether JSON lines go on behind torn first lines, rather than the object that they open."""
     begin, ahead = at, Text(text.read, at + len(line))
     at = ahead.skip(at + len(line))
-    if ahead.byte(at) == BRACE and line.rstrip()[-1:] not in (b":", b"[", b","):
-        return True  # within an object, none may begin there
+    if ahead.byte(at) == BRACE and line.rstrip()[-1:] not in (b"[", b","):
+        return True  # within an object, none may begin there, or nobody breaks the line so
     for number in range(_AHEAD):
         second = ahead.line(at)
         if not second or (number and text.read(at - 1, 1) != b"\n"):

@@ -77,3 +77,9 @@ def test_two_torn_lines() -> None:
     """An object can begin behind a value only where lines do: two torn first lines are JSON lines."""
     raw = b'{"a": [{"b" 1}\n{"a": [2\n{"a": 3}\n'
     assert shape_of(lambda at, size: raw[at : at + size]) is None
+
+
+def test_torn_behind_a_colon() -> None:
+    """Nobody breaks a line between a key and its object: such a line is torn."""
+    raw = b'{"a": 1, "b": \n{"deep": [[{"a": 2\n{"a": 3}\n'
+    assert shape_of(lambda at, size: raw[at : at + size]) is None
