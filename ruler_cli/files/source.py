@@ -15,7 +15,7 @@ from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC, zstd
 from ruler_cli.files.remote import is_remote, open_remote, public
 from ruler_cli.records import Line
 
-_BUFFER = 1 << 20
+_BUFFER = 1 << 18
 BOM = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
