@@ -18,6 +18,7 @@ from ruler_cli.records import Line, Rollout
 from ruler_cli.scoring.render import render
 from ruler_cli.settings import InputSettings
 
+_TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 EXACT = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
 """Parameters with which the simulated judge says the truth."""
 
@@ -103,7 +104,7 @@ def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | 
         return None
     own = rollout.messages[first_turn(rollout.messages) :]  # what stands before may be all rollouts' context
     shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))
-    if "truth=" not in shown:
+    if not _TRUTH.search(shown):  # a truth that was damaged is none
         return None
     layout = found.format.layout
     if layout.listed:
