@@ -57,12 +57,39 @@ class MaxFailures:
 
 @dataclass(frozen=True, slots=True)
 class AskSettings:
-    """How a group is put to the judge."""
+    """How a group is put to a judge.
+
+    `passes` times, in orders that balance where the judge sees a rollout. Up to `group_size` distinct
+    rollouts are shown at once, as far as `context_tokens`, the judge's context, allows; more are shown in
+    windows. `single`: whether a rollout that has nothing to be compared with is asked about once and
+    flagged as tied, or scored absolutely in every pass.
+    """
 
     rubric: str | None = None
     order: Literal["random", "input"] = "random"
     seed: int = 0
     context_tokens: int | None = None
+    passes: int = 1
+    group_size: int = 32
+    single: Literal["flag", "score"] = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class CombineSettings:
+    """How replies become scores: all of it can be changed afterwards and costs no call.
+
+    A judge with fewer than `min_passes` valid passes does not count. `debias` subtracts the batch's slot
+    curve, `standardize` brings the judges of a panel to one mean and spread over the batch. `blend` is
+    the judge's share in a mean with the original reward, None: the judge alone. `by_outcome`: a rollout
+    that failed its check never outranks one of its group that passed.
+    """
+
+    min_passes: int = 1
+    debias: bool = False
+    standardize: bool = False
+    blend: float | None = None
+    by_outcome: bool = False
+    single: Literal["flag", "score"] = "flag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +109,10 @@ class InputSettings:
 class ScoreSettings:
     """One run of `ruler score`.
 
-    `ledger` None keeps nothing. `grace` is how many seconds calls in flight may take to finish once
+    `panel` are judges beside the first: each scores every pass, or with `fallback` the next one takes
+    over a group that one refuses. `adaptive` spends passes where they help, `ask.passes` on average;
+    `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` None keeps
+    nothing. `grace` is how many seconds calls in flight may take to finish once
     the run is told to stop.
     """
 
@@ -98,3 +128,8 @@ class ScoreSettings:
     retry_failed: bool = False
     grace: float = 60.0
     debug: bool = False
+    combine: CombineSettings = CombineSettings()
+    panel: tuple[JudgeSettings, ...] = ()
+    fallback: bool = False
+    adaptive: bool = False
+    escalate: JudgeSettings | None = None

@@ -26,6 +26,7 @@ FLOORS = (
     {"formats"},
     {"files"},
     {"observer"},
+    {"ballots", "figures"},
     {"records", "settings", "quantiles"},
     {"errors"},
 )
