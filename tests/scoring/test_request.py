@@ -23,7 +23,7 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return compose(lay_out(made, ask), ask, attempt).request.user
+    return compose(lay_out(made, ask), ask, attempt=attempt).request.user
 
 
 def test_shape() -> None:
