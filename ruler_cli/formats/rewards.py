@@ -8,6 +8,17 @@ from typing import Any
 
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Inspect's words: correct, incorrect, partial, no answer."""
+PASSING = 0.5
+"""From where on a verifier's number is a pass: it serves 0 and 1, −1 and 1, and shares."""
+_PASSED = frozenset((
+    "pass", "passed", "passing", "success", "successful", "succeeded", "correct", "right", "resolved",
+    "solved", "accepted", "ok", "true", "t", "yes", "y",
+))  # fmt: skip
+_FAILED = frozenset((
+    "fail", "failed", "failing", "failure", "unsuccessful", "incorrect", "wrong", "unresolved",
+    "unsolved", "rejected", "error", "errored", "false", "f", "no", "n", "not_passed", "not_resolved",
+    "not_solved",
+))  # fmt: skip
 
 
 def number(value: Any) -> float | None:
@@ -26,6 +37,25 @@ def number(value: Any) -> float | None:
     if isinstance(value, Mapping):
         return _of_object(value)
     return None
+
+
+def passed(value: Any) -> bool | None:
+    """Whether a verifier's word says that a rollout passed its check; None where it says neither.
+
+    A number, in any shape that `number` reads, passes from 0.5 on, Inspect's partial grade too. Several
+    truth values are several checks, and all must hold. `{name: word}` says what its only word says.
+    """
+    if isinstance(value, list) and value and all(isinstance(item, bool) for item in value):
+        return all(value)
+    found = number(value)
+    if found is not None:
+        return found >= PASSING
+    if isinstance(value, Mapping) and len(value) == 1:
+        value = next(iter(value.values()))
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    word = value.strip().casefold().replace(" ", "_").replace("-", "_")
+    return True if word in _PASSED else False if word in _FAILED else None
 
 
 def _of_text(text: str) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ruler_cli.formats.rewards import number
+from ruler_cli.formats.rewards import number, passed
 from tests.values import values
 
 
@@ -56,3 +56,48 @@ def test_any_value(value: Any) -> None:
     """Whatever JSON holds is a finite number or none."""
     found = number(value)
     assert found is None or math.isfinite(found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
+        [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
+    ],
+)  # fmt: skip
+def test_passed(value: Any) -> None:
+    """What a verifier passed is known in every word and number that says so."""
+    assert passed(value) is True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        False, 0, -1, 0.49, -1e300, "0", "-1.0", "I", "N", "failed", "FAIL", "incorrect", "unresolved",
+        "not resolved", "Error", "no", "false", [True, False], [0.0, 0.0],
+        {"reward": 0}, {"status": "failed"},
+    ],
+)  # fmt: skip
+def test_failed(value: Any) -> None:
+    """What a verifier failed is known in every word and number that says so."""
+    assert passed(value) is False
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, math.nan, "", "nan", "unknown", "skipped", "TimeoutError", "passed " * 40, [], {}, [None],
+        {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
+    ],
+)  # fmt: skip
+def test_neither(value: Any) -> None:
+    """What says neither is neither, and never a failed check."""
+    assert passed(value) is None
+
+
+@given(values)
+def test_passed_agrees_with_number(value: Any) -> None:
+    """Whatever is one number passes where the number does."""
+    found = number(value)
+    if found is not None and not isinstance(value, list):
+        assert passed(value) is (found >= 0.5)
