@@ -1,0 +1,196 @@
+"""How far the mean of a group's passes can be trusted: analysis of variance, and noise learnt from the batch.
+
+Scores are in [0, 1], a variance in their square. Every value here is a closed form of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, exp, fsum, inf, log
+
+from ruler_cli.scoring.special import digamma, f_survival, trigamma, trigamma_inverse
+
+ROUNDING = 0.05**2 / 12
+"""The variance that rounding to a grid of .05 adds, evenly distributed over a step."""
+
+_ZERO = 1e-18
+"""Mean squares of scores in [0, 1] below this are the rounding of binary fractions, not noise."""
+
+_MOST_PASSES = 1_000_000
+"""More passes than this are the same as never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anova:
+    """The two-way analysis of variance of a table rollout × pass, without interaction.
+
+    `ms_item` and `ms_res` are the mean squares between rollouts and of what rollout and pass leave over,
+    with their degrees of freedom; without any for the residual, `ms_res` is 0 and says nothing. `n`
+    rollouts were seen `k` times each, on average where the table has holes. `efficiency` in (0, 1] is how
+    precise the rollouts' scores are against a whole table with as many observations for the same
+    `ms_item`; 1 for a whole table.
+    """
+
+    ms_item: float
+    ms_res: float
+    n: int
+    k: float
+    df_item: int
+    df_res: int
+    efficiency: float = 1.0
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
+        """Of a whole table: `columns[j][i]` is the score of rollout i in pass j.
+
+        The model of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): a pass may be stricter
+        than another as a whole, which is taken out.
+        """
+        k, n = len(columns), len(columns[0])
+        items = [fsum(row) / k for row in zip(*columns, strict=True)]
+        passes = [fsum(column) / n for column in columns]
+        grand = fsum(passes) / k
+        between = k * fsum((item - grand) ** 2 for item in items)
+        rest = fsum(
+            (y - item - mean + grand) ** 2
+            for column, mean in zip(columns, passes, strict=True)
+            for y, item in zip(column, items, strict=True)
+        )
+        return cls.fitted(between, n - 1, rest, (n - 1) * (k - 1), n, k)
+
+    @classmethod
+    def fitted(
+        cls, between: float, df_item: int, rest: float, df_res: int, n: int, k: float, efficiency: float = 1.0
+    ) -> Anova:
+        """Of sums of squares: of the rollouts, adjusted for all else in the model, and of the residuals."""
+        return cls(_mean(between, df_item), _mean(rest, df_res), n, k, df_item, df_res, efficiency)
+
+
+def _mean(square: float, df: int) -> float:
+    mean = square / df if df > 0 else 0.0
+    return mean if mean > _ZERO else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What a batch says of the noise of any group: as good as `variance` seen with `df` degrees of freedom.
+
+    `df` is 0 where the batch says nothing and infinite where groups do not differ. `pooled` are the
+    degrees of freedom that the batch has in all: nothing learnt from it is known better than that.
+    """
+
+    df: float = 0.0
+    variance: float = 0.0
+    pooled: float = inf
+
+    def shrink(self, ms_res: float, df: float) -> tuple[float, float]:
+        """A group's noise variance drawn towards the batch's, and its degrees of freedom.
+
+        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d (Smyth 2004, section 3), at most those of all groups
+        together, as in limma's eBayes. (0, 0) where nothing is known.
+        """
+        if self.df == inf:
+            return self.variance, max(self.pooled, df)
+        total = self.df + df
+        if total <= 0:
+            return 0.0, 0.0
+        variance = (self.df * self.variance + df * ms_res) / total
+        return variance, max(df, min(total, self.pooled))
+
+
+class Noise:
+    """Residual variances of a batch as running sums: s² ~ s₀² F(d, d₀) fitted by moments of log s².
+
+    Smyth 2004, section 6.2 (limma's fitFDist): e = log s² − ψ(d/2) + log(d/2) has the mean
+    log s₀² − ψ(d₀/2) + log(d₀/2) and the variance trigamma(d/2) + trigamma(d₀/2).
+
+    In the logarithm s² counts as ROUNDING at least. Judges answer on a grid of .05, so passes often agree
+    exactly: that says that they differ by less than the grid, and log 0 would say infinitely more than
+    that and drown every other group.
+    """
+
+    def __init__(self) -> None:
+        self._groups = 0
+        self._mean = 0.0  # of e
+        self._square = 0.0  # sum of squares of e about its mean, by Welford's update
+        self._trigamma = 0.0
+        self._df = 0.0
+        self._pooled = 0.0  # sum of d s²
+
+    def add(self, ms_res: float, df: float) -> None:
+        """Count one group's residual mean square; without degrees of freedom it says nothing."""
+        if df <= 0:
+            return
+        variance = max(ms_res, ROUNDING)
+        e = log(variance) - digamma(df / 2) + log(df / 2)
+        self._groups += 1
+        off = e - self._mean
+        self._mean += off / self._groups
+        self._square += off * (e - self._mean)
+        self._trigamma += trigamma(df / 2)
+        self._df += df
+        self._pooled += df * variance
+
+    def prior(self) -> Prior:
+        """What is known by now; after fewer than two groups nothing.
+
+        Where groups differ no more than chance has them differ, d₀ is infinite and s₀² the pooled
+        variance, which is then the maximum likelihood estimate.
+        """
+        if self._groups < 2:
+            return Prior(pooled=self._df)
+        between = self._square / (self._groups - 1) - self._trigamma / self._groups
+        if between <= 0:
+            return Prior(inf, self._pooled / self._df, self._df)
+        df = 2 * trigamma_inverse(between)
+        return Prior(df, exp(self._mean + digamma(df / 2) - log(df / 2)), self._df)
+
+
+def known(anova: Anova, prior: Prior) -> bool:
+    """Whether anything is known of the noise: otherwise reliability and ties are undefined."""
+    return prior.shrink(anova.ms_res, anova.df_res)[1] > 0
+
+
+def icc(anova: Anova, prior: Prior) -> float:
+    """The reliability of the mean of a group's passes, in [0, 1]; 0 where nothing is known of the noise.
+
+    ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3 of Shrout & Fleiss 1979) with the
+    shrunk noise. In a table with holes the mean's error is larger by 1/efficiency.
+    """
+    variance, df = prior.shrink(anova.ms_res, anova.df_res)
+    signal = anova.ms_item - variance
+    if df <= 0 or signal <= 0:
+        return 0.0
+    return signal / (signal + variance / anova.efficiency)
+
+
+def tied(anova: Anova, prior: Prior, alpha: float = 0.05) -> bool:
+    """Whether the rollouts cannot be told apart: MS_item/s̃² ~ F(df_item, d₀ + d) is not rejected at alpha.
+
+    The moderated F test of Smyth 2004, section 5. No difference is a tie, any difference beside no noise
+    is none, and what cannot be tested is not told apart.
+    """
+    variance, df = prior.shrink(anova.ms_res, anova.df_res)
+    if anova.ms_item <= 0 or df <= 0:
+        return True
+    if variance <= 0:
+        return False
+    return f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
+
+
+def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:
+    """How many passes bring the reliability `icc_k` of the mean of k passes to `target`, 1 at least.
+
+    Spearman–Brown: m = k · target (1 − icc)/(icc (1 − target)). None where no number of passes does, or
+    none below a million.
+    """
+    if icc_k >= 1 or target <= 0:
+        return 1
+    if icc_k <= 0 or target >= 1:
+        return None
+    passes = k * (target / (1 - target)) * ((1 - icc_k) / icc_k)
+    if passes > _MOST_PASSES:
+        return None
+    # k passes at just the target need k, whatever the last binary digit says.
+    return max(1, ceil(passes * (1 - 1e-12)))
