@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ruler_cli.figures import Figures
 from ruler_cli.records import Problem, Usage
 
 
@@ -16,6 +17,7 @@ class Summary:
     an earlier run and were not asked again, `kept` groups that needed no call. `asked` counts calls with
     all their tries, `retried` tries by what made them necessary. `usage` and `cost_usd` are of this
     run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without a reply may have cost.
+    `figures` tell what the scores are worth, at the end of a run.
     """
 
     total: int | None = None
@@ -41,6 +43,7 @@ class Summary:
     most_in_flight: int = 0
     seconds: float = 0.0
     stopped: str | None = None
+    figures: Figures | None = None
 
     @property
     def complete(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from ruler_cli.cli.figures import lines
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.records import Problem
@@ -181,6 +182,7 @@ def closing(summary: Summary) -> list[str]:
         (summary.shortened, "group", "shortened to fit the judge"),
     )
     out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
+    out += lines(summary.figures) if summary.figures else []
     usage = summary.usage
     cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
     tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"

@@ -1,0 +1,168 @@
+"""What a batch says of its judges: running sums, in memory that does not grow with the groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from math import sqrt
+
+from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.figures import Bin, Figures, Odd, Pair
+from ruler_cli.formats.rewards import PASSING
+from ruler_cli.quantiles import quantile
+from ruler_cli.scoring.outcome import passed
+from ruler_cli.scoring.reliability import Noise, Prior
+from ruler_cli.scoring.slots import SlotCurve
+from ruler_cli.scoring.sums import LengthSums, Moments, PairSums
+from ruler_cli.scoring.tables import anova, tables
+
+_LISTED = 20
+_KEY = 200
+"""Characters of a group's key that are kept: a key may be as long as a prompt."""
+_STEPS = 1000
+"""How finely reliabilities are told apart for their median."""
+_FLAT = 1e-6
+"""A judge whose scores deviate less than this has one score for all, whatever rounding says."""
+
+
+class Batch:
+    """Sums over the groups that were judged, in two steps.
+
+    `add` counts what a group's verdict may need of the batch, before the verdict; `conclude` what comes
+    of the verdict. `names` are what judges are called in the figures, by number.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.slots = SlotCurve()
+        self.noise = Noise()
+        self._names = tuple(names)
+        self._moments: dict[int, Moments] = {}
+        self._prior: Prior | None = None
+        self._groups = self._tied = self._degraded = 0
+        self._reliability: Counter[int] = Counter()
+        self._length = LengthSums()
+        self._pairs: dict[tuple[int, int], PairSums] = {}
+        self._flawed, self._near = _Listing(lowest=True), _Listing(lowest=False)
+        self._told = self._untold = 0
+
+    def add(self, judged: Judged) -> None:
+        """Count what was said of a group: by slot, how passes differ, how each judge scores."""
+        self.slots.add(*(ballot.scores for ballot in judged.ballots))
+        if judged.judges > 1:
+            for ballot in judged.ballots:
+                if ballot.judge != judged.final:  # it saw other groups than the panel did
+                    self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
+        if len(judged.ballots) > 1 and not judged.alone:
+            found = tables(judged)
+            table = anova(judged, [t for t in found if t.judge == judged.final] or found)
+            if table is not None:
+                self.noise.add(table.ms_res, table.df_res)
+                self._prior = None
+
+    @property
+    def prior(self) -> Prior:
+        """What the groups so far say of the noise of any group."""
+        if self._prior is None:
+            self._prior = self.noise.prior()
+        return self._prior
+
+    def standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
+        """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
+
+        A judge that gives one score to all is only shifted. Scores may leave [0, 1].
+        """
+        own = self._moments.get(judge, Moments())
+        if own.number < 2 or len(self._moments) < 2:
+            return scores
+        pooled = sum((self._moments[j] for j in sorted(self._moments)), Moments())
+        stretch = pooled.deviation / own.deviation if own.deviation > _FLAT else 1.0
+        return [pooled.mean + (score - own.mean) * stretch for score in scores]
+
+    def conclude(self, key: str, judged: Judged, verdict: Verdict) -> None:
+        """Count a group's verdict; `key` names the group where a rollout of it is listed."""
+        self._groups += 1
+        self._tied += verdict.tied
+        self._degraded += verdict.degraded
+        if verdict.reliability is not None:
+            self._reliability[round(verdict.reliability * _STEPS)] += 1
+        first = {body: i for i, body in reversed(tuple(enumerate(judged.owner))) if body is not None}
+        scores = {body: s for body, i in first.items() if (s := verdict.judged[i]) is not None}
+        if len(scores) > 1:
+            self._length.add([judged.sizes[body] for body in scores], list(scores.values()))
+            self._pair(judged, verdict, list(first.values()))
+        for i, (score, said) in enumerate(zip(verdict.judged, judged.outcomes, strict=False), 1):
+            self._odd(key, i, score, passed(said))
+
+    def _pair(self, judged: Judged, verdict: Verdict, rollouts: Sequence[int]) -> None:
+        """Count every two judges on the distinct rollouts of a group, each by its first place in it."""
+        for one, other in combinations(range(len(verdict.by_judge)), 2):
+            a, b = verdict.by_judge[one], verdict.by_judge[other]
+            both = [(p, q, i) for i in rollouts if (p := a[i]) is not None and (q := b[i]) is not None]
+            if both:
+                rewards = [judged.rewards[i] if judged.rewards else None for *_, i in both]
+                sums = self._pairs.setdefault((one, other), PairSums())
+                sums.add([p for p, _, _ in both], [q for _, q, _ in both], rewards)
+
+    def _odd(self, key: str, rollout: int, score: float | None, good: bool | None) -> None:
+        if score is None:
+            return
+        if good is None:
+            self._untold += 1
+            return
+        self._told += 1
+        if good and score < PASSING:
+            self._flawed.add(key, rollout, score)
+        elif not good and score >= PASSING:
+            self._near.add(key, rollout, score)
+
+    def figures(self, *, debias: bool = False) -> Figures:
+        """What the batch comes to; `debias` tells that the slot curve was to be subtracted."""
+        tenths = [0] * 10
+        for step, groups in self._reliability.items():
+            tenths[min(9, step * 10 // _STEPS)] += groups
+        median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
+        return Figures(
+            groups=self._groups,
+            tie_rate=self._tied / self._groups if self._groups else None,
+            degraded=self._degraded,
+            slot_curve=tuple(Bin(b.start, b.stop, b.mean, b.error, b.n) for b in self.slots.curve()),
+            slot_groups=self.slots.groups,
+            debiased=debias and self.slots.enough,
+            length=self._length.found(),
+            judges=tuple(self._named(*pair) for pair in sorted(self._pairs)),
+            reliability=tuple(tenths),
+            reliability_median=median,
+            noise=sqrt(self.prior.variance) if self.prior.df > 0 else None,
+            flawed=self._flawed.number,
+            flawed_listed=self._flawed.listed(),
+            near_misses=self._near.number,
+            near_misses_listed=self._near.listed(),
+            without_outcome=self._untold if self._told else 0,
+        )
+
+    def _named(self, one: int, other: int) -> Pair:
+        sums = self._pairs[one, other]
+        names = tuple(
+            self._names[judge] if judge < len(self._names) else f"judge {judge + 1}" for judge in (one, other)
+        )
+        return Pair((names[0], names[1]), sums.correlation(), sums.rollouts, sums.errors(), sums.rewarded)
+
+
+class _Listing:
+    """The most extreme of what was counted; of equals the first."""
+
+    def __init__(self, *, lowest: bool) -> None:
+        self.number = 0
+        self._sign = 1 if lowest else -1
+        self._kept: list[Odd] = []
+
+    def add(self, key: str, rollout: int, score: float) -> None:
+        self.number += 1
+        key = key if len(key) <= _KEY else f"{key[:_KEY]}…"
+        self._kept.append(Odd(key, rollout, score))
+        if len(self._kept) > 2 * _LISTED:
+            self._kept = list(self.listed())
+
+    def listed(self) -> tuple[Odd, ...]:
+        return tuple(sorted(self._kept, key=lambda odd: self._sign * odd.score)[:_LISTED])

@@ -1,0 +1,185 @@
+"""All that judges said of a group → its verdict: pure, and changed afterwards without a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, fsum, inf, sqrt
+
+from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
+from ruler_cli.records import Failure
+from ruler_cli.scoring import outcome, reliability
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.tables import Table, anova, mean, tables
+from ruler_cli.settings import CombineSettings
+
+
+def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Failure:
+    """The scores of a group's rollouts, and how good they are.
+
+    `batch` is what is known of all groups, or of those so far: the noise of a pass, the slot curve, how
+    judges differ. A Failure where no judge counts, where the run was interrupted before all was asked,
+    and where the original rewards that are asked for are not there.
+    """
+    misses = sorted(judged.misses, key=lambda m: (m.judge, m.turn, m.window))
+    for miss in misses:
+        if miss.failure.kind == "interrupted":
+            return miss.failure
+    found = tables(judged, lambda ballot: _cells(ballot, judged, how, batch))
+    asked_once = judged.alone and how.single != "score"
+    least = 1 if asked_once else max(1, how.min_passes)
+    counted = [table for table in found if table.passes >= least]
+    final = [table for table in counted if table.judge == judged.final]
+    used = final or counted
+    if not used:
+        return _failure(judged, found, misses, least)
+    verdict = _verdict(judged, used, counted)
+    verdict = replace(verdict, degraded=_degraded(judged, used, misses))
+    verdict = _rated(verdict, judged, used, how, batch)
+    return _by_rewards(verdict, judged, how)
+
+
+def _cells(ballot: Ballot, judged: Judged, how: CombineSettings, batch: Batch) -> Sequence[float]:
+    """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
+    scores: Sequence[float] = ballot.scores
+    if how.debias and batch.slots.enough:
+        away = batch.slots.corrections(len(scores))
+        scores = [score - less for score, less in zip(scores, away, strict=True)]
+    if how.standardize and judged.judges > 1 and ballot.judge != judged.final:
+        scores = batch.standard(ballot.judge, scores)
+    return scores
+
+
+def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table]) -> Verdict:
+    """The judges' scores and what goes with them, for each rollout; nothing yet of how good they are."""
+    bodies = range(len(judged.sizes))
+    scores = [mean([s for table in used if (s := table.scores[body]) is not None]) for body in bodies]
+    cells = [[cell for table in used for cell in table.cells[body]] for body in bodies]
+    spread = [_deviation(row) for row in cells]
+    said = _explanations(used, scores)
+    places = _places(judged, used)
+    by_judge: list[tuple[float | None, ...]] = [(None,) * len(judged.owner)] * _judges(judged)
+    for table in counted:
+        by_judge[table.judge] = tuple(None if b is None else table.scores[b] for b in judged.owner)
+    per_rollout = tuple(None if body is None else scores[body] for body in judged.owner)
+    return Verdict(
+        scores=per_rollout,
+        explanations=tuple(
+            judged.faults[i] if body is None else said[body] for i, body in enumerate(judged.owner)
+        ),
+        suspects=frozenset(i for i, body in enumerate(judged.owner) if body in judged.suspects),
+        passes=max(table.passes for table in used),
+        judged=per_rollout,
+        spread=tuple(None if body is None else spread[body] for body in judged.owner),
+        by_judge=tuple(by_judge),
+        slots=tuple(() if body is None else places[body] for body in judged.owner),
+        rescaled=sum(ballot.rescaled for ballot in judged.ballots),
+        unknown=sum(ballot.unknown for ballot in judged.ballots),
+        shortened=judged.shortened,
+    )
+
+
+def _judges(judged: Judged) -> int:
+    """How many judges there are to tell of."""
+    return max(judged.judges, 1 + (judged.final or 0), *(1 + ballot.judge for ballot in judged.ballots))
+
+
+def _deviation(cells: Sequence[float]) -> float | None:
+    if len(cells) < 2:
+        return None
+    middle = mean(cells)
+    return sqrt(fsum((cell - middle) ** 2 for cell in cells) / (len(cells) - 1))
+
+
+def _explanations(used: Sequence[Table], scores: Sequence[float]) -> list[str]:
+    """For each body what was said with the score nearest its own; of equally near ones the earliest pass."""
+    best: list[tuple[float, int, int, str]] = [(inf, 0, 0, "")] * len(scores)
+    for table in used:
+        left = list(map(iter, table.cells))
+        for ballot in table.ballots:
+            for body, text in zip(ballot.bodies, ballot.explanations, strict=True):
+                off = round(abs(next(left[body]) - scores[body]), 9)  # as far is as far, rounding aside
+                best[body] = min(best[body], (off, ballot.turn, table.judge, text), key=lambda b: b[:3])
+    return [text for *_, text in best]
+
+
+def _places(judged: Judged, used: Sequence[Table]) -> list[tuple[float, ...]]:
+    """For each body where it was shown, from 0 (first) to 1 (last), judge by judge and pass by pass."""
+    places: list[list[float]] = [[] for _ in judged.sizes]
+    for table in used:
+        for ballot in table.ballots:
+            last = max(1, len(ballot.bodies) - 1)
+            for slot, body in enumerate(ballot.bodies):
+                places[body].append(slot / last)
+    return [tuple(row) for row in places]
+
+
+def _degraded(judged: Judged, used: Sequence[Table], misses: Sequence[Miss]) -> bool:
+    """Whether scores are missing that were to count."""
+    judges = {table.judge for table in used}
+    if judged.final is None:
+        judges.update(range(judged.judges))
+    elif judged.final not in judges:
+        return True
+    return any(miss.judge in judges for miss in misses)
+
+
+def _rated(
+    verdict: Verdict, judged: Judged, used: Sequence[Table], how: CombineSettings, batch: Batch
+) -> Verdict:
+    """With how far the scores can be trusted, as far as more than one pass tells."""
+    if judged.alone:
+        flagged = how.single != "score"
+        weight = 0.0 if flagged and verdict.passes > 1 else None
+        return replace(verdict, tied=flagged, weight=weight)
+    table, prior = anova(judged, used), batch.prior
+    if table is None or not reliability.known(table, prior):
+        return verdict
+    value = reliability.icc(table, prior)
+    wanted = reliability.passes_for(value, table.k)
+    return replace(
+        verdict,
+        reliability=value,
+        weight=value,
+        tied=reliability.tied(table, prior),
+        passes_for=None if wanted is None else ceil(wanted / len(used)),
+    )
+
+
+def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdict | Failure:
+    """With what the dump said of the rollouts: its reward mixed in, its outcome above all."""
+    scores = verdict.scores
+    if how.blend is not None:
+        rewards = judged.rewards or (None,) * len(scores)
+        mixed: list[float | None] = []
+        for i, (score, reward) in enumerate(zip(scores, rewards, strict=True), 1):
+            if score is None:
+                mixed.append(None)
+            elif reward is None:
+                return Failure("input", f"--blend: rollout {i} has no reward that is a number")
+            else:
+                mixed.append(how.blend * score + (1 - how.blend) * reward)
+        scores = tuple(mixed)
+    if how.by_outcome and judged.outcomes:
+        scores = outcome.ordered(scores, judged.outcomes)
+    return replace(verdict, scores=scores)
+
+
+def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:
+    """Why no judge counts: the first request that brought nothing, and what there was beside it."""
+    if not misses and not found:
+        faults = [judged.faults[i] for i, body in enumerate(judged.owner) if body is None]
+        first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
+        return Failure("input", first or "the group has no trajectories")
+    if not found:
+        return misses[0].failure
+    best = max(found, key=lambda table: table.passes)
+    own = [miss for miss in misses if miss.judge == best.judge]
+    asked = len({ballot.turn for ballot in best.ballots} | {miss.turn for miss in own})
+    windowed = judged.windows > 1
+    told = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
+    told += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
+    if not misses:
+        return Failure("reply", told)
+    failure = (own or misses)[0].failure
+    return replace(failure, reason=f"{told}; the first that did not: {failure.reason}")

@@ -1,0 +1,87 @@
+"""What each judge gave each distinct rollout of a group, pass by pass, and the mean of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from ruler_cli.ballots import Ballot, Judged
+from ruler_cli.scoring import shifts
+from ruler_cli.scoring.reliability import Anova
+
+Correct = Callable[[Ballot], Sequence[float]]
+"""The scores of a ballot, aligned with its bodies, as they are to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One judge's word on a group.
+
+    `cells[i]` are the scores of body i in the order of `ballots`; where it was shown in windows, without
+    the windows' levels. `scores[i]` is its mean, within [0, 1]; None where it has no cell. `passes` is
+    how many cells every body has at least.
+    """
+
+    judge: int
+    ballots: tuple[Ballot, ...]
+    windows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+    cells: tuple[tuple[float, ...], ...]
+    scores: tuple[float | None, ...]
+
+    @property
+    def passes(self) -> int:
+        """How often every body was scored at least."""
+        return min(map(len, self.cells), default=0)
+
+
+def as_given(ballot: Ballot) -> Sequence[float]:
+    """The scores as the judge gave them."""
+    return ballot.scores
+
+
+def tables(judged: Judged, correct: Correct = as_given) -> list[Table]:
+    """A table for each judge that gave any score, by the judges' numbers."""
+    by_judge: dict[int, list[Ballot]] = {}
+    for ballot in sorted(judged.ballots, key=lambda b: (b.judge, b.turn, b.window)):
+        by_judge.setdefault(ballot.judge, []).append(ballot)
+    return [_table(judged, judge, ballots, correct) for judge, ballots in by_judge.items()]
+
+
+def _table(judged: Judged, judge: int, ballots: list[Ballot], correct: Correct) -> Table:
+    windows = tuple((ballot.bodies, tuple(correct(ballot))) for ballot in ballots)
+    bodies = len(judged.sizes)
+    cells: tuple[tuple[float, ...], ...]
+    scores: tuple[float | None, ...]
+    if judged.windows > 1:
+        fitted = shifts.fit(windows, bodies)
+        cells, scores = fitted.adjusted, fitted.scores
+    else:
+        found: list[list[float]] = [[] for _ in range(bodies)]
+        for shown, given in windows:
+            for body, score in zip(shown, given, strict=True):
+                found[body].append(score)
+        cells = tuple(map(tuple, found))
+        scores = tuple(mean(row) if row else None for row in cells)
+    within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
+    return Table(judge, tuple(ballots), windows, cells, within)
+
+
+def anova(judged: Judged, used: Sequence[Table]) -> Anova | None:
+    """The analysis of variance of rollout × (judge, pass); None where there is only one of either."""
+    bodies = len(judged.sizes)
+    if bodies < 2 or sum(table.passes for table in used) < 2:
+        return None
+    if judged.windows > 1:  # a judge's window is one more window: the levels of both are taken out
+        return shifts.fit([window for table in used for window in table.windows], bodies).anova
+    columns = [column for table in used for column in zip(*table.cells, strict=True)]
+    return Anova.of(columns)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean to the last digit: of equal values it is the value.
+
+    The rounding of the sum and the division is corrected by the mean of what they leave over.
+    """
+    first = fsum(values) / len(values)
+    return first if len(values) == 1 else first + fsum((*values, *[-first] * len(values))) / len(values)
