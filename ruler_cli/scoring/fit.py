@@ -38,7 +38,7 @@ def lay_out(group: Group, ask: AskSettings) -> Sheet:
             long = [body for body, size in enumerate(draft.sheet.sizes) if size + ENTRY_BYTES > most]
             before = draft.sheet
             draft.shorten(keep, long, context=len(before.context.encode()) > most)
-            if draft.sheet is not before:
+            if (draft.sheet.bodies, draft.sheet.context) != (before.bodies, before.context):
                 highest = max(highest, step)
     return draft.finished(highest)
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Fault, Group, Reply, Request, Rollout, Usage, Verdict
-from ruler_cli.scoring.dialogue import CORRECTIONS, judge
+from ruler_cli.scoring.dialogue import CORRECTIONS, Overflow, State, converse, judge
+from ruler_cli.scoring.plan import Part, parts
 from ruler_cli.scoring.render import blocks
+from ruler_cli.scoring.request import Sheet, lay_out
 from ruler_cli.settings import AskSettings
 from tests.values import group, talk
 
@@ -280,3 +283,88 @@ def test_counts() -> None:
     _, verdict = play(good, made=made)
     assert isinstance(verdict, Verdict)
     assert verdict.suspects == {1}
+
+
+def talked(
+    *answers: Answer, sheet: Sheet, part: Part, ask: AskSettings | None = None, state: State | None = None
+) -> tuple[list[Request], Ballot | Failure | Overflow]:
+    """Drive the conversation of one part; the last answer is given for ever."""
+    conversation = converse(sheet, ask or AskSettings(), part, state)
+    requests: list[Request] = []
+    try:
+        request = next(conversation)
+        while True:
+            requests.append(request)
+            assert len(requests) < 10
+            request = conversation.send(answers[min(len(requests), len(answers)) - 1](request))
+    except StopIteration as end:
+        return requests, end.value
+
+
+SHEET = lay_out(GROUP, AskSettings())
+
+
+@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.parametrize("answers", [(good,), (bad, good), (cut(1), cut(2), good)])
+def test_ballot(turn: int, answers: tuple[Answer, ...]) -> None:
+    """A ballot holds the scores of a part's rollouts in the order of the request that showed them."""
+    (part,) = parts(SHEET, AskSettings(), turn)
+    requests, ballot = talked(*answers, sheet=SHEET, part=part)
+    assert isinstance(ballot, Ballot)
+    assert (ballot.judge, ballot.turn, ballot.window) == (0, turn, 0)
+    bodies = list(blocks(requests[-1].user).values())
+    assert bodies == [SHEET.bodies[body] for body in ballot.bodies]
+    assert ballot.scores == tuple(TRUTH[body[-2]] for body in bodies)
+    assert ballot.explanations == ("so",) * 3
+    assert {request.turn for request in requests} == {turn}
+    assert len(requests) > 1 or ballot.bodies == part.bodies
+
+
+def test_ballot_of_a_window() -> None:
+    """Of a window only its own rollouts are asked for, and a correction stays within it."""
+    ask = AskSettings(group_size=4)
+    sheet = lay_out(group(*(talk(f"{n} a") for n in range(12))), ask)
+    for part in parts(sheet, ask, 1):
+        requests, ballot = talked(bad, good, sheet=sheet, part=part, ask=ask)
+        assert isinstance(ballot, Ballot)
+        assert (ballot.turn, ballot.window) == (1, part.window)
+        assert set(ballot.bodies) == set(part.bodies)
+        assert [len(request.labels) for request in requests] == [4, 4]
+        assert not set(requests[0].labels) & set(requests[1].labels)
+
+
+def test_overflow() -> None:
+    """A named context ends the conversation with what the next sheet must fit; its state goes on there."""
+    sheet = lay_out(long_group(), AskSettings())
+    (part,) = parts(sheet, AskSettings(), 0)
+    too_long = fault(kind="too_long", context=(2000, 10_000))
+    requests, end = talked(cut(1), too_long, sheet=sheet, part=part)
+    assert isinstance(end, Overflow)
+    assert (len(requests), end.limit, end.actual) == (2, 2000, 10_000)
+    assert end.target < sheet.tokens / 5
+    assert end.failure == Failure("too_long", "it broke")
+    assert "about 10000 tokens, more than the 2000" in end.too_long.reason
+    ask = AskSettings(context_tokens=end.target)
+    smaller = lay_out(long_group(), ask)
+    (part,) = parts(smaller, ask, 0)
+    (request,), ballot = talked(good, sheet=smaller, part=part, ask=ask, state=end.state)
+    assert isinstance(ballot, Ballot)
+    assert smaller.tokens <= end.target
+    assert request.room == requests[1].room == 20
+    assert "cut off" in request.user
+
+
+def test_windows_after_overflow() -> None:
+    """A group that turns out to be too long for one request is judged whole in windows."""
+    made = group(
+        *(
+            [*talk(f"{n} a")[:1], {"role": "tool", "content": f"{n} " * 2000}, *talk(f"{n} a")[1:]]
+            for n in range(12)
+        )
+    )
+    requests, verdict = play(fault(kind="too_long", context=(10_000, 20_000)), good, made=made)
+    assert isinstance(verdict, Verdict)
+    assert verdict.scores == (0.1,) * 12
+    assert verdict.shortened == 0
+    assert len(requests) == 4
+    assert sum(len(request.labels) for request in requests[1:]) == 12

@@ -1,0 +1,78 @@
+"""A group as a sheet: what all share once, identical rollouts once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.records import Rollout
+from ruler_cli.scoring.request import lay_out
+from ruler_cli.settings import AskSettings
+from tests.values import group, talk
+
+ASK = AskSettings()
+
+
+def test_members() -> None:
+    """Parts of one rollout are shown as one, in their order, and have one owner; a broken part has none."""
+    parts = [Rollout(talk(said), (i,), member="one") for i, said in enumerate(("first", "second"))]
+    broken = Rollout([], (2,), member="one", fault="is no object")
+    sheet = lay_out(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
+    assert sheet.owner == (0, 0, 1, None)
+    assert sheet.bodies[0].index("first") < sheet.bodies[0].index("second")
+    late = lay_out(group(broken, *parts), ASK)
+    assert late.owner == (None, 0, 0)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
+def test_identical(answers: list[str]) -> None:
+    """Identical rollouts are shown once, and each knows which one it is."""
+    sheet = lay_out(group(*map(talk, answers)), ASK)
+    assert len(sheet.bodies) == len(set(answers))
+    assert [f'"{a}"' in sheet.bodies[i or 0] for a, i in zip(answers, sheet.owner, strict=True)] == [
+        True
+    ] * len(answers)
+    assert sheet.alone is (len(set(answers)) == 1)
+
+
+def test_histories() -> None:
+    """Further histories are further parts of the same rollout, without the shared context again."""
+    sheet = lay_out(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
+    assert sheet.bodies[0].split("\n") == [
+        'assistant: "4"',
+        "(part 2 of the same rollout, again from the shared context)",
+        'assistant: "5"',
+        "(part 3 of the same rollout)",
+        'user: "Why?"',
+        'assistant: "6"',
+    ]
+
+
+def test_prefix() -> None:
+    """A rollout that is the beginning of another keeps a line of its own."""
+    long = [*talk("4"), {"role": "user", "content": "ok"}]
+    sheet = lay_out(group(talk("4"), long), ASK)
+    assert sheet.context == 'user: "What is 2+2?"'
+    assert sheet.bodies == ('assistant: "4"', 'assistant: "4"\nuser: "ok"')
+
+
+def test_equal_in_python_only() -> None:
+    """Messages that Python takes for equal and JSON does not are not shared."""
+    asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
+    sheet = lay_out(group(*asks), ASK)
+    assert not sheet.context
+    assert [body.split("\n")[0] for body in sheet.bodies] == ['user: "1"', 'user: "true"', 'user: "1.0"']
+
+
+def test_opening_of_the_shortest() -> None:
+    """A rollout that ends within what all share keeps its last message for itself."""
+    sheet = lay_out(group(talk("4"), talk("4") + talk("5")), ASK)
+    assert sheet.context == 'user: "What is 2+2?"'
+    assert sheet.bodies[0] == 'assistant: "4"'
+
+
+def test_unreadable_rollout() -> None:
+    """A rollout that could not be read is not shown, and moves nobody else."""
+    sheet = lay_out(group(talk("a"), Rollout([], fault="is no object"), talk("b")), ASK)
+    assert sheet.owner == (0, None, 1)
+    assert lay_out(group(Rollout([], fault="is no object")), ASK).bodies == ()
