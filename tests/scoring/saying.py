@@ -1,0 +1,66 @@
+"""What judges may say of a group, as builders and hypothesis strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ruler_cli.ballots import Ballot, Judged, Miss
+from ruler_cli.records import Failure, Kind
+
+scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
+
+
+def ballot(given: Sequence[float], turn: int = 0, judge: int = 0, **more: Any) -> Ballot:
+    """A judge's answer on bodies 0, 1, …, shown in this order unless `bodies` tells another."""
+    bodies = tuple(more.pop("bodies", range(len(given))))
+    said = tuple(f"judge {judge} turn {turn} body {body}" for body in bodies)
+    return Ballot(judge, turn, more.pop("window", 0), bodies, tuple(given), said, **more)
+
+
+def miss(turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing") -> Miss:
+    """A request that brought nothing."""
+    return Miss(judge, turn, 0, Failure(kind, reason))
+
+
+def judged(*said: Ballot | Miss, **more: Any) -> Judged:
+    """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
+    ballots = tuple(s for s in said if isinstance(s, Ballot))
+    size = more.pop("size", len(ballots[0].bodies) if ballots else 2)
+    fields = {
+        "owner": tuple(range(size)),
+        "sizes": (100,) * size,
+        "ballots": ballots,
+        "misses": tuple(s for s in said if isinstance(s, Miss)),
+    } | more
+    fields.setdefault("faults", ("",) * len(fields["owner"]))
+    return Judged(**fields)
+
+
+@st.composite
+def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) -> Judged:
+    """A group as judges may have scored it: each pass in its own order, rollouts alike or unreadable."""
+    n = draw(st.integers(least, 6))
+    panel = draw(st.integers(1, judges))
+    said = []
+    for judge in range(panel):
+        for turn in range(draw(st.integers(1, passes))):
+            order = draw(st.permutations(range(n)))
+            given = draw(st.lists(scores, min_size=n, max_size=n))
+            said.append(ballot(given, turn, judge, bodies=order))
+    more = draw(st.lists(st.none() | st.integers(0, n - 1), max_size=3))
+    owner = draw(st.permutations([*range(n), *more]))
+    return judged(
+        *said,
+        size=n,
+        owner=tuple(owner),
+        faults=tuple("no messages" if body is None else "" for body in owner),
+        sizes=tuple(draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))),
+        judges=panel,
+        rewards=tuple(draw(st.lists(st.floats(-1, 1), min_size=len(owner), max_size=len(owner)))),
+        outcomes=tuple(
+            draw(st.lists(st.sampled_from([None, 0.0, 1.0]), min_size=len(owner), max_size=len(owner)))
+        ),
+    )

@@ -1,0 +1,481 @@
+"""From what judges said to a verdict."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import combinations
+from math import fsum
+from statistics import stdev
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
+from ruler_cli.records import Failure
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.outcome import passed
+from ruler_cli.settings import CombineSettings
+from tests.scoring.saying import ballot, groups, judged, miss, scores
+
+
+def verdict(group: Judged, batch: Batch | None = None, **how: Any) -> Verdict:
+    """The verdict of a group that has one."""
+    found = combine(group, CombineSettings(**how), batch or Batch())
+    assert isinstance(found, Verdict), found
+    return found
+
+
+def failure(group: Judged, **how: Any) -> Failure:
+    """The failure of a group that has no verdict."""
+    found = combine(group, CombineSettings(**how), Batch())
+    assert isinstance(found, Failure), found
+    return found
+
+
+def batch_of(*all_judged: Judged) -> Batch:
+    """A batch that has counted these groups."""
+    batch = Batch()
+    for group in all_judged:
+        batch.add(group)
+    return batch
+
+
+def slanted(number: int = 30, by: float = 0.2) -> Batch:
+    """A batch whose judge gives more to what it sees first."""
+    rng = random.Random(1)
+    return batch_of(
+        *(
+            judged(ballot([0.5 + by, 0.5 + 0.02 * rng.random(), 0.5 - by + 0.02 * rng.random()]))
+            for _ in range(number)
+        )
+    )
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+@given(st.lists(scores, min_size=1, max_size=8), st.randoms())
+def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Random) -> None:
+    """What one judge says once is the verdict, bit for bit, score and explanation."""
+    order = rng.sample(range(len(values)), len(values))
+    said = ballot(values, bodies=order)
+    found = verdict(judged(said))
+    for slot, body in enumerate(order):
+        score = found.scores[body]
+        assert score is not None
+        assert score.hex() == values[slot].hex()
+        assert found.explanations[body] == said.explanations[slot]
+    assert found.judged == found.scores
+    assert (found.passes, found.reliability, found.weight, found.passes_for) == (1, None, None, None)
+    assert found.spread == (None,) * len(values)
+    assert found.tied is (len(values) == 1)
+
+
+@given(groups())
+def test_the_score_is_the_mean_of_the_judges_means(group: Judged) -> None:
+    """Every judge counts the same, however many passes it made, and every rollout of a body is alike."""
+    found = verdict(group)
+    for i, body in enumerate(group.owner):
+        if body is None:
+            assert found.scores[i] is None
+            assert found.explanations[i] == "no messages"
+            continue
+        means = []
+        for judge in range(group.judges):
+            own = [b.scores[b.bodies.index(body)] for b in group.ballots if b.judge == judge]
+            means.append(fsum(own) / len(own))
+            assert found.by_judge[judge][i] == pytest.approx(means[-1], abs=1e-15)
+        assert found.scores[i] == pytest.approx(fsum(means) / len(means), abs=1e-15)
+
+
+@given(groups(), st.randoms(), st.booleans())
+def test_order_of_answers_is_nothing(group: Judged, rng: random.Random, order: bool) -> None:
+    """In whatever order answers and failures came, the verdict is the same."""
+    misses = (miss(7, 0, reason="first"), miss(8, 1, reason="second"), miss(9, 0, reason="third"))
+    group = replace(group, misses=misses)
+    other = replace(
+        group,
+        ballots=tuple(rng.sample(group.ballots, len(group.ballots))),
+        misses=tuple(rng.sample(misses, len(misses))),
+    )
+    how = CombineSettings(by_outcome=order, min_passes=3)
+    assert combine(group, how, Batch()) == combine(other, how, Batch())
+
+
+@given(groups())
+def test_scores_are_within_the_range(group: Judged) -> None:
+    """Without an original reward every score is in [0, 1], and every number of a verdict in its range."""
+    found = verdict(group, batch_of(group), standardize=True, by_outcome=True)
+    for per_rollout in (found.scores, found.judged, *found.by_judge):
+        assert all(score is None or 0 <= score <= 1 for score in per_rollout)
+    assert all(0 <= place <= 1 for places in found.slots for place in places)
+    assert found.reliability is None or 0 <= found.reliability <= 1
+    assert found.passes_for is None or found.passes_for >= 1
+
+
+@given(groups())
+def test_the_explanation_is_of_the_nearest_score(group: Judged) -> None:
+    """What is said of a rollout was said with a score as near its own as any."""
+    found = verdict(group)
+    for i, body in enumerate(group.owner):
+        score = found.judged[i]
+        if body is None or score is None:
+            continue
+        off = {
+            b.explanations[b.bodies.index(body)]: abs(b.scores[b.bodies.index(body)] - score)
+            for b in group.ballots
+        }
+        assert off[found.explanations[i]] <= min(off.values()) + 1e-8
+
+
+def test_of_equally_near_explanations_the_earliest_counts() -> None:
+    """Two passes around a mean are equally near, whatever their last digits, and the first is quoted."""
+    for low, high in ((0.2, 0.4), (0.4, 0.2), (0.1, 0.7), (0.7, 0.1)):
+        found = verdict(judged(ballot([low, 0.5], 1), ballot([high, 0.5], 0)))
+        assert found.explanations[0] == "judge 0 turn 0 body 0"
+
+
+@given(groups())
+def test_spread_is_over_all_cells(group: Judged) -> None:
+    """The spread is the sample standard deviation of all scores of a rollout, None below two."""
+    found = verdict(group)
+    for i, body in enumerate(group.owner):
+        own = [b.scores[b.bodies.index(body)] for b in group.ballots] if body is not None else []
+        assert found.spread[i] == (pytest.approx(stdev(own), abs=1e-12) if len(own) > 1 else None)
+
+
+def test_slots_are_relative_places_by_pass() -> None:
+    """A rollout's places are told pass by pass, first 0, last 1; its duplicate's are the same."""
+    said = [ballot([0.1, 0.2, 0.3]), ballot([0.1, 0.2, 0.3], 1, bodies=(2, 1, 0))]
+    found = verdict(judged(*said, owner=(0, 1, 2, 0, None), faults=("", "", "", "", "no messages")))
+    assert found.slots == ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), ())
+
+
+def test_what_was_mended_is_summed() -> None:
+    """Rescaled replies, unknown labels, shortening and suspects of the group are told, for each rollout."""
+    said = [ballot([0.1, 0.2], rescaled=True, unknown=2), ballot([0.1, 0.2], 1, unknown=1, rescaled=True)]
+    found = verdict(judged(*said, owner=(0, 1, 1, None), suspects=frozenset({1}), shortened=3))
+    assert (found.rescaled, found.unknown, found.shortened) == (2, 3, 3)
+    assert found.suspects == {1, 2}
+
+
+# --- who counts -----------------------------------------------------------------------------------
+
+
+def test_a_judge_with_too_few_passes_does_not_count() -> None:
+    """Below --min-passes a judge's scores are left out, and the group is degraded."""
+    said = [ballot([0.1, 0.9], t) for t in range(3)] + [ballot([1.0, 0.0], 0, 1)]
+    lost = [miss(1, 1), miss(2, 1)]
+    found = verdict(judged(*said, *lost, judges=2), min_passes=2)
+    assert found.scores == (0.1, 0.9)
+    assert found.by_judge == ((0.1, 0.9), (None, None))
+    assert found.degraded
+    assert found.passes == 3
+    assert verdict(judged(*said, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
+
+
+def test_without_a_counting_judge_the_first_miss_is_the_failure() -> None:
+    """No score is made up: the group fails as its first request did."""
+    found = failure(judged(miss(1, kind="transport", reason="later"), miss(0, kind="refused", reason="no")))
+    assert (found.kind, found.reason) == ("refused", "no")
+
+
+def test_too_few_passes_say_how_many() -> None:
+    """Where some passes brought scores, the failure says how many and how many are asked for."""
+    said: list[Ballot | Miss] = [ballot([0.1, 0.9], 0), ballot([0.1, 0.9], 2), miss(1), miss(3)]
+    found = failure(judged(*said), min_passes=3)
+    assert found.kind == "reply"
+    assert found.reason == (
+        "2 of 4 passes brought scores, --min-passes asks for 3; the first that did not: it said nothing"
+    )
+    less = failure(judged(ballot([0.1, 0.9])), min_passes=2)
+    assert less.reason == "1 of 1 passes brought scores, --min-passes asks for 2"
+
+
+def test_a_lost_window_fails_the_pass() -> None:
+    """Where some rollouts were in no window that was answered, nothing is scored."""
+    said = [ballot([0.1, 0.9], bodies=(0, 1)), Miss(0, 0, 1, Failure("transport", "gone"))]
+    found = failure(judged(*said, size=4, windows=2))
+    assert found.kind == "transport"
+    assert found.reason == (
+        "some rollouts have scores of 0 of 1 passes, --min-passes asks for 1; the first that did not: gone"
+    )
+
+
+@given(groups(), st.booleans())
+def test_an_interrupted_group_is_never_a_verdict(group: Judged, whole: bool) -> None:
+    """Whatever was answered before the run was stopped, a rerun has to finish the group."""
+    stop = miss(3, kind="interrupted", reason="stopped")
+    ballots = group.ballots if whole else ()
+    found = failure(replace(group, ballots=ballots, misses=(miss(2), stop)))
+    assert (found.kind, found.reason) == ("interrupted", "stopped")
+
+
+def test_a_group_without_readable_rollouts_fails_as_input() -> None:
+    """Nothing to judge is a failure with the first fault, never a verdict of nothing."""
+    found = failure(judged(size=0, owner=(None, None), faults=("no messages", "x"), sizes=()))
+    assert (found.kind, "no messages" in found.reason) == ("input", True)
+    assert failure(judged(size=0, owner=(), sizes=())).kind == "input"
+
+
+def test_degraded_means_that_a_pass_failed() -> None:
+    """A group is degraded where a request of a judge that was to score it brought nothing."""
+    said = [ballot([0.1, 0.9])]
+    assert not verdict(judged(*said)).degraded
+    assert verdict(judged(*said, miss(1))).degraded
+    assert verdict(judged(*said, miss(0, 1), judges=2)).degraded
+
+
+def test_escalated_scores_stand_alone() -> None:
+    """Where a stronger judge scored a group, its scores are the group's and the others' only told."""
+    said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1)]
+    found = verdict(judged(*said, miss(2, 0), final=1))
+    assert found.scores == (0.8, 0.2)
+    assert found.by_judge == ((0.1, 0.9), (0.8, 0.2))
+    assert found.spread == (None, None)
+    assert (found.passes, found.degraded, found.explanations[0]) == (1, False, "judge 1 turn 0 body 0")
+    assert len(found.slots[0]) == 1
+
+
+def test_a_failed_escalation_leaves_the_scores_there_are() -> None:
+    """Where the stronger judge brought nothing, the others' scores stand, and the group is degraded."""
+    found = verdict(judged(ballot([0.1, 0.9]), miss(0, 1, "budget"), final=1))
+    assert found.scores == (0.1, 0.9)
+    assert found.degraded
+    assert found.by_judge == ((0.1, 0.9), (None, None))
+
+
+# --- how good -------------------------------------------------------------------------------------
+
+
+def test_passes_that_agree_are_reliable() -> None:
+    """Where passes agree on a clear order the group is no tie and its mean to be trusted."""
+    found = verdict(judged(*(ballot([0.1, 0.5, 0.9 - 0.01 * t], t) for t in range(4))))
+    assert found.reliability is not None
+    assert found.reliability > 0.99
+    assert (found.tied, found.passes_for, found.weight) == (False, 1, found.reliability)
+
+
+def test_passes_that_contradict_are_a_tie() -> None:
+    """Where an order is turned round by the next pass, there is no signal."""
+    found = verdict(judged(ballot([0.2, 0.4, 0.6]), ballot([0.6, 0.4, 0.2], 1)))
+    assert (found.tied, found.reliability, found.weight, found.passes_for) == (True, 0.0, 0.0, None)
+
+
+def test_the_batch_tells_what_noise_is() -> None:
+    """The same two passes are a signal in a batch of quiet judges and a tie in a noisy one."""
+    group = judged(ballot([0.4, 0.5, 0.65]), ballot([0.45, 0.5, 0.6], 1))
+
+    def around(noise: float) -> Batch:
+        rng = random.Random(2)
+        return batch_of(
+            *(
+                judged(*(ballot([0.5 + noise * rng.gauss(0, 1) for _ in range(6)], t) for t in range(2)))
+                for _ in range(200)
+            )
+        )
+
+    quiet, loud = verdict(group, around(0.02)), verdict(group, around(0.2))
+    assert (quiet.tied, loud.tied) == (False, True)
+    assert quiet.reliability is not None
+    assert loud.reliability is not None
+    assert quiet.reliability > loud.reliability
+
+
+def test_passes_needed_are_of_the_whole_panel() -> None:
+    """A panel of three that needs six columns needs two passes."""
+    rows = [[0.3, 0.45, 0.6], [0.35, 0.5, 0.5], [0.25, 0.5, 0.6]]
+    one = verdict(judged(*(ballot(row, t) for t, row in enumerate(rows))))
+    panel = verdict(judged(*(ballot(row, 0, j) for j, row in enumerate(rows)), judges=3))
+    assert one.reliability == panel.reliability
+    assert one.passes_for is not None
+    assert panel.passes_for == -(-one.passes_for // 3)
+    assert one.passes_for > 1
+
+
+@pytest.mark.parametrize(
+    ("single", "passes", "tied", "weight"),
+    [("flag", 1, True, None), ("flag", 2, True, 0.0), ("score", 1, False, None), ("score", 2, False, None)],
+)
+def test_one_alone(single: Literal["flag", "score"], passes: int, tied: bool, weight: float | None) -> None:
+    """Where there is nothing to compare, the group is a tie unless it is to be scored absolutely."""
+    group = judged(*(ballot([0.4], t) for t in range(passes)), owner=(0, 0))
+    found = verdict(group, single=single)
+    assert (found.tied, found.weight, found.reliability) == (tied, weight, None)
+    assert found.scores == (0.4, 0.4)
+
+
+def test_one_alone_is_asked_once() -> None:
+    """A group that is only flagged is asked about once, whatever --min-passes says of the others."""
+    assert verdict(judged(ballot([0.4])), min_passes=3).scores == (0.4,)
+    assert failure(judged(ballot([0.4]), miss(1)), min_passes=3, single="score").kind == "reply"
+
+
+# --- debias and standardize -----------------------------------------------------------------------
+
+
+@given(groups(least=2))
+def test_debias_by_nothing_is_nothing(group: Judged) -> None:
+    """Where every slot scored alike, or too few groups are known, debias changes no bit."""
+    flat = batch_of(*(judged(ballot([0.5, 0.5, 0.5])) for _ in range(30)))
+    few = slanted(5)
+    for batch in (flat, few, Batch()):
+        assert verdict(group, batch, debias=True) == verdict(group, batch)
+
+
+def test_debias_takes_out_the_slots() -> None:
+    """What was seen first and was given more for it comes down to what was seen last."""
+    group = judged(ballot([0.7, 0.5, 0.3]))
+    found = verdict(group, slanted(), debias=True)
+    assert found.scores == pytest.approx((0.5, 0.5, 0.5), abs=0.02)
+    assert found.by_judge[0] == found.scores
+    assert verdict(group, slanted()).scores == (0.7, 0.5, 0.3)
+
+
+def test_debias_stays_in_the_range() -> None:
+    """What the curve pushes out of [0, 1] is brought back to its edge, and only that."""
+    found = verdict(judged(ballot([0.05, 0.5, 0.95])), slanted(), debias=True)
+    assert (found.scores[0], found.scores[2]) == (0.0, 1.0)
+    assert found.scores[1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_debias_leaves_the_spread_of_the_corrected() -> None:
+    """Passes that differ by their slots alone do not differ once these are taken out."""
+    said = [ballot([0.7, 0.5, 0.3]), ballot([0.7, 0.5, 0.3], 1, bodies=(2, 1, 0))]
+    found = verdict(judged(*said), slanted(), debias=True)
+    assert all(spread is not None and spread < 0.03 for spread in found.spread)
+
+
+def mixed_panel(rng: random.Random) -> Judged:
+    """A judge that is strict and flat and one that is neither."""
+    true = [rng.random() for _ in range(4)]
+    return judged(
+        ballot([0.1 + 0.2 * t for t in true]), ballot([0.2 + 0.6 * t for t in true], 0, 1), judges=2
+    )
+
+
+def test_standardized_judges_have_one_mean_and_spread() -> None:
+    """Over the batch all judges come to the same mean and standard deviation: that of all together."""
+    rng = random.Random(3)
+    all_judged = [mixed_panel(rng) for _ in range(50)]
+    batch = batch_of(*all_judged)
+    found = [verdict(group, batch, standardize=True) for group in all_judged]
+    raw = [s for group in all_judged for b in group.ballots for s in b.scores]
+    for judge in (0, 1):
+        own = [s for v in found for s in v.by_judge[judge] if s is not None]
+        assert fsum(own) / len(own) == pytest.approx(fsum(raw) / len(raw), abs=0.01)
+        assert stdev(own) == pytest.approx(stdev(raw), abs=0.02)
+    assert all(0 <= s <= 1 for v in found for s in v.scores if s is not None)
+
+
+def test_standardize_is_for_panels() -> None:
+    """One judge, a judge that gives one score to all, and the judge of an escalation: no scale is made up."""
+    one = judged(ballot([0.1, 0.9]))
+    assert verdict(one, batch_of(one), standardize=True).scores == (0.1, 0.9)
+    flat = judged(ballot([0.1, 0.9]), ballot([0.3, 0.3], 0, 1), judges=2)
+    found = verdict(flat, batch_of(flat), standardize=True)
+    assert found.by_judge[1] == pytest.approx((0.4, 0.4))
+    final = judged(ballot([0.2, 0.8]), ballot([0.1, 0.2], 0, 1), ballot([0.6, 0.7], 0, 2), judges=2, final=2)
+    assert verdict(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
+
+
+# --- rewards and outcomes -------------------------------------------------------------------------
+
+
+@given(groups(), st.floats(0, 1))
+def test_blend_is_the_weighted_mean(group: Judged, share: float) -> None:
+    """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
+    found, plain = verdict(group, blend=share), verdict(group)
+    assert found.judged == plain.scores
+    for score, own, reward in zip(found.scores, plain.scores, group.rewards, strict=True):
+        assert (score is None) is (own is None)
+        if score is not None and own is not None and reward is not None:
+            assert score == pytest.approx(share * own + (1 - share) * reward)
+    assert verdict(group, blend=1.0).scores == plain.scores
+
+
+@pytest.mark.parametrize("rewards", [(0.0, 1.0, None), ()])
+def test_blend_without_a_reward_fails(rewards: tuple[float | None, ...]) -> None:
+    """A rollout whose reward is no number fails the group, which says which."""
+    found = failure(judged(ballot([0.1, 0.9, 0.5]), rewards=rewards), blend=0.5)
+    number = len(rewards) or 1
+    assert (found.kind, found.reason) == (
+        "input",
+        f"--blend: rollout {number} has no reward that is a number",
+    )
+
+
+def test_blend_needs_no_reward_of_what_cannot_be_read() -> None:
+    """A rollout without a score stays without one and needs no reward."""
+    group = judged(
+        ballot([0.1, 0.9]), owner=(0, None, 1), faults=("", "no messages", ""), rewards=(1.0, None, 0.0)
+    )
+    assert verdict(group, blend=0.5).scores == (0.55, None, 0.45)
+
+
+@given(groups(), st.none() | st.floats(0, 1))
+def test_what_failed_never_outranks_what_passed(group: Judged, blend: float | None) -> None:
+    """With --order-by-outcome no failed rollout is above a passed one, whatever was mixed in before."""
+    found = verdict(group, by_outcome=True, blend=blend)
+    pairs = list(zip(found.scores, map(passed, group.outcomes), strict=True))
+    for (one, good), (other, bad) in [*combinations(pairs, 2), *combinations(pairs[::-1], 2)]:
+        if one is not None and other is not None and good is True and bad is False:
+            assert one >= other
+    assert found.judged == verdict(group).judged
+
+
+def test_outcomes_change_nothing_unless_asked() -> None:
+    """An outcome in the dump is no reason to touch a score, and none in the dump no reason to fail."""
+    group = judged(ballot([0.1, 0.9]), outcomes=(1.0, 0.0))
+    assert verdict(group).scores == (0.1, 0.9)
+    ordered = verdict(group, by_outcome=True)
+    assert ordered.scores == (0.5, 0.5)
+    assert ordered.judged == (0.1, 0.9)
+    assert verdict(replace(group, outcomes=()), by_outcome=True).scores == (0.1, 0.9)
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def windowed(seed: int, bodies: int = 24, windows: int = 4, judge: int = 0) -> list[Ballot]:
+    """Two passes over windows, each with a level of its own."""
+    rng = random.Random(seed)
+    said = []
+    for turn in range(2):
+        order = rng.sample(range(bodies), bodies)
+        for window in range(windows):
+            shown = order[window::windows]
+            level = rng.gauss(0, 0.1)
+            given = [min(1, max(0, 0.2 + 0.6 * body / bodies + level + rng.gauss(0, 0.02))) for body in shown]
+            said.append(ballot(given, turn, judge, window=window, bodies=shown))
+    return said
+
+
+def test_windows_come_to_one_order() -> None:
+    """Levels of windows are taken out of scores and spread, and the order is found through them."""
+    found = verdict(judged(*windowed(5), size=24, windows=4))
+    got = [score for score in found.scores if score is not None]
+    inverted = sum(a > b for a, b in combinations(got, 2))
+    assert inverted < 25  # of 276 pairs
+    spread = [s for s in found.spread if s is not None]
+    assert len(spread) == 24
+    assert sum(spread) / 24 < 0.06
+    assert found.reliability is not None
+    assert (found.passes, found.tied, found.reliability > 0.8) == (2, False, True)
+    assert all(len(places) == 2 for places in found.slots)
+
+
+def test_windows_of_a_panel() -> None:
+    """Each judge's windows are solved by themselves, and their scores are averaged."""
+    said = [*windowed(5), *windowed(6, judge=1)]
+    panel = verdict(judged(*said, size=24, windows=4, judges=2))
+    first = verdict(judged(*windowed(5), size=24, windows=4))
+    assert panel.by_judge[0] == first.scores
+    assert panel.scores[3] == pytest.approx(sum(s[3] or 0 for s in panel.by_judge) / 2)
+    assert panel.reliability is not None
+    assert first.reliability is not None
+    assert panel.reliability > first.reliability - 0.05
