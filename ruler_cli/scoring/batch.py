@@ -159,8 +159,8 @@ class _Listing:
 
     def add(self, key: str, rollout: int, score: float) -> None:
         self.number += 1
-        key = key if len(key) <= _KEY else f"{key[:_KEY]}…"
-        self._kept.append(Odd(key, rollout, score))
+        shown = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # it stands in reports
+        self._kept.append(Odd(shown + "…" * (len(key) > _KEY), rollout, score))
         if len(self._kept) > 2 * _LISTED:
             self._kept = list(self.listed())
 

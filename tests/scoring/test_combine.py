@@ -198,8 +198,8 @@ def test_too_few_passes_say_how_many() -> None:
 
 def test_a_lost_window_fails_the_pass() -> None:
     """Where some rollouts were in no window that was answered, nothing is scored."""
-    said = [ballot([0.1, 0.9], bodies=(0, 1)), Miss(0, 0, 1, Failure("transport", "gone"))]
-    found = failure(judged(*said, size=4, windows=2))
+    lost = Miss(0, 0, 1, Failure("transport", "gone"))
+    found = failure(judged(ballot([0.1, 0.9], bodies=(0, 1)), lost, size=4, windows=2))
     assert found.kind == "transport"
     assert found.reason == (
         "some rollouts have scores of 0 of 1 passes, --min-passes asks for 1; the first that did not: gone"

@@ -1,0 +1,207 @@
+"""What a batch says of its judges and of their scores."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+
+from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.figures import Figures
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.combine import combine
+from ruler_cli.settings import CombineSettings
+from tests.scoring.saying import ballot, groups, judged, miss
+
+
+def run(*all_judged: Judged, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any) -> Figures:
+    """The figures of a batch that was judged, combined and written."""
+    batch = Batch(names)
+    settings = CombineSettings(**how)
+    for group in all_judged:
+        batch.add(group)
+    for i, group in enumerate(all_judged):
+        verdict = combine(group, settings, batch)
+        assert isinstance(verdict, Verdict), verdict
+        batch.conclude(keys[i] if keys else f"g{i}", group, verdict)
+    return batch.figures(debias=settings.debias)
+
+
+def test_an_empty_batch() -> None:
+    """Of nothing nothing is known."""
+    assert Batch().figures() == Figures()
+
+
+@given(groups())
+def test_figures_are_json(group: Judged) -> None:
+    """Whatever was judged, the figures are finite numbers and can be written as JSON."""
+    text = orjson.dumps(asdict(run(group, group, by_outcome=True)))
+    assert b"NaN" not in text
+    assert orjson.loads(text)["groups"] == 2
+
+
+def test_ties_and_degraded_groups_are_counted() -> None:
+    """The tie rate is the share of groups without signal; a group of which a pass failed is degraded."""
+    clear = judged(*(ballot([0.1, 0.5, 0.9], t) for t in range(3)))
+    turned = judged(ballot([0.2, 0.4, 0.6]), ballot([0.6, 0.4, 0.2], 1), miss(2))
+    found = run(clear, clear, clear, turned)
+    assert (found.groups, found.tie_rate, found.degraded) == (4, 0.25, 1)
+    assert found.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
+    assert found.reliability_median == pytest.approx(1, abs=0.01)
+
+
+def test_one_pass_tells_no_reliability() -> None:
+    """With one pass of one judge nothing is known of noise and reliability."""
+    found = run(judged(ballot([0.1, 0.9])), judged(ballot([0.1, 0.9])))
+    assert (found.reliability_median, sum(found.reliability), found.noise) == (None, 0, None)
+    assert found.judges == ()
+
+
+def test_noise_is_that_of_one_score() -> None:
+    """The noise of the figures is the standard deviation that passes were made with."""
+    rng = random.Random(7)
+    every = []
+    for _ in range(200):
+        true = [rng.uniform(0.3, 0.7) for _ in range(6)]
+        every.append(judged(*(ballot([t + rng.gauss(0, 0.07) for t in true], turn) for turn in range(3))))
+    assert run(*every).noise == pytest.approx(0.07, abs=0.01)
+
+
+def test_the_slot_curve_is_of_all_requests() -> None:
+    """What stands first and gets more shows in the curve, with its error; it is subtracted if asked for."""
+    rng = random.Random(8)
+    every = []
+    for _ in range(40):
+        given = [0.5 + 0.1 * (slot == 0) + rng.gauss(0, 0.02) for slot in range(4)]
+        every.append(judged(ballot(given, bodies=rng.sample(range(4), 4))))
+    found = run(*every)
+    assert found.slot_groups == 40
+    assert found.slot_curve[0].mean == pytest.approx(0.075, abs=0.01)
+    assert found.slot_curve[0].error == pytest.approx(0.003, abs=0.002)
+    assert sum(b.scores for b in found.slot_curve) == 160
+    assert not found.debiased
+    assert run(*every, debias=True).debiased
+    assert not run(*every[:5], debias=True).debiased
+
+
+def test_length_is_told_of_distinct_rollouts() -> None:
+    """Scores rise with length by what they do, and a duplicate does not count twice."""
+    rng = random.Random(9)
+    every = [
+        judged(
+            ballot([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]), sizes=(100, 200, 400), owner=(0, 1, 2, 2, 2, None)
+        )
+        for _ in range(30)
+    ]
+    found = run(*every).length
+    assert found is not None
+    assert found.slope == pytest.approx(0.05, abs=0.005)
+    assert found.correlation > 0.95
+
+
+def test_every_two_judges_are_told() -> None:
+    """Each pair of a panel has its correlation and name, with the errors where there are rewards."""
+    rng = random.Random(10)
+    every = []
+    for _ in range(30):
+        rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
+        said = [ballot([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
+        every.append(judged(*said, judges=3, rewards=rewards))
+    found = run(*every, names=("a", "b")).judges
+    assert [pair.judges for pair in found] == [("a", "b"), ("a", "judge 3"), ("b", "judge 3")]
+    for pair in found:
+        assert pair.correlation is not None
+        assert pair.errors is not None
+        assert pair.correlation > 0.5
+        assert abs(pair.errors) < 0.3
+        assert pair.rollouts == pair.rewarded == 120
+
+
+def test_what_contradicts_an_outcome_is_listed() -> None:
+    """Passed with a low score and failed with a high one are named with group and number, worst first."""
+    one = judged(ballot([0.1, 0.9, 0.3, 0.5]), outcomes=(1.0, 0.0, 0.0, 1.0))
+    two = judged(
+        ballot([0.05, 0.6, 0.4]),
+        owner=(0, None, 1, 2),
+        faults=("", "no messages", "", ""),
+        outcomes=(1.0, 1.0, 0.0, None),
+    )
+    found = run(one, two, by_outcome=True)
+    assert (found.flawed, found.near_misses, found.without_outcome) == (2, 2, 1)
+    assert [(o.group, o.rollout, o.score) for o in found.flawed_listed] == [("g1", 1, 0.05), ("g0", 1, 0.1)]
+    assert [(o.group, o.rollout, o.score) for o in found.near_misses_listed] == [
+        ("g0", 2, 0.9),
+        ("g1", 3, 0.6),
+    ]
+
+
+def test_keys_in_a_listing_are_fit_for_a_report() -> None:
+    """A key of control characters, a lone surrogate or great length is made harmless."""
+    group = judged(ballot([0.1, 0.9]), outcomes=(1.0, 1.0))
+    keys = ("\x1b[2J\u202e", "\ud800", "x" * 10_000, "wörk 1")
+    found = run(group, group, group, group, keys=keys)
+    shown = [odd.group for odd in found.flawed_listed]
+    assert shown == ["\ufffd[2J\ufffd", "\ufffd", "x" * 200 + "…", "wörk 1"]
+    assert orjson.dumps(asdict(found))
+
+
+def test_without_any_outcome_none_is_missed() -> None:
+    """Where no verifier said anything, nothing is counted as without outcome."""
+    assert run(judged(ballot([0.1, 0.9]), outcomes=(None, None))).without_outcome == 0
+
+
+def test_the_most_extreme_are_kept() -> None:
+    """Of very many only the twenty most extreme are listed, in whatever order they came; all are counted."""
+    rng = random.Random(11)
+    low = rng.sample([i / 1000 for i in range(400)], 400)
+    found = run(*(judged(ballot([score, 0.5]), outcomes=(1.0, None)) for score in low))
+    assert found.flawed == 400
+    assert [odd.score for odd in found.flawed_listed] == sorted(low)[:20]
+
+
+def test_memory_is_flat() -> None:
+    """A thousand groups with long keys leave no more behind than a hundred."""
+
+    def weight(number: int) -> int:
+        batch = Batch()
+        rng = random.Random(12)
+        for i in range(number):
+            rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
+            said = [
+                ballot([rng.random() for _ in rewards], t, j, bodies=rng.sample(range(4), 4))
+                for t in range(2)
+                for j in range(2)
+            ]
+            group = judged(*said, judges=2, rewards=rewards, outcomes=rewards)
+            batch.add(group)
+            verdict = combine(group, CombineSettings(), batch)
+            assert isinstance(verdict, Verdict)
+            batch.conclude(f"{i}" * 10_000, group, verdict)
+        return size_of(batch)
+
+    # the reliabilities told apart are at most a thousand
+    assert weight(1000) < weight(100) + 100_000
+
+
+def size_of(value: Any) -> int:
+    """Bytes of a value and all that hangs on it."""
+    seen: set[int] = set()
+
+    def size(found: Any) -> int:
+        if id(found) in seen or isinstance(found, type):
+            return 0
+        seen.add(id(found))
+        own = sys.getsizeof(found)
+        if isinstance(found, dict):
+            return own + sum(size(k) + size(v) for k, v in found.items())
+        if isinstance(found, list | tuple):
+            return own + sum(map(size, found))
+        inside = [getattr(found, name, None) for name in getattr(type(found), "__slots__", ())]
+        return own + sum(map(size, [*inside, *getattr(found, "__dict__", {}).values()]))
+
+    return size(value)
