@@ -33,8 +33,7 @@ def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Fai
     used = final or counted
     if not used:
         return _failure(judged, found, misses, least)
-    verdict = _verdict(judged, used, counted)
-    verdict = replace(verdict, degraded=_degraded(judged, used, misses))
+    verdict = _verdict(judged, used, counted, degraded=_degraded(judged, used, misses))
     verdict = _rated(verdict, judged, used, how, batch)
     return _by_rewards(verdict, judged, how)
 
@@ -50,7 +49,7 @@ def _cells(ballot: Ballot, judged: Judged, how: CombineSettings, batch: Batch) -
     return scores
 
 
-def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table]) -> Verdict:
+def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table], *, degraded: bool) -> Verdict:
     """The judges' scores and what goes with them, for each rollout; nothing yet of how good they are."""
     bodies = range(len(judged.sizes))
     scores = [mean([s for table in used if (s := table.scores[body]) is not None]) for body in bodies]
@@ -73,6 +72,7 @@ def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table]) ->
         spread=tuple(None if body is None else spread[body] for body in judged.owner),
         by_judge=tuple(by_judge),
         slots=tuple(() if body is None else places[body] for body in judged.owner),
+        degraded=degraded,
         rescaled=sum(ballot.rescaled for ballot in judged.ballots),
         unknown=sum(ballot.unknown for ballot in judged.ballots),
         shortened=judged.shortened,
@@ -93,6 +93,9 @@ def _deviation(cells: Sequence[float]) -> float | None:
 
 def _explanations(used: Sequence[Table], scores: Sequence[float]) -> list[str]:
     """For each body what was said with the score nearest its own; of equally near ones the earliest pass."""
+    if len(used) == 1 and len(used[0].ballots) == 1:
+        (only,) = used[0].ballots
+        return [text for _, text in sorted(zip(only.bodies, only.explanations, strict=True))]
     best: list[tuple[float, int, int, str]] = [(inf, 0, 0, "")] * len(scores)
     for table in used:
         left = list(map(iter, table.cells))
@@ -162,7 +165,7 @@ def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdi
         scores = tuple(mixed)
     if how.by_outcome and judged.outcomes:
         scores = outcome.ordered(scores, judged.outcomes)
-    return replace(verdict, scores=scores)
+    return verdict if scores is verdict.scores else replace(verdict, scores=scores)
 
 
 def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:

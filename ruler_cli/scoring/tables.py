@@ -19,8 +19,8 @@ class Table:
     """One judge's word on a group.
 
     `cells[i]` are the scores of body i in the order of `ballots`; where it was shown in windows, without
-    the windows' levels. `scores[i]` is its mean, within [0, 1]; None where it has no cell. `passes` is
-    how many cells every body has at least.
+    the windows' levels, which are `fitted`. `scores[i]` is its mean, within [0, 1]; None where it has no
+    cell. `windows` are bodies and scores of each ballot.
     """
 
     judge: int
@@ -28,6 +28,7 @@ class Table:
     windows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
     cells: tuple[tuple[float, ...], ...]
     scores: tuple[float | None, ...]
+    fitted: shifts.Fitted | None = None
 
     @property
     def passes(self) -> int:
@@ -53,6 +54,7 @@ def _table(judged: Judged, judge: int, ballots: list[Ballot], correct: Correct) 
     bodies = len(judged.sizes)
     cells: tuple[tuple[float, ...], ...]
     scores: tuple[float | None, ...]
+    fitted = None
     if judged.windows > 1:
         fitted = shifts.fit(windows, bodies)
         cells, scores = fitted.adjusted, fitted.scores
@@ -64,18 +66,20 @@ def _table(judged: Judged, judge: int, ballots: list[Ballot], correct: Correct) 
         cells = tuple(map(tuple, found))
         scores = tuple(mean(row) if row else None for row in cells)
     within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
-    return Table(judge, tuple(ballots), windows, cells, within)
+    return Table(judge, tuple(ballots), windows, cells, within, fitted)
 
 
 def anova(judged: Judged, used: Sequence[Table]) -> Anova | None:
     """The analysis of variance of rollout × (judge, pass); None where there is only one of either."""
     bodies = len(judged.sizes)
-    if bodies < 2 or sum(table.passes for table in used) < 2:
+    if bodies < 2:
         return None
     if judged.windows > 1:  # a judge's window is one more window: the levels of both are taken out
-        return shifts.fit([window for table in used for window in table.windows], bodies).anova
+        fitted = used[0].fitted if len(used) == 1 else None
+        found = (fitted or shifts.fit([w for table in used for w in table.windows], bodies)).anova
+        return found if found.k > 1 else None
     columns = [column for table in used for column in zip(*table.cells, strict=True)]
-    return Anova.of(columns)
+    return Anova.of(columns) if len(columns) > 1 else None
 
 
 def mean(values: Sequence[float]) -> float:
@@ -83,5 +87,7 @@ def mean(values: Sequence[float]) -> float:
 
     The rounding of the sum and the division is corrected by the mean of what they leave over.
     """
+    if len(values) == 1:
+        return values[0]
     first = fsum(values) / len(values)
-    return first if len(values) == 1 else first + fsum((*values, *[-first] * len(values))) / len(values)
+    return first + fsum((*values, *[-first] * len(values))) / len(values)

@@ -469,6 +469,18 @@ def test_windows_come_to_one_order() -> None:
     assert all(len(places) == 2 for places in found.slots)
 
 
+def test_a_lost_window_of_many_is_borne() -> None:
+    """Where every rollout was seen at least once, there are scores and a reliability."""
+    lost = Miss(0, 1, 3, Failure("transport", "gone"))
+    found = verdict(judged(*windowed(5)[:-1], lost, size=24, windows=4))
+    assert (found.degraded, found.passes) == (True, 1)
+    assert None not in found.scores
+    assert found.spread.count(None) == 6
+    assert found.reliability is not None
+    one_pass = verdict(judged(*windowed(5)[:4], size=24, windows=4))
+    assert (one_pass.reliability, one_pass.tied) == (None, False)
+
+
 def test_windows_of_a_panel() -> None:
     """Each judge's windows are solved by themselves, and their scores are averaged."""
     said = [*windowed(5), *windowed(6, judge=1)]
