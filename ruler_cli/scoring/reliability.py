@@ -27,9 +27,8 @@ class Anova:
 
     `ms_item` and `ms_res` are the mean squares between rollouts and of what rollout and pass leave over,
     with their degrees of freedom; without any for the residual, `ms_res` is 0 and says nothing. `n`
-    rollouts were seen `k` times each, on average where the table has holes. `efficiency` in (0, 1] is how
-    precise the rollouts' scores are against a whole table with as many observations for the same
-    `ms_item`; 1 for a whole table.
+    rollouts were seen `k` times each, on average where the table has holes. `efficiency` is how
+    precise the rollouts' scores are on average against what `ms_item` takes them for; 1 for a whole table.
     """
 
     ms_item: float
@@ -87,14 +86,14 @@ class Prior:
     def shrink(self, ms_res: float, df: float) -> tuple[float, float]:
         """A group's noise variance drawn towards the batch's, and its degrees of freedom.
 
-        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d (Smyth 2004, section 3), at most those of all groups
+        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d (Smyth 2004), at most those of all groups
         together, as in limma's eBayes. (0, 0) where nothing is known.
         """
         if self.df == inf:
             return self.variance, max(self.pooled, df)
+        if self.df <= 0:
+            return (ms_res, df) if df > 0 else (0.0, 0.0)
         total = self.df + df
-        if total <= 0:
-            return 0.0, 0.0
         variance = (self.df * self.variance + df * ms_res) / total
         return variance, max(df, min(total, self.pooled))
 
@@ -168,7 +167,7 @@ def icc(anova: Anova, prior: Prior) -> float:
 def tied(anova: Anova, prior: Prior, alpha: float = 0.05) -> bool:
     """Whether the rollouts cannot be told apart: MS_item/s̃² ~ F(df_item, d₀ + d) is not rejected at alpha.
 
-    The moderated F test of Smyth 2004, section 5. No difference is a tie, any difference beside no noise
+    The moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise
     is none, and what cannot be tested is not told apart.
     """
     variance, df = prior.shrink(anova.ms_res, anova.df_res)

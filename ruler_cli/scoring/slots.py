@@ -57,7 +57,7 @@ class _Sums:
     def square_error(self) -> float:
         """The squared standard error of the mean: the ratio estimator's, by whole groups.
 
-        Scores of one group are not independent, groups are (Cochran 1977, section 6.13; 9.3 for clusters).
+        Scores of one group are not independent, groups are (Cochran 1977, on clusters of unequal sizes).
         """
         mean, g = self.mean, self.groups
         square = self.wwmm - 2 * mean * self.wwm + mean**2 * self.ww

@@ -1,0 +1,336 @@
+"""Reliability: analysis of variance, moderated noise, ties and passes needed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from math import exp, inf, log, log1p, pi
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ruler_cli.scoring.reliability import ROUNDING, Anova, Noise, Prior, icc, known, passes_for, tied
+from ruler_cli.scoring.special import digamma, trigamma
+
+SHROUT_FLEISS = [(9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7)]
+"""Six targets rated by four judges: Shrout & Fleiss 1979, table 2."""
+
+Columns = list[list[float]]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Columns:
+    """Passes of rollouts on the grid that judges answer on."""
+    n, k = draw(st.integers(2, 9)), draw(st.integers(2, 5))
+    grid = st.integers(0, 20).map(lambda i: i / 20)
+    return draw(st.lists(st.lists(grid, min_size=n, max_size=n), min_size=k, max_size=k))
+
+
+priors = st.one_of(
+    st.just(Prior()),
+    st.builds(Prior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+    st.builds(Prior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+)
+
+
+def test_textbook() -> None:
+    """The table of Shrout & Fleiss has their mean squares and their ICC(3,1) = .71 and ICC(3,4) = .91."""
+    anova = Anova.of(list(zip(*SHROUT_FLEISS, strict=True)))
+    assert (anova.n, anova.k, anova.df_item, anova.df_res) == (6, 4, 5, 15)
+    assert anova.ms_item == pytest.approx(11.24, abs=0.005)
+    assert anova.ms_res == pytest.approx(1.02, abs=0.005)
+    four = icc(anova, Prior())
+    assert four == pytest.approx(0.91, abs=0.005)
+    assert four / (4 - 3 * four) == pytest.approx(0.71, abs=0.005)
+    assert not tied(anova, Prior())
+    assert passes_for(four, 4) == 4
+
+
+@given(tables(), priors)
+def test_range(columns: Columns, prior: Prior) -> None:
+    """Reliability is in [0, 1] whatever the table, and a tie is never fully reliable."""
+    anova = Anova.of(columns)
+    found = icc(anova, prior)
+    assert 0 <= found <= 1
+    if tied(anova, prior):
+        assert found < 1
+
+
+@given(tables(), priors, st.randoms(use_true_random=False))
+def test_permutations(columns: Columns, prior: Prior, rng: random.Random) -> None:
+    """Neither the order of passes nor that of rollouts matters."""
+    n = len(columns[0])
+    order = rng.sample(range(n), n)
+    other = [[column[i] for i in order] for column in rng.sample(columns, len(columns))]
+    a, b = Anova.of(columns), Anova.of(other)
+    assert b.ms_item == pytest.approx(a.ms_item, abs=1e-15)
+    assert b.ms_res == pytest.approx(a.ms_res, abs=1e-15)
+    assert icc(b, prior) == pytest.approx(icc(a, prior), abs=1e-9)
+
+
+@given(tables(), st.lists(st.floats(-1, 1), min_size=5, max_size=5))
+def test_levels(columns: Columns, levels: list[float]) -> None:
+    """How strict a pass is as a whole changes nothing."""
+    other = [[y + level for y in column] for column, level in zip(columns, levels, strict=False)]
+    a, b = Anova.of(columns), Anova.of(other)
+    assert b.ms_item == pytest.approx(a.ms_item, abs=1e-12)
+    assert b.ms_res == pytest.approx(a.ms_res, abs=1e-12)
+
+
+@given(tables())
+def test_sums_of_squares(columns: Columns) -> None:
+    """Rollouts, passes and residuals share the total sum of squares among them."""
+    anova = Anova.of(columns)
+    everything = [y for column in columns for y in column]
+    grand = sum(everything) / len(everything)
+    n = len(columns[0])
+    total = sum((y - grand) ** 2 for y in everything)
+    passes = n * sum((sum(column) / n - grand) ** 2 for column in columns)
+    found = anova.ms_item * anova.df_item + anova.ms_res * anova.df_res + passes
+    assert found == pytest.approx(total, abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2), (8, 3)])
+def test_constant(value: float, n: int, k: int) -> None:
+    """A table of one value has no variance at all, is tied and reliable to no extent."""
+    anova = Anova.of([[value] * n] * k)
+    assert (anova.ms_item, anova.ms_res) == (0, 0)
+    for prior in (Prior(), Prior(3, 0.01), Prior(inf, 0.01, 20)):
+        assert tied(anova, prior)
+        assert icc(anova, prior) == 0
+
+
+def test_passes_that_agree() -> None:
+    """Differences that all passes agree on are perfectly reliable, unless the batch has noise."""
+    anova = Anova.of([[0.1, 0.3, 0.35], [0.2, 0.4, 0.45]])
+    assert anova.ms_res == 0
+    assert icc(anova, Prior()) == 1
+    assert not tied(anova, Prior())
+    assert icc(anova, Prior(4, 0.01, 100)) < 1
+    assert tied(anova, Prior(inf, 0.1, 100))
+
+
+def test_smallest() -> None:
+    """Two rollouts in two passes: the closed form of one degree of freedom each."""
+    anova = Anova.of([[0.2, 0.8], [0.3, 0.7]])
+    assert (anova.df_item, anova.df_res) == (1, 1)
+    assert anova.ms_item == pytest.approx(0.25)
+    assert anova.ms_res == pytest.approx(0.01)
+    assert icc(anova, Prior()) == pytest.approx(0.96)
+    assert tied(anova, Prior())  # F(1, 1) = 25 has p = .126
+    assert not tied(anova, Prior(inf, 0.01, 1000))
+
+
+def test_one_pass() -> None:
+    """One pass says nothing of its noise, but a batch that knows its noise does."""
+    anova = Anova.of([[0.2, 0.5, 0.8]])
+    assert anova.df_res == 0
+    assert not known(anova, Prior())
+    assert icc(anova, Prior()) == 0
+    assert tied(anova, Prior())
+    prior = Prior(10, 0.009, 500)
+    assert known(anova, prior)
+    assert icc(anova, prior) == pytest.approx(0.9)
+    assert not tied(anova, prior)
+
+
+@given(st.floats(1e-6, 1), st.floats(0.5, 50), st.floats(0.01, 1e3), st.floats(1e-6, 1))
+def test_shrink(ms_res: float, df: float, d0: float, variance: float) -> None:
+    """The shrunk variance lies between the group's and the batch's, with the degrees of both."""
+    found, total = Prior(d0, variance).shrink(ms_res, df)
+    assert min(ms_res, variance) * (1 - 1e-12) <= found <= max(ms_res, variance) * (1 + 1e-12)
+    assert total == pytest.approx(df + d0)
+    assert Prior(inf, variance, 1e4).shrink(ms_res, df) == (variance, 1e4)
+    assert Prior().shrink(ms_res, df) == (ms_res, df)
+
+
+def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float:
+    """A residual mean square with df degrees of freedom, where groups' noise varies with d0."""
+    true = variance if d0 == inf else variance * d0 / (2 * rng.gammavariate(d0 / 2, 1))
+    return true * 2 * rng.gammavariate(df / 2, 1) / df
+
+
+@pytest.mark.parametrize(("d0", "variance", "df"), [(3, 0.02, 7), (4, 0.02, 7), (10, 0.05, 7), (8, 0.02, 21)])
+def test_noise_recovers(d0: float, variance: float, df: float) -> None:
+    """From 20,000 scaled F variances the fit recovers d₀ to 10 % and s₀² to 5 %."""
+    rng, noise = random.Random(7), Noise()
+    for _ in range(20_000):
+        noise.add(scaled_f(rng, df, d0, variance), df)
+    prior = noise.prior()
+    assert prior.df == pytest.approx(d0, rel=0.1)
+    assert prior.variance == pytest.approx(variance, rel=0.05)
+    assert prior.pooled == 20_000 * df
+
+
+def test_noise_of_one_size() -> None:
+    """Where all groups have the same noise, the prior is worth far more than a group, at the pooled value."""
+    rng, noise = random.Random(7), Noise()
+    for _ in range(5_000):
+        noise.add(scaled_f(rng, 7, inf, 0.01), 7)
+    assert noise.prior().df > 100
+    assert noise.prior().variance == pytest.approx(0.01, rel=0.03)
+
+
+def test_noise_by_hand() -> None:
+    """Two groups of two degrees of freedom: trigamma(1) = π²/6, so that all is elementary."""
+    noise = Noise()
+    noise.add(0.01, 2)
+    noise.add(0.04, 2)
+    prior = noise.prior()  # (log 4)²/2 < π²/6
+    assert (prior.df, prior.pooled) == (inf, 4)
+    assert prior.variance == pytest.approx(0.025)
+    wide = Noise()
+    wide.add(0.001, 2)
+    wide.add(0.1, 2)
+    prior = wide.prior()
+    assert trigamma(prior.df / 2) == pytest.approx(log(100) ** 2 / 2 - pi**2 / 6)
+    ratio = log(prior.variance) - digamma(prior.df / 2) + log(prior.df / 2)
+    assert ratio == pytest.approx(log(0.01) - digamma(1))
+    assert prior.pooled == 4
+
+
+def test_few_groups() -> None:
+    """Without groups, or with one, nothing is shrunk; with two no more is known than both know."""
+    noise = Noise()
+    assert noise.prior().shrink(0.02, 7) == (0.02, 7)
+    noise.add(0.02, 7)
+    assert noise.prior().shrink(0.02, 7) == (0.02, 7)
+    noise.add(0.02, 7)
+    assert noise.prior().shrink(0.04, 7) == pytest.approx((0.02, 14))
+
+
+def test_nothing_to_learn() -> None:
+    """A group without degrees of freedom teaches nothing."""
+    noise = Noise()
+    noise.add(0.0, 0)
+    assert noise.prior() == Prior(pooled=0)
+    assert noise.prior().shrink(0.0, 0) == (0, 0)
+
+
+def test_agreement_counts_as_rounding() -> None:
+    """Groups whose passes agree exactly have the noise of the grid, and do not drown the others."""
+    noise = Noise()
+    for _ in range(50):
+        noise.add(0.0, 7)
+    assert noise.prior().df == inf
+    assert noise.prior().variance == pytest.approx(ROUNDING)
+    for _ in range(50):
+        noise.add(0.01, 7)
+    prior = noise.prior()
+    assert ROUNDING < prior.variance < 0.01
+    assert prior.df > 0.5
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 60)), max_size=30), st.randoms())
+def test_noise_order(seen: list[tuple[float, int]], rng: random.Random) -> None:
+    """The order in which groups arrive does not change what is learnt."""
+    one, other = Noise(), Noise()
+    for ms_res, df in seen:
+        one.add(ms_res, df)
+    for ms_res, df in rng.sample(seen, len(seen)):
+        other.add(ms_res, df)
+    a, b = one.prior(), other.prior()
+    assume((a.df == inf) == (b.df == inf))  # a difference of rounding decides on the boundary itself
+    assert min(b.df, 1e6) == pytest.approx(min(a.df, 1e6), rel=1e-4)
+    assert b.variance == pytest.approx(a.variance, rel=1e-4)
+
+
+@given(st.floats(0.001, 0.999), st.integers(1, 16), st.floats(0.5, 0.99))
+def test_passes_for(reliability: float, k: int, target: float) -> None:
+    """So many passes reach the target by Spearman–Brown, and one fewer does not."""
+    found = passes_for(reliability, k, target)
+    assert found is not None
+
+    def reached(m: float) -> float:
+        return m * reliability / (k + (m - k) * reliability)
+
+    assert reached(found) >= target * (1 - 1e-9)
+    assert found == 1 or reached(found - 1) < target * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("reliability", "k", "target", "wanted"),
+    [
+        (0.9, 1, 0.9, 1),
+        (0.9, 4, 0.9, 4),
+        (0.9, 7, 0.9, 7),
+        (0.8, 2, 0.8, 2),
+        (0.5, 1, 0.9, 9),
+        (0.5, 2, 0.9, 18),
+        (0.75, 1, 0.9, 3),
+        (0.999, 4, 0.9, 1),
+        (1.0, 2, 0.9, 1),
+        (1.0, 2, 1.0, 1),
+        (0.99, 2, 1.0, None),
+        (0.0, 2, 0.9, None),
+        (1e-9, 2, 0.9, None),
+        (5e-324, 2, 0.9, None),
+    ],
+)
+def test_passes_for_by_hand(reliability: float, k: int, target: float, wanted: int | None) -> None:
+    """Whole numbers at the boundaries, one at least, None where it is never reached."""
+    assert passes_for(reliability, k, target) == wanted
+
+
+def judged(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
+    """Groups as the judge model of the specification has them: log-normal noise, answers on a grid of .05."""
+    for _ in range(groups):
+        sd = 0.075 * exp(rng.gauss(0, 0.5))
+        truth = [0.5 + spread * rng.gauss(0, 1) for _ in range(n)]
+        yield Anova.of(
+            [[min(20, max(0, round((t + rng.gauss(0, sd)) * 20))) / 20 for t in truth] for _ in range(k)]
+        )
+
+
+def rejected(groups: list[Anova]) -> float:
+    """The share of groups that are not tied, with the prior learnt from them."""
+    noise = Noise()
+    for anova in groups:
+        noise.add(anova.ms_res, anova.df_res)
+    prior = noise.prior()
+    return sum(not tied(anova, prior) for anova in groups) / len(groups)
+
+
+@pytest.mark.parametrize(("n", "k"), [(8, 2), (4, 4), (2, 2)])
+def test_pure_noise(n: int, k: int) -> None:
+    """Of groups that are all noise about 5 % are not called tied, with the prior learnt from the batch."""
+    assert rejected(list(judged(random.Random(11), 4_000, n, k))) == pytest.approx(0.05, abs=0.012)
+
+
+def test_batch_helps() -> None:
+    """With the batch's noise more groups of two rollouts that differ are told from ties than without."""
+    groups = list(judged(random.Random(12), 2_000, 2, 2, spread=0.2))
+    alone = sum(not tied(anova, Prior()) for anova in groups) / len(groups)
+    assert rejected(groups) > 2 * alone
+
+
+def test_reliability_is_what_it_says() -> None:
+    """Over many groups the mean reliability is the squared correlation of the mean with the truth."""
+    rng, noise, tables = random.Random(13), Noise(), []
+    for _ in range(1_500):
+        truth = [rng.gauss(0, 0.1) for _ in range(8)]
+        columns = [[t + rng.gauss(0, 0.1) for t in truth] for _ in range(2)]
+        tables.append((Anova.of(columns), truth, columns))
+    for anova, _, _ in tables:
+        noise.add(anova.ms_res, anova.df_res)
+    prior = noise.prior()
+    pooled = sum(anova.ms_item for anova, _, _ in tables) / len(tables)
+    assert 1 - prior.variance / pooled == pytest.approx(2 / 3, abs=0.03)
+    median = sorted(icc(anova, prior) for anova, _, _ in tables)[len(tables) // 2]
+    assert median == pytest.approx(2 / 3, abs=0.06)
+
+
+def test_oracle_of_log_moments() -> None:
+    """log F(2, 2) has a mean of zero and twice the variance π²/6, which the fit's moments rest on."""
+    rng, noise = random.Random(14), Noise()
+    total = square = 0.0
+    for _ in range(20_000):
+        u = rng.random()
+        e = log(u) - log1p(-u)  # the logistic law, log F(2, 2)
+        total, square = total + e, square + e * e
+        noise.add(exp(e) * 1e6, 2)  # far above the rounding
+    assert square / 20_000 == pytest.approx(3.29, rel=0.05)
+    assert noise.prior().df == pytest.approx(2, rel=0.1)
+    assert noise.prior().variance == pytest.approx(1e6, rel=0.1)

@@ -1,0 +1,164 @@
+"""The slot curve: bins, errors, corrections."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from math import sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.scoring.slots import SlotCurve
+
+scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)
+BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
+
+
+def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> SlotCurve:
+    """Groups in random order and its reverse, by a judge that adds the bias of each slot."""
+    rng, curve = random.Random(seed), SlotCurve()
+    size = len(bias)
+    for _ in range(groups):
+        truth = [rng.gauss(0.5, 0.12) for _ in range(size)]
+        shown = []
+        for turn in range(passes):
+            order = list(range(size)) if turn % 2 == 0 else list(range(size))[::-1]
+            shown.append([truth[i] + b + rng.gauss(0, 0.07) for i, b in zip(order, bias, strict=True)])
+        curve.add(*shown)
+    return curve
+
+
+def test_groups_of_eight() -> None:
+    """In a group of 8 each slot has its own bin, and what is added there is what the bin tells."""
+    curve = SlotCurve()
+    curve.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    bins = curve.curve()
+    assert [round(b.mean, 9) for b in bins] == [0.35, -0.35, -0.25, -0.15, -0.05, 0.05, 0.15, 0.25]
+    assert [b.n for b in bins] == [1] * 8
+    assert all(b.error is None for b in bins)
+    assert [(b.start, b.stop) for b in bins[:2]] == [(0, 0), (0, 1 / 6)]
+    assert [(b.start, b.stop) for b in bins[-2:]] == [(5 / 6, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("size", range(2, 70))
+def test_bins(size: int) -> None:
+    """Whatever the size, the first and the last slot are alone, and a later slot is in no earlier bin."""
+    curve = SlotCurve()
+    curve.add([float(slot) for slot in range(size)])
+    bins = curve.curve()
+    assert (bins[0].n, bins[-1].n) == (1, 1)
+    assert sum(b.n for b in bins) == size
+    means = [b.mean for b in bins]
+    assert means == sorted(means)
+    inner = [b.n for b in bins[1:-1]]
+    assert not inner or max(inner) - min(inner) <= 1
+    if size >= 8:
+        assert len(bins) == 8
+    assert all(a.stop <= b.start for a, b in pairwise(bins))
+
+
+@given(st.lists(scores, max_size=6), st.floats(-5, 5))
+def test_level(requests: list[list[float]], level: float) -> None:
+    """A request's level as a whole changes nothing, and means over all slots sum to zero."""
+    one, other = SlotCurve(), SlotCurve()
+    for request in requests:
+        one.add(request)
+        other.add([score + level for score in request])
+    a, b = one.curve(), other.curve()
+    assert [x.mean for x in a] == pytest.approx([x.mean for x in b], abs=1e-9)
+    assert sum(x.mean * x.n for x in a) == pytest.approx(0, abs=1e-9)
+    assert one.groups == sum(len(request) > 1 for request in requests)
+
+
+def test_alone() -> None:
+    """A request of one rollout says nothing of slots."""
+    curve = SlotCurve()
+    curve.add([0.7])
+    curve.add()
+    assert curve.curve() == ()
+    assert curve.groups == 0
+    curve.add([0.7], [0.2, 0.4])
+    assert curve.groups == 1
+
+
+def test_error_by_hand() -> None:
+    """With one score per group the standard error is the textbook's: s/√n."""
+    curve = SlotCurve()
+    for gap in (0.1, 0.2, 0.6):
+        curve.add([0.5 + gap / 2, 0.5 - gap / 2])
+    first, last = curve.curve()
+    values = [0.05, 0.1, 0.3]
+    mean = sum(values) / 3
+    s = sqrt(sum((v - mean) ** 2 for v in values) / 2)
+    assert first.mean == pytest.approx(mean)
+    assert first.error == pytest.approx(s / sqrt(3))
+    assert last.mean == pytest.approx(-mean)
+    assert last.error == pytest.approx(first.error)
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4])
+def test_error_is_what_it_says(passes: int) -> None:
+    """Over many batches the curve strays from the bias as far as its standard errors say."""
+    off = [
+        (b.mean - bias) / (b.error or 0.0)
+        for seed in range(60)
+        for b, bias in zip(batch(40, BIAS, seed, passes).curve(), BIAS, strict=True)
+    ]
+    assert sqrt(sum(z * z for z in off) / len(off)) == pytest.approx(1, abs=0.15)
+
+
+def test_few_groups() -> None:
+    """Below 20 groups nothing is corrected."""
+    few, enough = batch(19, BIAS), batch(20, BIAS)
+    assert not few.enough
+    assert few.corrections(8) == (0,) * 8
+    assert enough.enough
+    assert enough.correction(0, 8) > 0.03
+
+
+def test_corrects() -> None:
+    """The curve of a strong bias is found, to a tenth of it, by 2,000 groups."""
+    found = batch(2_000, BIAS).corrections(8)
+    assert found == pytest.approx(BIAS, abs=0.012)
+
+
+def test_no_bias() -> None:
+    """A judge without a bias is hardly corrected: far less than its curve's noise shows."""
+    ratios = []
+    for seed in range(30):
+        curve = batch(40, (0.0,) * 8, seed)
+        shown = sum(b.mean**2 for b in curve.curve())
+        ratios.append(sum(c * c for c in curve.corrections(8)) / shown)
+    assert sum(ratios) / len(ratios) < 0.25
+
+
+def test_shrunk_is_better() -> None:
+    """On a bias as small as its noise, shrunk corrections are nearer to it than the curve as it is."""
+    bias = tuple(b / 4 for b in BIAS)
+    raw = shrunk = 0.0
+    for seed in range(40):
+        curve = batch(30, bias, seed)
+        raw += sum((b.mean - w) ** 2 for b, w in zip(curve.curve(), bias, strict=True))
+        shrunk += sum((c - w) ** 2 for c, w in zip(curve.corrections(8), bias, strict=True))
+    assert shrunk < 0.8 * raw
+
+
+@given(st.integers(1, 80))
+def test_sums_to_zero(size: int) -> None:
+    """Corrections move scores within a request, never its mean."""
+    assert sum(CURVE.corrections(size)) == pytest.approx(0, abs=1e-12)
+    assert len(CURVE.corrections(size)) == size
+
+
+CURVE = batch(30, BIAS)
+
+
+def test_all_equal() -> None:
+    """A judge that gives every rollout the same is not corrected."""
+    curve = SlotCurve()
+    for _ in range(25):
+        curve.add([0.5] * 8)
+    assert curve.corrections(8) == (0,) * 8
+    assert [b.error for b in curve.curve()] == [0] * 8
