@@ -3,17 +3,20 @@
     s = level + (truth + persistent error) + slot(p) + noise      clipped to [0, 1], rounded to .05
 
 A persistent error belongs to the rollout and does not average out over passes; slot, noise and level
-belong to the pass and do.  The default deviations are working assumptions of this project, not a
-measurement of any one judge.  Every draw is a normal deviate from a keyed hash, so the same request
-has the same answer in any process.
+belong to the pass and do.  A judge may also use its range anew for whatever it is shown: with z the
+standardised values of one request, `stretch` makes (1 - stretch) · x + stretch · (.5 + .22 · z) of them,
+and then `gain` multiplies their distance from .5 by a log-normal factor.  The default deviations are
+working assumptions of this project, not a measurement of any one judge.  Every draw is a normal deviate
+from a keyed hash, so the same request has the same answer in any process.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from hashlib import blake2b
 from statistics import NormalDist, fmean, pstdev
 from types import TracebackType
@@ -26,6 +29,8 @@ from ruler_cli.scoring.render import blocks
 
 NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about `Model.noise`, its median."""
+RANGE = 0.22
+"""Deviation that a judge gives what it sees where it stretches it to its own range."""
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 _NORMAL = NormalDist()
@@ -34,12 +39,19 @@ _SAID = "Simulated: a known truth with drawn errors; no LLM read this."
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Standard deviations on the scale from 0 to 1, and the seed of every draw."""
+    """Standard deviations on the scale from 0 to 1, and the seed of every draw.
+
+    `stretch` is a share, from none to all of the judge's own range; `gain` a log-sd. `shared` is the
+    correlation of persistent errors between judges of different seeds, as in a panel.
+    """
 
     persistent: float = 0.08
     slot: float = 0.05
     noise: float = 0.075
     level: float = 0.03
+    stretch: float = 0.0
+    gain: float = 0.0
+    shared: float = 0.0
     seed: int = 0
 
     @classmethod
@@ -88,31 +100,75 @@ def truth(body: str) -> float:
 
 def slot_curve(size: int, deviation: float) -> list[float]:
     """Bias by slot: −.7 · x over [−1, 1], +.6 on the first and −.6 on the last, centred, scaled."""
+    return [deviation * value for value in _curve(size)]
+
+
+@lru_cache(maxsize=256)
+def _curve(size: int) -> tuple[float, ...]:
     if size < 2:
-        return [0.0] * size
+        return (0.0,) * size
     raw = [-0.7 * (2 * slot / (size - 1) - 1) for slot in range(size)]
     raw[0] += 0.6
     raw[-1] -= 0.6
     centre, spread = fmean(raw), pstdev(raw)
-    return [(value - centre) * deviation / spread for value in raw]
+    return tuple((value - centre) / spread for value in raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Standard normal deviates behind one answer, and the deviation of its noise; `noise` by slot."""
+
+    noise: Sequence[float]
+    level: float
+    gain: float
+    noise_sd: float
+
+
+def answers(model: Model, values: Sequence[float], draws: Draws) -> list[float]:
+    """Scores for values (truth plus persistent error) in the order shown: the formula, without a draw."""
+    shown = values
+    if model.stretch and values:
+        centre, spread = fmean(values), pstdev(values)
+        own = [0.5 + RANGE * (v - centre) / spread if spread else 0.5 for v in values]
+        shown = [(1 - model.stretch) * v + model.stretch * o for v, o in zip(values, own, strict=True)]
+    if model.gain:
+        factor = math.exp(model.gain * draws.gain)
+        shown = [0.5 + factor * (v - 0.5) for v in shown]
+    level, bias, deviation = model.level * draws.level, slot_curve(len(values), model.slot), draws.noise_sd
+    return [
+        round(min(1.0, max(0.0, v + level + b + deviation * e)) * 20) / 20
+        for v, b, e in zip(shown, bias, draws.noise, strict=True)
+    ]
 
 
 def score(model: Model, request: Request) -> dict[str, float]:
     """Label → the judge's score, in the order asked; a slot is a rollout's place in the prompt."""
     bodies = blocks(request.user)
-    bias = dict(zip(bodies, slot_curve(len(bodies), model.slot), strict=True))
+    absent = {label: "" for label in request.labels if label not in bodies}
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(bodies.values())).hex()
-    noise = model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group))
-    level = model.level * _normal(model.seed, "level", whole)
 
-    def one(label: str) -> float:
-        body = bodies.get(label, "")
-        error = model.persistent * _normal(model.seed, "persistent", body)
-        passing = level + bias.get(label, 0.0) + noise * _normal(model.seed, "noise", body, whole)
-        return round(min(1.0, max(0.0, truth(body) + error + passing)) * 20) / 20
+    def scored(shown: Mapping[str, str], judge: Model) -> dict[str, float]:
+        draws = Draws(
+            [_normal(model.seed, "noise", body, whole) for body in shown.values()],
+            _normal(model.seed, "level", whole),
+            _normal(model.seed, "gain", whole) if model.gain else 0.0,
+            model.noise * math.exp(NOISE_SPREAD * _normal(model.seed, "spread", group)),
+        )
+        values = [truth(body) + _persistent(model, body) for body in shown.values()]
+        return dict(zip(shown, answers(judge, values, draws), strict=True))
 
-    return {label: one(label) for label in request.labels}
+    every = scored(bodies, model) | scored(absent, replace(model, slot=0, stretch=0))
+    return {label: every[label] for label in request.labels}
+
+
+def _persistent(model: Model, body: str) -> float:
+    """What the judge always gets wrong in a rollout: partly what judges of every seed do."""
+    own = _normal(model.seed, "persistent", body)
+    if not model.shared:
+        return model.persistent * own
+    common = _normal(0, "shared", body)
+    return model.persistent * (math.sqrt(model.shared) * common + math.sqrt(1 - model.shared) * own)
 
 
 def _normal(seed: int, *parts: str) -> float:
@@ -139,4 +195,14 @@ def _is_deviation(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-__all__ = ["NOISE_SPREAD", "Model", "Simulated", "score", "slot_curve", "truth"]
+__all__ = [
+    "NOISE_SPREAD",
+    "RANGE",
+    "Draws",
+    "Model",
+    "Simulated",
+    "answers",
+    "score",
+    "slot_curve",
+    "truth",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from statistics import fmean, pstdev
+from statistics import correlation, fmean, pstdev
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.judges.interface import Judge
-from ruler_cli.judges.simulated import Model, Simulated, score, slot_curve, truth
+from ruler_cli.judges.simulated import Draws, Model, Simulated, answers, score, slot_curve, truth
 from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.reply import Reading, read
 
@@ -23,6 +23,12 @@ def _request(bodies: list[str], system: str = "system") -> Request:
     labels = _LABELS[: len(bodies)]
     parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, bodies, strict=True)]
     return Request(system, "\n".join(parts), labels)
+
+
+def _long_request(bodies: list[str]) -> Request:
+    labels = tuple("".join("bcdfghjklm"[int(digit)] for digit in f"{n:04}") for n in range(len(bodies)))
+    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, bodies, strict=True)]
+    return Request("system", "\n".join(parts), labels)
 
 
 def _spread(model: Model, passes: int = 400) -> list[list[float]]:
@@ -127,6 +133,49 @@ def test_a_persistent_error_stays_and_the_others_pass() -> None:
     assert pstdev([row[0] for row in noise]) == pytest.approx(pstdev([row[5] for row in noise]), rel=0.2)
 
 
+def _quiet(**params: float) -> Model:
+    return Model.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params})
+
+
+def test_a_full_stretch_gives_every_request_one_range() -> None:
+    """With stretch 1 the scores are .5 + .22 · z of what one request shows, whatever its own range is."""
+    for truths in ([0.5, 0.52, 0.54], [0.1, 0.5, 0.9]):
+        scores = score(_quiet(stretch=1), _request([f"truth={t}" for t in truths]))
+        assert list(scores.values()) == [0.25, 0.5, 0.75]
+    assert set(score(_quiet(stretch=1), _request(["truth=0.9 a", "truth=0.9 b"])).values()) == {0.5}
+
+
+def test_a_gain_is_one_factor_about_the_middle() -> None:
+    """With a gain every distance from .5 is multiplied alike within a request, and anew in the next."""
+    request = [_request(["truth=0.4", "truth=0.5", "truth=0.6"], f"pass {n}") for n in range(60)]
+    rows = [list(score(_quiet(gain=0.9), r).values()) for r in request]
+    assert all(low + high == pytest.approx(1) and middle == 0.5 for low, middle, high in rows)
+    assert len({high for _, _, high in rows}) > 3
+    assert all(high >= 0.5 for _, _, high in rows)
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.3, 0.7, 1.0])
+def test_judges_share_their_persistent_errors_as_told(shared: float) -> None:
+    """Persistent errors of two seeds correlate by `shared`, and keep their deviation."""
+    bodies = [f"truth=0.5 {n}" for n in range(1500)]
+    seen = [
+        list(score(_quiet(persistent=0.12, shared=shared, seed=seed), _long_request(bodies)).values())
+        for seed in (1, 2)
+    ]
+    assert correlation(*seen) == pytest.approx(shared, abs=0.08)
+    assert pstdev(seen[0]) == pytest.approx(0.12, abs=0.01)
+
+
+def test_the_formula_is_the_judge() -> None:
+    """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
+    draws = Draws([0.0] * 4, 0.0, 0.0, 0.1)
+    assert answers(Model(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
+    biased = answers(Model(slot=0.1), [0.5] * 4, draws)
+    assert biased == sorted(biased, reverse=True)
+    assert biased[0] > 0.5 > biased[-1]
+    assert answers(Model(), [], Draws([], 0.0, 0.0, 0.1)) == []
+
+
 def test_the_seed_draws_other_errors() -> None:
     """Another seed is another judge of the same kind."""
     assert _spread(Model(seed=1), 3) != _spread(Model(seed=2), 3)
@@ -135,7 +184,7 @@ def test_the_seed_draws_other_errors() -> None:
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"temperature": 1}, "persistent, slot, noise, level, seed"),
+        ({"temperature": 1}, "level, stretch, gain, shared, seed"),
         ({"noise": "much"}, "noise must be a number"),
         ({"noise": -0.1}, "noise must be a number"),
         ({"noise": float("nan")}, "noise must be a number"),
