@@ -1,0 +1,76 @@
+"""`--adaptive` against the same passes for all, at equal cost and at equal error."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.simulation.measures import Measured
+from benchmarks.simulation.schemes import combined
+from benchmarks.simulation.worlds import Asked, Kind, cases
+from ruler_cli.scoring.gain import FIRST, Standing, allot
+
+BLOCK = 64
+COST_SPREAD = 0.8
+"""Log-sd of a group's tokens where costs differ; equal otherwise."""
+TOKENS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was spent per group and how good the scores are; `tokens` in passes of an average group."""
+
+    passes: float
+    tokens: float
+    rounds: float
+    most: int
+    measured: Measured
+
+
+def spending(
+    seed: int, kind: Kind, number: int, averages: Sequence[int], *, uneven: bool
+) -> dict[str, Spent]:
+    """Uniform and adaptive passes over the same groups and the same answers, for each average."""
+    groups = [Asked(case) for case in cases(seed, kind, number)]
+    rng = random.Random(f"{seed}/costs")
+    costs = [TOKENS * math.exp(COST_SPREAD * rng.gauss()) if uneven else TOKENS for _ in groups]
+    found = {}
+    for average in averages:
+        found[f"uniform {average}"] = _spent(groups, costs, [average] * number, 0)
+        passes, rounds = [], 0
+        for start in range(0, number, BLOCK):
+            block = slice(start, start + BLOCK)
+            given, times = adaptively(groups[block], costs[block], average)
+            passes += given
+            rounds += times * len(given)
+        found[f"adaptive {average}"] = _spent(groups, costs, passes, rounds / number)
+    return found
+
+
+def adaptively(groups: Sequence[Asked], costs: Sequence[float], average: int) -> tuple[list[int], int]:
+    """The passes that each group of a block ends with, and the rounds that took."""
+    passes, rounds = [min(FIRST, average)] * len(groups), 0
+    while True:
+        standings = [
+            Standing.of(group.case.judged(group.first(k)), cost)
+            for group, k, cost in zip(groups, passes, costs, strict=True)
+        ]
+        more = allot(standings, average)
+        if not any(more):
+            return passes, rounds
+        passes = [k + extra for k, extra in zip(passes, more, strict=True)]
+        rounds += 1
+
+
+def _spent(groups: Sequence[Asked], costs: Sequence[float], passes: Sequence[int], rounds: float) -> Spent:
+    number = len(groups)
+    asked = [group.case.judged(group.first(k)) for group, k in zip(groups, passes, strict=True)]
+    return Spent(
+        sum(passes) / number,
+        sum(k * cost for k, cost in zip(passes, costs, strict=True)) / sum(costs),
+        rounds,
+        max(passes),
+        combined([group.case for group in groups], asked),
+    )
