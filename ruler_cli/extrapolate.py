@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ruler_cli.estimate import Estimate, Kept, Seen, Total
+from ruler_cli.bill import Bill, Kept, Seat
+from ruler_cli.estimate import Estimate, Seen, added, charge
 from ruler_cli.index import place
 from ruler_cli.judges.prices import Model
 from ruler_cli.notes import Noted, Notes, Overview
+from ruler_cli.outlay import NEVER, Range
 from ruler_cli.quantiles import rounded
+from ruler_cli.rate import Looked, Rate, passes
 from ruler_cli.records import Group
 from ruler_cli.scoring import words
 from ruler_cli.scoring.request import BYTES_PER_TOKEN, lay_out
@@ -33,77 +36,30 @@ _ENOUGH = 6 << 20
 """Bytes of groups that tell enough."""
 _LONGEST, _ALIKE, _LONG = 3, 24, 64
 """Groups that are laid out beside the sample: the longest, with equal rollouts, and near the limit."""
-_HUGE = 32 << 20
-"""Bytes of a group that is not laid out: no judge reads so much."""
+_HUGE, _LONG_BYTES = 32 << 20, 64 << 20
+"""Bytes of a group that is not laid out, and of all that are because they are near the limit."""
 
 Fetch = Callable[[Sequence[Sequence[int]]], Iterable[Group]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Looked:
-    """A group that was laid out: its tokens and entries, and what of it turned out to be the same.
-
-    `spread` groups were drawn evenly from all.
-    """
-
-    group: Noted
-    tokens: int
-    entries: int
-    identical: int
-    tied: int
-    spread: bool
-
-
-@dataclass(slots=True)
-class _Rate:
-    """Tokens that a group comes to, as a multiple of those that its bytes in the dump tell."""
-
-    fixed: float
-    mean: float = 1.0
-    most: float = 1.0
-
-    def tokens(self, group: Noted, rate: float) -> float:
-        """Tokens of a group's prompt."""
-        return self._fixed(group.distinct) + rate * group.size / BYTES_PER_TOKEN
-
-    def learn(self, looked: Iterable[_Looked]) -> None:
-        """Take the rates from groups that were laid out whole; the mean from those that are spread."""
-        actual = noted = 0.0
-        rates = []
-        for each in looked:
-            one = max(1.0, each.tokens - self._fixed(each.entries))
-            other = max(1.0, each.group.size / BYTES_PER_TOKEN)
-            if not each.spread:
-                rates.append(one / other)
-                continue
-            actual, noted = actual + one, noted + other
-            rates.append(one / other)
-        if noted:
-            self.mean = actual / noted
-        self.most = max([self.mean, *rates])
-
-    def _fixed(self, entries: int) -> float:
-        return self.fixed + 20 * entries
-
-
 @dataclass(slots=True)
 class _TooLong:
-    """What may not fit the judge: how many groups, which of them were laid out, which did not fit."""
+    """What may not fit the judge: how many groups, which of them were looked at, which did not fit."""
 
     maybe: int
-    looked: int
+    looked: frozenset[int]
     numbers: frozenset[int]
     keys: tuple[str, ...]
 
     @property
     def fit(self) -> float:
-        """The share of those that were laid out which do fit: of the others it will be the same."""
-        return 1 - len(self.numbers) / self.looked if self.looked else 1.0
+        """The share of those that were looked at which do fit: of the others it will be the same."""
+        return 1 - len(self.numbers) / len(self.looked) if self.looked else 1.0
 
     @property
     def unsure(self) -> int:
-        """How many of those that were not laid out will not fit."""
-        return round((self.maybe - self.looked) * (1 - self.fit))
+        """How many of those that were not looked at will not fit."""
+        return round((self.maybe - len(self.looked)) * (1 - self.fit))
 
 
 def extrapolate(
@@ -115,52 +71,109 @@ def extrapolate(
     params: Mapping[str, Any] | None = None,
     kept: Kept | None = None,
 ) -> Estimate:
-    """The estimate.
+    """What one judge is asked, as `extrapolate_all` tells it. UsageError as `estimate`."""
+    return extrapolate_all(notes, whole, fetch, ask, [Seat("", model, params or {}, kept)])
 
-    `fetch` reads groups, each given by the numbers of its records. `ask.context_tokens` is that of the
-    model. UsageError as `estimate`.
+
+def extrapolate_all(
+    notes: Notes,
+    whole: Overview,
+    fetch: Fetch,
+    ask: AskSettings,
+    seats: Sequence[Seat],
+    *,
+    adaptive: bool = False,
+) -> Estimate:
+    """What the judges of `seats` are asked, the first of them on the panel.
+
+    `fetch` reads groups, each given by the numbers of its records.
     """
-    seen, total = Seen(ask, model, kept), Total.of(model, params)
-    rate = _Rate(400 + len((ask.rubric or words.RUBRIC).encode()) / BYTES_PER_TOKEN)
-    sample, others = _picks(notes, whole)
-    spread = {group.number for group in sample}
-    looked: list[_Looked] = []
-    for group, found in _fetched(notes, fetch, [*sample, *others]):
-        mine = seen if group.number in spread else Seen(ask, model)
-        before = mine.identical_rollouts, mine.tied_groups
-        sheet = mine.look(found)
-        if sheet is not None and sheet.tokens > total.longest[0]:
-            total.longest = sheet.tokens, sheet
-        bare = (
-            lay_out(found, replace(ask, context_tokens=None)) if sheet is None or sheet.shortening else sheet
-        )
-        alike, tied = mine.identical_rollouts - before[0], mine.tied_groups - before[1]
-        looked.append(_Looked(group, bare.tokens, len(bare.bodies), alike, tied, group.number in spread))
+    seen = Seen()
+    bills, sample = ([Bill.of(seat, ask, adaptive=adaptive) for seat in seats] for _ in range(2))
+    rate = Rate(400 + len((ask.rubric or words.RUBRIC).encode()) / BYTES_PER_TOKEN)
+    looked = _look(notes, fetch, whole, seen, sample)
     rate.learn(looked)
-    long = _long(notes, fetch, ask, model, rate)
+    rate.shared = seen.shared / max(1, seen.bytes)
+    by_context = {bill.ask.context_tokens: bill.ask for bill in bills}
+    long = {context: _long(notes, fetch, own, rate) for context, own in by_context.items()}
+    for bill, few in zip(bills, sample, strict=True):
+        bill.certain = few.certain / max(1, few.groups)
+        bill.total.longest(*few.total.most)
     for group in notes.groups():
-        if group.number not in long.numbers:
-            tokens, most = rate.tokens(group, rate.mean), rate.tokens(group, rate.most)
-            limit = model.context or most
-            likely = long.fit if most > limit and long.unsure else 1.0
-            total.add(min(tokens, limit), group.distinct, min(most, limit), likely)
-    share = seen.kept / max(1, seen.groups)
-    total.part = 1 - share
+        for bill in bills:
+            _charge(bill, group, rate, long[bill.ask.context_tokens])
+    for bill, few in zip(bills, sample, strict=True):
+        _settle(bill, few, long[bill.ask.context_tokens])
+    shown = {one.group.number for one in looked}.union(*(each.looked for each in long.values()))
     told = replace(
         seen,
-        groups=len(looked) + long.looked,
-        kept=round(share * total.asked),
-        kept_failed=round(seen.kept_failed / max(1, seen.groups) * total.asked),
+        groups=len(shown),
         suspect=round(seen.suspect / max(1, seen.rollouts) * whole.rollouts),
         identical_rollouts=_identical(whole, looked),
         tied_groups=_tied(whole, looked),
-        too_long=len(long.numbers) + long.unsure,
-        keys=long.keys,
         lengths=Counter(),
     )
     for size, count in whole.lengths.items():
         told.lengths[rounded(int(size * rate.mean / BYTES_PER_TOKEN))] += count
-    return total.estimate(ask, model.price, told, whole.groups)
+    return added(told, bills, whole.groups)
+
+
+def _look(notes: Notes, fetch: Fetch, whole: Overview, seen: Seen, sample: Sequence[Bill]) -> list[Looked]:
+    """Lay out a sample, which `seen` and the bills take in, and beside it what may be special."""
+    spread, others = _picks(notes, whole)
+    numbers = {group.number for group in spread}
+    bare = replace(sample[0].ask, context_tokens=None)
+    beside, unkept = (
+        Seen(),
+        [Bill.of(replace(bill.seat, kept=None), bill.ask, adaptive=bill.adaptive) for bill in sample],
+    )
+    looked: list[Looked] = []
+    for group, found in _fetched(notes, fetch, [*spread, *others]):
+        drawn = group.number in numbers
+        mine, bills = (seen, sample) if drawn else (beside, unkept)
+        before = mine.identical_rollouts, mine.tied_groups
+        sheet = bills[0].lay_out(found)
+        if mine.look(found, sheet):
+            charge(found, sheet, bills)
+        if sheet.shortening:
+            sheet = lay_out(found, bare)
+        alike, tied = mine.identical_rollouts - before[0], mine.tied_groups - before[1]
+        looked.append(Looked(group, sheet.tokens, len(sheet.bodies), alike, tied, drawn))
+    for bill, other in zip(sample, unkept, strict=True):
+        bill.total.longest(*other.total.most)
+    return looked
+
+
+def _charge(bill: Bill, group: Noted, rate: Rate, long: _TooLong) -> None:
+    """What a group is expected to take by what was noted of it."""
+    if group.number in long.numbers:
+        return
+    ask = bill.ask
+    windows, limit = rate.windows(group, ask), ask.context_tokens
+    tokens, most = (rate.tokens(group, each, windows) for each in (rate.mean, rate.most))
+    likely = 1.0
+    if limit is not None:
+        if rate.tokens(group, rate.most) > limit and long.unsure:
+            likely = long.fit
+        tokens, most = min(tokens, limit), min(most, limit)
+    alone = group.distinct == 1
+    turns = range(passes(windows, ask, alone=alone))
+    often = sum((bill.often(turn, alone=alone, certain=bill.certain) for turn in turns), NEVER)
+    if not often.high:
+        return
+    bill.windowed += windows > 1
+    if windows > 1:
+        often = Range(windows * often.low, windows * often.expected, windows * often.high)
+    bill.total.add(tokens, group.distinct / windows, often, high=most, likely=likely, windowed=windows > 1)
+
+
+def _settle(bill: Bill, few: Bill, long: _TooLong) -> None:
+    """What the sample shows of kept replies is taken for its part of all."""
+    requests, total = max(1, few.requests), bill.total
+    total.part = 1 - few.kept / requests
+    bill.kept = round(few.kept / requests * total.asked)
+    bill.kept_failed = round(few.kept_failed / requests * total.asked)
+    bill.too_long, bill.keys = len(long.numbers) + long.unsure, long.keys
 
 
 def _picks(notes: Notes, whole: Overview) -> tuple[list[Noted], list[Noted]]:
@@ -193,34 +206,37 @@ def _fetched(notes: Notes, fetch: Fetch, wanted: Sequence[Noted]) -> Iterator[tu
         yield by_first[place(found.records[0])], found
 
 
-def _long(notes: Notes, fetch: Fetch, ask: AskSettings, model: Model, rate: _Rate) -> _TooLong:
+def _long(notes: Notes, fetch: Fetch, ask: AskSettings, rate: Rate) -> _TooLong:
     """Lay out those groups that may be more than the judge's context: all, or some spread over them."""
-    if model.context is None:
-        return _TooLong(0, 0, frozenset(), ())
+    limit = ask.context_tokens
+    if limit is None:
+        return _TooLong(0, frozenset(), frozenset(), ())
     picked: list[Noted] = []
-    huge: list[int] = []
+    huge: list[Noted] = []
     number, step = 0, 1
     for group in notes.groups():
-        if rate.tokens(group, rate.most) <= model.context:
+        if rate.tokens(group, rate.most) <= limit:
             continue
         if group.size > _HUGE:
-            huge.append(group.number)
+            huge.append(group)
             continue
         if number % step == 0:
             picked.append(group)
-        if len(picked) > _LONG:
+        if len(picked) > _LONG or sum(one.size for one in picked) > _LONG_BYTES:
             picked, step = picked[::2], 2 * step
         number += 1
-    seen, numbers = Seen(ask, model), set(huge)
+    lost = [group.number for group in huge if rate.tokens(group, rate.mean, group.distinct) > limit]
+    bill = Bill.of(Seat("", Model(context=limit)), replace(ask, passes=1), adaptive=False)
     for group, found in _fetched(notes, fetch, picked):
-        before = seen.too_long
-        seen.look(found)
-        if seen.too_long > before:
-            numbers.add(group.number)
-    return _TooLong(number + len(huge), len(picked) + len(huge), frozenset(numbers), seen.keys)
+        before = bill.too_long
+        bill.take(found.key, bill.lay_out(found))
+        if bill.too_long > before:
+            lost.append(group.number)
+    looked = frozenset(group.number for group in (*picked, *huge))
+    return _TooLong(number + len(huge), looked, frozenset(lost), bill.keys)
 
 
-def _identical(whole: Overview, looked: Sequence[_Looked]) -> int:
+def _identical(whole: Overview, looked: Sequence[Looked]) -> int:
     """Rollouts that repeat another: those that seem to, as far as a look at some has shown them so."""
     seemed = sum(one.group.rollouts - one.group.distinct for one in looked)
     were = sum(one.identical for one in looked if one.group.distinct < one.group.rollouts)
@@ -230,7 +246,7 @@ def _identical(whole: Overview, looked: Sequence[_Looked]) -> int:
     return round(alike + missed * (whole.groups - whole.alike))
 
 
-def _tied(whole: Overview, looked: Sequence[_Looked]) -> int:
+def _tied(whole: Overview, looked: Sequence[Looked]) -> int:
     """Groups with nothing to compare: those of one rollout, and of those that seem so the part that is."""
     seem = [one.tied for one in looked if one.group.distinct == 1 < one.group.rollouts]
     singles = whole.sizes[1]

@@ -9,31 +9,37 @@ import typer
 from ruler_cli.cli import options
 from ruler_cli.cli.console import Console, safe, told
 from ruler_cli.errors import UsageError
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
-    from pathlib import Path
 
+    from ruler_cli.bill import Seat
     from ruler_cli.cli.page import Page
     from ruler_cli.estimate import Estimate
-    from ruler_cli.judges.prices import Model
+    from ruler_cli.ledger import Ledger
     from ruler_cli.notes import Notes, Overview
+    from ruler_cli.outlay import Role
     from ruler_cli.reading import Input
-    from ruler_cli.shelf import Shelf
 
-_DEFAULT = JudgeSettings()
+_ASK = AskSettings()
 
 
 def command(
     source: options.Source,
-    model: options.Model = _DEFAULT.model,
+    model: options.Models = None,
     api_base: options.ApiBase = None,
     rubric: options.Rubric = None,
     param: options.Param = None,
     order: options.Order = "random",
     seed: options.Seed = 0,
-    price: options.Price = None,
+    passes: options.Passes = _ASK.passes,
+    group_size: options.GroupSize = _ASK.group_size,
+    single: options.Single = _ASK.single,
+    fallback: options.Fallback = False,
+    adaptive: options.Adaptive = False,
+    escalate: options.Escalate = None,
+    price: options.Prices = None,
     group_by: options.GroupBy = None,
     reward: options.Reward = None,
     messages: options.Messages = None,
@@ -57,43 +63,53 @@ def command(
     with told():
         from ruler_cli.ledger import located
 
-        judge = JudgeSettings(model, api_base, params=options.params(param), price=options.price(price))
-        where = InputSettings(source, format_, grouping, group_by, reward, messages, outcome)
-        ask = AskSettings(options.rubric(rubric), order, seed)
-        fine = _check(where, judge, ask, located(ledger), as_json=as_json)
-        raise typer.Exit(0 if fine else 1)
+        names = options.models(model, escalate, fallback=fallback)
+        options.refuse_passes(passes, adaptive=adaptive, escalate=escalate)
+        last = [] if escalate is None else [escalate]
+        params, prices = options.params(param), options.prices(price, len(names + last))
+        first, *others = (
+            JudgeSettings(name, api_base, params=params, price=each)
+            for name, each in zip(names + last, prices, strict=True)
+        )
+        settings = ScoreSettings(
+            InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
+            "",
+            first,
+            AskSettings(
+                options.rubric(rubric), order, seed, passes=passes, group_size=group_size, single=single
+            ),
+            ledger=located(ledger),
+            panel=tuple(others[: len(names) - 1]),
+            fallback=fallback,
+            adaptive=adaptive,
+            escalate=others[-1] if last else None,
+        )
+        raise typer.Exit(0 if _check(settings, as_json=as_json) else 1)
 
 
-def _check(
-    where: InputSettings, judge: JudgeSettings, ask: AskSettings, ledger: Path | None, *, as_json: bool
-) -> bool:
+def _check(settings: ScoreSettings, *, as_json: bool) -> bool:
+    """Whether all can be scored."""
     from contextlib import ExitStack
-    from dataclasses import replace
 
     from ruler_cli.cli.found import Found
     from ruler_cli.cli.page import Page
     from ruler_cli.files.remote import public
     from ruler_cli.files.source import shown
-    from ruler_cli.judges.answer_form import EMBEDDED
-    from ruler_cli.judges.choose import choose, model_of
     from ruler_cli.reading import open_input
 
+    where = settings.input
     console = Console("log", shown(where.source), float("inf"))
-    model = model_of(judge)
-    if judge.model in EMBEDDED:
-        choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
     with ExitStack() as stack:
-        shelf = _shelf(judge, ledger, stack)
+        seats = _seats(settings, stack)
         seen = stack.enter_context(Found(console, quiet=as_json))
         found = open_input(where, stack, seen.unreadable, seen.opened, seen.record)
-        ask = replace(ask, context_tokens=model.context)
-        result, whole = _estimate(found, seen.notes, ask, model, judge, shelf)
+        result, whole = _estimate(found, seen.notes, settings, seats)
         warnings = (*found.notes, *(found.survey.warnings() if found.survey else ()))
         agreed = seen.agreed(found.reader)
         places = seen.places(found.reader, where)
         page = Page(
-            public(where.source), judge.model, found, *agreed, places, seen.notes, whole, result, model,
-            seen.lost, warnings, seen.unit,
+            public(where.source), found, *agreed, places, seen.notes, whole, result, settings.ask.passes,
+            settings.adaptive, seen.lost, warnings, seen.unit,
         )  # fmt: skip
         if as_json:
             seen.write_json(page)
@@ -102,18 +118,43 @@ def _check(
     return not page.lost and not result.too_long
 
 
+def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
+    """The judges that `score` would ask, with the kept replies of each."""
+    from ruler_cli.bill import Seat
+    from ruler_cli.judges.answer_form import EMBEDDED
+    from ruler_cli.judges.choose import choose, model_of
+    from ruler_cli.shelf import Shelf
+
+    roles: list[tuple[JudgeSettings, Role]] = [(settings.judge, "panel")]
+    roles += [(judge, "fallback" if settings.fallback else "panel") for judge in settings.panel]
+    roles += [(settings.escalate, "escalation")] if settings.escalate else []
+    embedded = [judge for judge, _ in roles if judge.model in EMBEDDED]
+    for judge in embedded:
+        choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
+    ledger = _ledger(settings, stack) if len(embedded) < len(roles) else None
+    shelves = [
+        None if ledger is None or judge in embedded else Shelf(ledger, judge.model, judge.params)
+        for judge, _ in roles
+    ]
+    return [
+        Seat(judge.model, model_of(judge), judge.params, shelf, role)
+        for (judge, role), shelf in zip(roles, shelves, strict=True)
+    ]
+
+
 def _estimate(
-    found: Input, notes: Notes, ask: AskSettings, model: Model, judge: JudgeSettings, shelf: Shelf | None
+    found: Input, notes: Notes, settings: ScoreSettings, seats: list[Seat]
 ) -> tuple[Estimate, Overview]:
     """From all groups of a small input, or of one that can be read once; from some of a large one."""
-    from ruler_cli.estimate import estimate
-    from ruler_cli.extrapolate import SMALL, extrapolate
+    from ruler_cli.estimate import estimate_all
+    from ruler_cli.extrapolate import SMALL, extrapolate_all
 
+    ask, adaptive = settings.ask, settings.adaptive
     if found.survey is None or notes.bytes <= SMALL:
-        result = estimate(found.groups, ask, model, judge.params, shelf)
+        result = estimate_all(found.groups, ask, seats, adaptive=adaptive)
         return result, notes.overview()
     whole = notes.overview()
-    return extrapolate(notes, whole, found.picked, ask, model, judge.params, shelf), whole
+    return extrapolate_all(notes, whole, found.picked, ask, seats, adaptive=adaptive), whole
 
 
 def _show(page: Page, console: Console) -> None:
@@ -125,17 +166,16 @@ def _show(page: Page, console: Console) -> None:
         typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
 
 
-def _shelf(judge: JudgeSettings, place: Path | None, stack: ExitStack) -> Shelf | None:
+def _ledger(settings: ScoreSettings, stack: ExitStack) -> Ledger | None:
     """The kept replies where `score` would look for them; a ledger that is not there is not made."""
-    from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.ledger import Ledger
-    from ruler_cli.shelf import Shelf
 
-    if place is None or judge.model in EMBEDDED:
+    place = settings.ledger
+    if place is None:
         return None
     try:
         if not place.exists() or (place.is_file() and not place.stat().st_size):
             return None
     except OSError as error:
         raise UsageError(f"{place}: cannot be read: {error.strerror}") from None
-    return Shelf(stack.enter_context(Ledger(place)), judge.model, judge.params)
+    return stack.enter_context(Ledger(place))

@@ -10,7 +10,8 @@ import orjson
 import typer
 
 from ruler_cli.cli.console import Console, safe
-from ruler_cli.cli.page import Page, Place, as_json, shortened
+from ruler_cli.cli.page import Page, Place, shortened
+from ruler_cli.cli.page_json import as_json
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.container import Container
 from ruler_cli.files.parse import dump, parse

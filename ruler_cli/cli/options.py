@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ruler_cli.errors import UsageError
-from ruler_cli.settings import MaxFailures
+from ruler_cli.settings import JudgeSettings, MaxFailures
 
 Source = Annotated[
     str,
@@ -27,6 +27,17 @@ Model = Annotated[
         metavar="NAME",
         envvar="RULER_JUDGE_MODEL",
         help="The judge: openai/…, hosted_vllm/…, any litellm name, or `offline` (no model) or `simulated`.",
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judge-model",
+        "-m",
+        metavar="NAME",
+        envvar="RULER_JUDGE_MODEL",
+        help="The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
+        "repeat it for a panel.  [default: openai/o3]",
     ),
 ]
 ApiBase = Annotated[
@@ -57,6 +68,65 @@ Price = Annotated[
         metavar="IN,OUT",
         envvar="RULER_PRICE",
         help="USD per million prompt and completion tokens, for a model without a known price.",
+    ),
+]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--price",
+        metavar="IN,OUT",
+        envvar="RULER_PRICE",
+        help="USD per million prompt and completion tokens, where it is not known; once, or once for each "
+        "judge in order.",
+    ),
+]
+Passes = Annotated[
+    int,
+    typer.Option(
+        metavar="K",
+        min=1,
+        envvar="RULER_PASSES",
+        help="Times that a judge scores a group, in orders that balance.",
+    ),
+]
+GroupSize = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=2,
+        envvar="RULER_GROUP_SIZE",
+        help="Distinct rollouts shown at once; more are shown in random windows, each in two at least.",
+    ),
+]
+Single = Annotated[
+    Literal["flag", "score"],
+    typer.Option(
+        envvar="RULER_SINGLE",
+        help="A rollout with nothing to compare: asked about once and flagged, or scored in every pass.",
+    ),
+]
+Fallback = Annotated[
+    bool,
+    typer.Option(
+        "--fallback",
+        envvar="RULER_FALLBACK",
+        help="Ask the judges of -m in turn: the next takes over a group that one refuses.",
+    ),
+]
+Adaptive = Annotated[
+    bool,
+    typer.Option(
+        "--adaptive",
+        envvar="RULER_ADAPTIVE",
+        help="Two passes for every group, then where they help, up to --passes on average.",
+    ),
+]
+Escalate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        envvar="RULER_ESCALATE",
+        help="A stronger judge for groups that passes leave neither resolved nor tied.",
     ),
 ]
 Rubric = Annotated[
@@ -144,6 +214,45 @@ def price(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise UsageError(f"--price {text}: write two numbers, USD per million tokens, e.g. 2,8") from None
     return given, taken
+
+
+def prices(texts: list[str] | None, count: int) -> list[tuple[float, float] | None]:
+    """`--price IN,OUT`, once for all judges or once for each → the price of each of `count`."""
+    if not texts:
+        return [None] * count
+    found = [price(text) for text in texts]
+    if len(found) not in (1, count):
+        raise UsageError(
+            f"--price is given {len(found)} times for {count} judge{'s' * (count > 1)}; give it once for all, "
+            "or once for each in order, the one of --escalate last"
+        )
+    return found * count if len(found) == 1 else found
+
+
+def models(names: list[str] | None, escalate: str | None = None, *, fallback: bool = False) -> list[str]:
+    """`-m NAME`, repeated for a panel → the judges in order, without that of `--escalate`."""
+    found = names or [JudgeSettings().model]
+    every = [*found, escalate] if escalate is not None else found
+    for name in every:
+        if not name:
+            raise UsageError("-m or --escalate: the judge has no name")
+        if every.count(name) > 1:
+            raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
+    if fallback and len(found) == 1:
+        raise UsageError("--fallback needs another judge to fall back on; give -m again")
+    return found
+
+
+def refuse_passes(passes: int, *, adaptive: bool, escalate: str | None) -> None:
+    """UsageError where options need more passes than there are."""
+    if passes >= 2:
+        return
+    if adaptive:
+        raise UsageError(
+            "--adaptive spends 2 passes on every group before any other; give --passes 3 or more"
+        )
+    if escalate is not None:
+        raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
 
 
 def max_failures(text: str | None) -> MaxFailures | None:

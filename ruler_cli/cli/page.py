@@ -1,16 +1,16 @@
-"""What `ruler check` found, as a page for a person and as one JSON object for a program."""
+"""What `ruler check` found, as a page for a person."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from typing import Any
 
 from ruler_cli.cli.console import count
-from ruler_cli.estimate import Estimate, Range
-from ruler_cli.judges.prices import Model
+from ruler_cli.estimate import Estimate
 from ruler_cli.notes import Notes, Overview, Tally
+from ruler_cli.outlay import Outlay, Range
 from ruler_cli.quantiles import quantile
 from ruler_cli.reading import Input
 
@@ -36,7 +36,6 @@ class Page:
     """Everything that is told. `agreed` of the `first` records are known by the format's keys."""
 
     source: str
-    judge: str
     found: Input
     agreed: int
     first: int
@@ -44,7 +43,8 @@ class Page:
     notes: Notes
     whole: Overview
     result: Estimate
-    model: Model
+    passes: int
+    adaptive: bool
     lost: int
     warnings: tuple[str, ...]
     unit: str
@@ -53,6 +53,12 @@ class Page:
     def about(self) -> str:
         """What stands before a figure that was extrapolated."""
         return "about " if self.result.laid_out < self.result.groups else ""
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that the judge reads which reads most of those that score every group."""
+        contexts = [each.model.context for each in self.result.judges if each.role == "panel"]
+        return None if None in contexts else max(each for each in contexts if each is not None)
 
 
 def rows(page: Page) -> list[tuple[str, str]]:
@@ -69,8 +75,10 @@ def rows(page: Page) -> list[tuple[str, str]]:
         ("rewards", _rewards(page.notes.rewards, whole)),
         ("equal rewards", f"{count(whole.equal, 'group')} (their own rewards teach nothing)"),
         ("outcomes", _outcomes(page.notes.outcomes)),
-        ("judge", page.judge),
-        *_money(result, page.model),
+        ("judge", _judge(result.judges)),
+        *_passes(page),
+        *_money(result),
+        *_each(result.judges),
         ("suspect rollouts", f"{about}{result.suspect} (text that addresses a judge)"),
         ("too long", _too_long(page)),
         ("laid out", _laid_out(result)),
@@ -99,14 +107,15 @@ def _place(place: Place) -> str:
 def _sizes(sizes: Counter[int]) -> str:
     if not sizes:
         return "no groups"
-    common = ", ".join(f"{count(number, 'group')} of {size}" for size, number in _commonest(sizes))
+    common = ", ".join(f"{count(number, 'group')} of {size}" for size, number in commonest(sizes))
     more = len(sizes) - _COMMONEST
     least, middle, most = min(sizes), quantile(sizes, 0.5), max(sizes)
     rest = f", {count(more, 'other size')}" if more > 0 else ""
     return f"min {least}, median {middle}, max {most} ({common}{rest})"
 
 
-def _commonest(sizes: Counter[int]) -> list[tuple[int, int]]:
+def commonest(sizes: Counter[int]) -> list[tuple[int, int]]:
+    """Some sizes of groups with how many have it, the commonest first."""
     return sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
 
 
@@ -138,10 +147,10 @@ def _outcomes(outcomes: Tally) -> str:
 def _too_long(page: Page) -> str:
     found = page.result
     if not found.too_long:
-        return "0" if page.model.context else "0 (the judge's context is not known)"
+        return "0" if page.context else "0 (the judge's context is not known)"
     keys = ", ".join(shortened(key) for key in found.too_long_keys)
     more = ", …" if found.too_long > len(found.too_long_keys) else ""
-    return f"{page.about}{count(found.too_long, 'group')} for {page.model.context:,} tokens ({keys}{more})"
+    return f"{page.about}{count(found.too_long, 'group')} for {page.context:,} tokens ({keys}{more})"
 
 
 def _laid_out(found: Estimate) -> str:
@@ -153,23 +162,72 @@ def _laid_out(found: Estimate) -> str:
     )
 
 
-def _money(found: Estimate, model: Model) -> list[tuple[str, str]]:
+def _money(found: Estimate) -> list[tuple[str, str]]:
     """What is left to ask and what it takes."""
     thinking = {
         True: ", thinking included",
         False: "",
         None: "; the most allows for thinking, which is not known of this model",
     }
+    known = {each.model.reasoning for each in found.judges}
     cost, cap = found.cost_usd, found.cap_usd
     enough = "no call is left" if not found.calls.high else "or more lets every call go, at the highest cost"
     return [
-        ("calls", f"{found.calls.expected:.0f} (up to {found.calls.high:.0f})"),
+        ("calls", _calls(found.calls)),
         ("kept", _kept(found)),
         ("prompt tokens", _about(found.prompt_tokens)),
-        ("completion tokens", _about(found.completion_tokens) + thinking[model.reasoning]),
+        (
+            "completion tokens",
+            _about(found.completion_tokens) + thinking[None if None in known else True in known],
+        ),
         ("cost", _PRICE if cost is None else _dollars(cost)),
         ("--max-cost", "unknown, as the cost is" if cap is None else f"{rounded(cap, up=True)} {enough}"),
     ]
+
+
+def _judge(judges: Sequence[Outlay]) -> str:
+    """Who is asked, and when."""
+    out = judges[0].judge
+    for each in judges[1:]:
+        out += {
+            "panel": f", {each.judge}",
+            "fallback": f", where it refuses {each.judge}",
+            "escalation": f"; for groups that stay unresolved {each.judge}",
+        }[each.role]
+    return out
+
+
+def _passes(page: Page) -> list[tuple[str, str]]:
+    """How often, and in how many parts, where it is not once and all at a time."""
+    out, found = [], page.result
+    if page.adaptive:
+        out.append(("passes", f"up to {page.passes} on average, 2 at least"))
+    elif page.passes > 1:
+        out.append(("passes", f"{page.passes}"))
+    if found.windowed:
+        groups = count(found.windowed, "group")
+        out.append(("windows", f"{page.about}{groups} in parts, {_calls(found.window_calls)} calls of all"))
+    return out
+
+
+def _each(judges: Sequence[Outlay]) -> list[tuple[str, str]]:
+    """What every judge of several takes."""
+    return [(f"judge {i}", _outlay(each)) for i, each in enumerate(judges, 1)] if len(judges) > 1 else []
+
+
+def _outlay(one: Outlay) -> str:
+    prompt, answers = one.prompt_tokens.expected, one.completion_tokens.expected
+    tokens = f"about {prompt:.0f} prompt and {answers:.0f} completion tokens"
+    cost = "cost unknown" if one.cost_usd is None else _dollars(one.cost_usd)
+    kept = f", {one.kept} kept" if one.kept else ""
+    lost = ""
+    if one.too_long and one.model.context:
+        lost = f", too long for its {one.model.context:,} tokens: {count(one.too_long, 'group')}"
+    return f"{one.judge}: {_calls(one.calls)} calls, {tokens}, {cost}{kept}{lost}"
+
+
+def _calls(calls: Range) -> str:
+    return f"{calls.expected:.0f} (up to {calls.high:.0f})"
 
 
 def _kept(found: Estimate) -> str:
@@ -201,71 +259,3 @@ def rounded(usd: float, *, up: bool | None = None) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """Text that fits on a line."""
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def as_json(page: Page) -> dict[str, Any]:
-    """The page for a program; `cannot_be_scored` and its list are written by who has them."""
-    reader, survey, result, whole = page.found.reader, page.found.survey, page.result, page.whole
-    form: dict[str, Any] | None = None
-    if reader is not None:
-        form = {"name": reader.format.name, "family": reader.format.family, "shape": reader.format.shape}
-        form |= {"tells": reader.format.tells, "agreed": page.agreed, "first": page.first}
-    return {
-        "version": 1,
-        "input": page.source,
-        "format": form,
-        "grouping": survey.grouping if survey else "consecutive" if reader else None,
-        "paths": {
-            p.name: {"path": p.path, "given": p.given, "example": p.example, "absent": p.absent}
-            for p in page.places
-        },
-        "bytes": page.notes.bytes,
-        "records": page.notes.records,
-        "unit": page.unit,
-        "groups": whole.groups,
-        "rollouts": whole.rollouts,
-        "group_sizes": {
-            "min": min(whole.sizes, default=None),
-            "median": quantile(whole.sizes, 0.5),
-            "max": max(whole.sizes, default=None),
-            "commonest": [{"size": size, "groups": number} for size, number in _commonest(whole.sizes)],
-        },
-        "tokens_per_rollout": {name: quantile(result.lengths, share) for name, share in SHARES.items()},
-        "shared_prefix": result.shared,
-        "identical_rollouts": result.identical_rollouts,
-        "tied_groups": result.tied_groups,
-        "equal_reward_groups": whole.equal,
-        "rewards": _tally(page.notes.rewards) | {"spread": whole.spread},
-        "outcomes": _tally(page.notes.outcomes) | {"of_truth": page.notes.outcomes.of_truth},
-        "judge": {"model": page.judge, "context_tokens": page.model.context},
-        "estimate": {
-            "calls": _range(result.calls),
-            "kept": result.kept,
-            "kept_failed": result.kept_failed,
-            "prompt_tokens": _range(result.prompt_tokens),
-            "completion_tokens": _range(result.completion_tokens),
-            "cost_usd": _range(result.cost_usd),
-            "max_cost_usd": result.cap_usd,
-        },
-        "suspect_rollouts": result.suspect,
-        "too_long": {"groups": result.too_long, "first": list(result.too_long_keys)},
-        "laid_out": result.laid_out,
-        "exact": result.laid_out >= result.groups,
-        "warnings": list(page.warnings),
-    }
-
-
-def _tally(tally: Tally) -> dict[str, Any]:
-    known = tally.numbers > 0
-    return {
-        "numbers": tally.numbers,
-        "absent": tally.absent,
-        "no_number": tally.other,
-        "min": tally.lowest if known else None,
-        "mean": tally.mean,
-        "max": tally.highest if known else None,
-    }
-
-
-def _range(found: Range | None) -> dict[str, float] | None:
-    return None if found is None else {"low": found.low, "expected": found.expected, "high": found.high}
