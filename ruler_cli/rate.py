@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from ruler_cli.notes import Noted
 from ruler_cli.scoring.request import BYTES_PER_TOKEN
+from ruler_cli.scoring.windows import WIDE, fewest
 from ruler_cli.settings import AskSettings
-
-_FEWEST = 4
-"""Rollouts that a window shows at least; where they are too long for that they are shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +47,12 @@ class Rate:
 
     def windows(self, group: Noted, ask: AskSettings) -> int:
         """In how many windows a group is shown that fits in some."""
-        fewest, most = -(-group.distinct // ask.group_size), max(1, group.distinct // _FEWEST)
-        limit = ask.context_tokens
+        count, limit = fewest(group.distinct, ask.group_size), ask.context_tokens
         if limit is None:
-            return fewest
-        while fewest < most and self.tokens(group, self.mean, fewest) > limit:
-            fewest += 1
-        return fewest
+            return count
+        while count < group.distinct // WIDE and self.tokens(group, self.mean, count) > limit:
+            count += 1  # where windows are not small enough, rollouts are shortened
+        return count
 
     def learn(self, looked: Iterable[Looked]) -> None:
         """Take the rates from groups that were laid out whole; the mean from those that are spread."""

@@ -248,9 +248,7 @@ def refuse_passes(passes: int, *, adaptive: bool, escalate: str | None) -> None:
     if passes >= 2:
         return
     if adaptive:
-        raise UsageError(
-            "--adaptive spends 2 passes on every group before any other; give --passes 3 or more"
-        )
+        raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
     if escalate is not None:
         raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
 

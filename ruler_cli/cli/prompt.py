@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import Console, safe, told
+from ruler_cli.cli.console import Console, count, safe, say, told
+from ruler_cli.errors import UsageError
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 
-_DEFAULT = JudgeSettings()
+if TYPE_CHECKING:
+    from ruler_cli.records import Group
+    from ruler_cli.scoring.plan import Part
+    from ruler_cli.scoring.request import Sheet
+
+_ASK = AskSettings()
 
 
 def command(
@@ -19,11 +27,22 @@ def command(
         str | None,
         typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Which group.  [default: the first]"),
     ] = None,
-    model: options.Model = _DEFAULT.model,
+    pass_: Annotated[
+        int,
+        typer.Option("--pass", metavar="P", min=1, envvar="RULER_PASS", help="Which pass over the group."),
+    ] = 1,
+    window: Annotated[
+        int,
+        typer.Option(metavar="W", min=1, envvar="RULER_WINDOW", help="Which window of that pass."),
+    ] = 1,
+    model: options.Models = None,
     api_base: options.ApiBase = None,
     rubric: options.Rubric = None,
     order: options.Order = "random",
     seed: options.Seed = 0,
+    passes: options.Passes = _ASK.passes,
+    group_size: options.GroupSize = _ASK.group_size,
+    single: options.Single = _ASK.single,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     grouping: options.Grouping = "auto",
@@ -31,34 +50,88 @@ def command(
 ) -> None:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
+    Of a panel it is what the first judge is sent. Where a group takes more than one request, stderr says
+    which one this is and how many there are.
+
     Example: ruler prompt rollouts.jsonl --group task-17
 
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with told():
-        from contextlib import ExitStack
-
-        from ruler_cli.errors import UsageError
-        from ruler_cli.files.source import shown
         from ruler_cli.judges.choose import model_of
-        from ruler_cli.reading import open_input
         from ruler_cli.scoring.request import compose, lay_out
 
-        context = model_of(JudgeSettings(model, api_base)).context
-        ask = AskSettings(options.rubric(rubric), order, seed, context)
-        name = shown(source)
-        console = Console("log", name)
+        contexts = [model_of(JudgeSettings(name, api_base)).context for name in options.models(model)]
+        text = options.rubric(rubric)
+        first, *others = (
+            AskSettings(text, order, seed, context, passes, group_size, single) for context in contexts
+        )
         where = InputSettings(source, format_, grouping, group_by, messages=messages)
-        with ExitStack() as stack:
-            found = open_input(where, stack, console.problem)
-            for one in found.groups:
-                if group is None or one.key == group:
-                    break
-            else:
-                which = "there is no group" if group is None else f"there is no group {group!r}"
-                raise UsageError(f"{name}: {which}; `ruler check {name}` says how groups are found")
-            sheet = lay_out(one, ask)
-            if not sheet.bodies:
-                raise UsageError(f"{name}: group {one.key!r} has no trajectory that can be judged")
-            request = compose(sheet, ask).request
+        one = _group(where, group)
+        sheet = lay_out(one, first)
+        if not sheet.bodies:
+            raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
+        part = _part(one, sheet, first, pass_, window)
+        _say_how_many(one, sheet, first, others, part)
+        request = compose(sheet, first, part).request
         typer.echo(safe(f"system:\n{request.system}\n\nuser:\n{request.user}"))
+
+
+def _name(where: InputSettings) -> str:
+    from ruler_cli.files.source import shown
+
+    return shown(where.source)
+
+
+def _group(where: InputSettings, key: str | None) -> Group:
+    """The group with the key, or the first."""
+    from contextlib import ExitStack
+
+    from ruler_cli.reading import open_input
+
+    name = _name(where)
+    with ExitStack() as stack:
+        for one in open_input(where, stack, Console("log", name).problem).groups:
+            if key is None or one.key == key:
+                return one
+    which = "there is no group" if key is None else f"there is no group {key!r}"
+    raise UsageError(f"{name}: {which}; `ruler check {name}` says how groups are found")
+
+
+def _part(group: Group, sheet: Sheet, ask: AskSettings, turn: int, window: int) -> Part | None:
+    """What the request shows, passes and windows counted from 1; None where no request can be made."""
+    from ruler_cli.scoring import plan
+
+    named = f"group {group.key!r}"
+    if sheet.alone and ask.single == "flag" and turn > 1:
+        raise UsageError(
+            f"--pass {turn}: {named} has nothing to compare and one pass; --single score makes them more"
+        )
+    parts = plan.parts(sheet, ask, turn - 1)
+    if window > max(1, len(parts)):
+        raise UsageError(f"--window {window}: {named} is shown in {count(len(parts), 'window')}")
+    return parts[window - 1] if parts else None
+
+
+def _say_how_many(
+    group: Group, sheet: Sheet, ask: AskSettings, others: Sequence[AskSettings], part: Part | None
+) -> None:
+    """Which of how many requests this is, where it is not the only one; a warning where it is none."""
+    from ruler_cli.scoring import plan
+    from ruler_cli.scoring.request import lay_out
+
+    problem = plan.obstacle(group, sheet, ask)
+    if problem is not None or part is None:
+        reason = f": {problem.reason}" if problem is not None else ""
+        say(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
+        return
+    ask = replace(ask, passes=max(ask.passes, part.turn + 1))
+    passes, windows = plan.turns(sheet, ask), plan.windows(sheet, ask)
+    whole = passes * windows
+    for other in (replace(each, passes=ask.passes) for each in others):
+        theirs = lay_out(group, other)
+        whole += plan.turns(theirs, other) * plan.windows(theirs, other)
+    if whole > 1:
+        place = f"pass {part.turn + 1} of {passes}, window {part.window + 1} of {windows}"
+        judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""
+        say(f"ruler: group {group.key!r}: {place}{judges}; the group takes {count(whole, 'request')}")
