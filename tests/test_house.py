@@ -15,7 +15,7 @@ FLOORS = (
     {"__main__"},
     {"cli"},
     {"extrapolate"},
-    {"api", "score", "estimate", "rate"},
+    {"api", "score", "estimate", "rate", "agreement"},
     {"bill"},
     {"counts", "outlay"},
     {"judging", "notes", "reading", "shelf", "writing"},

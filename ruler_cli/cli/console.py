@@ -35,6 +35,15 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
 
 
+def safe_value(value: Any) -> Any:
+    """A value whose texts can be written as UTF-8 and read on a terminal."""
+    if isinstance(value, dict):
+        return {safe_value(key): safe_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [safe_value(item) for item in value]
+    return safe(value) if isinstance(value, str) else value
+
+
 def say(text: str) -> None:
     """One line on stderr."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run

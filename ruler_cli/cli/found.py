@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import typer
 
-from ruler_cli.cli.console import Console, safe
+from ruler_cli.cli.console import Console, safe_value
 from ruler_cli.cli.page import Page, Place, shortened
 from ruler_cli.cli.page_json import as_json
 from ruler_cli.errors import UnreadableError
@@ -121,7 +121,7 @@ class Found:
 
     def write_json(self, page: Page) -> None:
         """Print the page as one object, its list of what cannot be scored last."""
-        text = orjson.dumps(_safe(as_json(page)), option=orjson.OPT_INDENT_2)
+        text = orjson.dumps(safe_value(as_json(page)), option=orjson.OPT_INDENT_2)
         out = typer.get_binary_stream("stdout")
         out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.lost)
         self._list.seek(0)
@@ -148,12 +148,3 @@ def _said(rollout: Rollout | None) -> str | None:
 def _value(value: Any) -> str:
     """A value as JSON, short."""
     return shortened(dump(value).decode("utf-8", "replace"))
-
-
-def _safe(value: Any) -> Any:
-    """A value whose texts can be written as UTF-8 and read on a terminal."""
-    if isinstance(value, dict):
-        return {key: _safe(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_safe(item) for item in value]
-    return safe(value) if isinstance(value, str) else value

@@ -162,15 +162,15 @@ class Reader:
             return rollouts
         out = []
         for rollout in rollouts:
-            mark = self._mark(value, rollout) or {}
+            mark = self.mark(value, rollout) or {}
             first = mark.get("independent_reward")
             # without one the score stands in its place, unless the reward is read from another
             known = first is not None or rollout.reward == mark.get("score")
             out.append(replace(rollout, reward=first) if mark and known else rollout)
         return tuple(out)
 
-    def _mark(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
-        """What ruler wrote on a rollout in an earlier run."""
+    def mark(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
+        """What ruler wrote on a rollout of a record in an earlier run; None where it wrote nothing."""
         if self.format.layout.listed:
             where = "ruler" if self.format.shape == "columns" else "ruler.rollouts"
             mark = lookup(value, f"{where}.{rollout.path[-1]}")

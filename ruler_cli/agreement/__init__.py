@@ -1,0 +1,1 @@
+"""How well scores agree with labels, and judges with one another: scored groups → figures with intervals."""

@@ -1,0 +1,174 @@
+"""Sums over groups → figures with intervals: the percentile bootstrap over groups (Efron 1979).
+
+Every measure here is a smooth function of sums over groups.  So a group is kept as what it adds to
+those sums, and of many groups several are kept as one unit: groups are independent, so sums of
+equally many of them, mixed at random, are independent as well, and to resample such units gives the
+variance that to resample groups gives.  Units only set how exactly that variance is known: with
+1,000 of them its root is off by 1 / sqrt(2 · 1,000), about 2 %.  Memory and time stay those of
+1,000 groups.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeVar
+
+Totals = Mapping[str, float]
+Name = TypeVar("Name", bound=Hashable)
+
+MOST_UNITS = 1_000
+RESAMPLES = 1_000
+LEVEL = 0.95
+FEWEST = 5
+"""Groups below which no interval is given: what so few resampled groups tell is no estimate of an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A function of sums, None where it is not defined; it counts groups that add to the sum `basis`.
+
+    `bounds` are the least and the greatest that it can be.
+    """
+
+    value: Callable[[Totals], float | None]
+    basis: str
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value and its 95 % interval; None: not defined, or too few groups to tell.
+
+    `groups` are those that it rests on.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    groups: int
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return self.low is not None and self.high is not None
+
+
+def ratio(top: str, bottom: str, scale: float = 1.0) -> Callable[[Totals], float | None]:
+    """One sum by another."""
+
+    def value(sums: Totals) -> float | None:
+        below = sums.get(bottom, 0.0)
+        return scale * sums.get(top, 0.0) / below if below else None
+
+    return value
+
+
+def difference(one: Measure, other: Measure) -> Measure:
+    """The first less the second, in the same resamples: what both owe to the groups drawn cancels out."""
+
+    def value(sums: Totals) -> float | None:
+        a, b = one.value(sums), other.value(sums)
+        return None if a is None or b is None else a - b
+
+    width = one.bounds[1] - one.bounds[0]
+    return Measure(value, one.basis, (-width, width))
+
+
+class Units:
+    """What groups add to the sums, in at most `most` units; the same groups give the same figures."""
+
+    def __init__(self, most: int = MOST_UNITS, seed: int = 0) -> None:
+        self._units: list[dict[str, float]] = []
+        self._most, self._seed = most, seed
+        self._mix = random.Random(seed)
+        self._turn: list[int] = []
+        self._groups: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def add(self, sums: Mapping[str, float]) -> int:
+        """One group; the number of its unit."""
+        if len(self._units) < self._most:
+            self._units.append({})
+            number = len(self._units) - 1
+        else:
+            if not self._turn:  # each round gives every unit one group more, in a new order
+                self._turn = self._mix.sample(range(self._most), self._most)
+            number = self._turn.pop()
+        unit = self._units[number]
+        for key, amount in sums.items():
+            unit[key] = unit.get(key, 0.0) + amount
+            if amount:
+                self._groups[key] += 1
+        return number
+
+    def put(self, unit: int, key: str, amount: float) -> None:
+        """More for a sum of one unit, known only when all groups are."""
+        self._units[unit][key] = self._units[unit].get(key, 0.0) + amount
+
+    def groups(self, key: str) -> int:
+        """How many groups added to a sum."""
+        return self._groups[key]
+
+    def totals(self) -> dict[str, float]:
+        """The sums over all groups."""
+        keys = {key for unit in self._units for key in unit}
+        return {key: math.fsum(unit.get(key, 0.0) for unit in self._units) for key in keys}
+
+    def figures(self, measures: Mapping[Name, Measure], resamples: int = RESAMPLES) -> dict[Name, Figure]:
+        """Each measure with its interval, all from the same resamples."""
+        keys = sorted({key for unit in self._units for key in unit})
+        columns = [[unit.get(key, 0.0) for unit in self._units] for key in keys]
+        whole = self.totals()
+        values = {name: _defined(measure.value(whole)) for name, measure in measures.items()}
+        wanted = {
+            name: measure
+            for name, measure in measures.items()
+            if values[name] is not None and self._groups[measure.basis] >= FEWEST
+        }
+        drawn: dict[Name, list[float]] = {name: [] for name in wanted}
+        random_ = random.Random(self._seed)
+        everyone = range(len(self._units))
+        for _ in range(resamples if wanted else 0):
+            pick = itemgetter(*random_.choices(everyone, k=len(everyone)))
+            sums = {key: sum(pick(column)) for key, column in zip(keys, columns, strict=True)}
+            for name, measure in wanted.items():
+                found = _defined(measure.value(sums))
+                if found is not None:
+                    drawn[name].append(found)
+        out = {}
+        for name, measure in measures.items():
+            value, groups = values[name], self._groups[measure.basis]
+            ends = _ends(value, drawn.get(name, ()), groups, measure.bounds, resamples)
+            out[name] = Figure(value, *ends, groups)
+        return out
+
+
+def _ends(
+    value: float | None, drawn: Sequence[float], groups: int, bounds: tuple[float, float], resamples: int
+) -> tuple[float | None, float | None]:
+    """The central 95 % of what was drawn, inside the bounds.
+
+    Where all groups say the same the resamples do too, and tell nothing of the groups that were not
+    seen: with 95 % certainty at most 3 in n of all are unlike n that are alike (Hanley & Lippman-Hand 1983).
+    """
+    if value is None or len(drawn) * 2 < resamples or not drawn:
+        return None, None
+    least, most = bounds
+    found = sorted(drawn)
+    cut = int(len(found) * (1 - LEVEL) / 2)
+    low, high = found[cut], found[-1 - cut]
+    if high - low <= 1e-12 * max(1.0, abs(value)) and math.isfinite(most - least):
+        margin = min(1.0, 3 / groups) * (most - least)
+        low, high = value - margin, value + margin
+    return max(least, low), min(most, high)
+
+
+def _defined(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,187 @@
+"""`ruler agree SCORED [SCORED2]`: scores against labels, and two judges against one another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import Console, safe, safe_value, told
+from ruler_cli.errors import UsageError
+from ruler_cli.settings import InputSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import ExitStack
+
+    from ruler_cli.agreement.measure import Agreement
+    from ruler_cli.agreement.paired import Matched
+    from ruler_cli.agreement.scored import Extract, Scored
+    from ruler_cli.cli.agree_page import File
+    from ruler_cli.records import Problem
+
+_NAMED = 20
+"""Problems that are named one by one; the rest is counted."""
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+    ],
+    second: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            envvar="RULER_LABELS",
+            help="Dotted path of the labels.  [default: the first original reward]",
+        ),
+    ] = None,
+    group_by: options.GroupBy = None,
+    messages: options.Messages = None,
+    grouping: options.Grouping = "auto",
+    format_: options.Format = "auto",
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
+    ] = False,
+) -> None:
+    """Measure how well scores agree with labels, or compare two judges on the same rollouts.
+
+    Intervals are bootstrapped over groups. Judges that chance may have put in order are not ranked.
+
+    Example: ruler agree scored.jsonl --labels metadata.passed
+
+    Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
+    file only; 2 bad usage, unreadable input, or nothing to compare.
+    """
+    with told():
+        if source == second == "-":
+            raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
+        where = [
+            InputSettings(one, format_, grouping, group_by, messages=messages, outcome=labels)
+            for one in (source, second)
+            if one is not None
+        ]
+        fine = _agree(where, as_json=as_json)
+        raise typer.Exit(0 if fine else 1)
+
+
+def _agree(where: list[InputSettings], *, as_json: bool) -> bool:
+    from contextlib import ExitStack
+
+    from ruler_cli.agreement.measure import measure, measure_two
+    from ruler_cli.agreement.paired import Matched, paired
+
+    problems, matched = _Problems(quiet=as_json), Matched()
+    with ExitStack() as stack:
+        opened = [_Opened(one, problems, stack, prints=len(where) == 2) for one in where]
+        if len(opened) == 1:
+            result = measure(opened[0].groups(), "score")
+        else:
+            one, other = (file.groups() for file in opened)
+            result = measure_two(paired(one, other, matched, problems.tell), ("A", "B"))
+        for file in opened:
+            file.refuse_unmarked()
+        if result.empty:
+            raise UsageError(f"{opened[0].name}: nothing to compare: {_why(opened, matched)}")
+        files = [file.told() for file in opened]
+    problems.close()
+    _show(result, files, matched if len(files) == 2 else None, problems, as_json=as_json)
+    return not problems.number and all(file.seen.complete for file in files)
+
+
+class _Opened:
+    """One scored file, ready to be read."""
+
+    def __init__(self, where: InputSettings, problems: _Problems, stack: ExitStack, *, prints: bool) -> None:
+        from ruler_cli.agreement.scored import Extract
+        from ruler_cli.files.remote import public
+        from ruler_cli.files.source import shown
+        from ruler_cli.reading import open_input
+
+        self.name, self._public, self._labels = shown(where.source), public(where.source), where.outcome
+        self._input = open_input(where, stack, lambda problem: problems.problem(self.name, problem))
+        if self._input.reader is None:
+            raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
+        self.extract: Extract = Extract(self._input.reader, given=where.outcome is not None, prints=prints)
+
+    def groups(self) -> Iterator[Scored]:
+        """Each group as it is measured."""
+        return map(self.extract.group, self._input.groups)
+
+    def told(self) -> File:
+        """What is told of the file."""
+        from ruler_cli.cli.agree_page import File
+
+        return File(self._public, self._input.found(), self._labels, self.extract.seen)
+
+    def refuse_unmarked(self) -> None:
+        """A file that was never scored."""
+        if not self.extract.seen.marked:
+            raise UsageError(
+                f"{self.name}: no rollout has a mark of ruler; score it first, with "
+                f"`ruler score {self.name} scored.jsonl`, and give what that writes"
+            )
+
+
+class _Problems:
+    """Names what cannot be used: on stderr at once, or in a list for a program."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._console = Console("log", "")
+        self.number = 0
+        self.first: list[str] = []
+
+    def problem(self, name: str, problem: Problem) -> None:
+        """A record that cannot be read."""
+        self.tell(f"{name}: {problem.where} {problem.reason}")
+
+    def tell(self, sentence: str) -> None:
+        """A sentence."""
+        self.number += 1
+        if self.number > _NAMED:
+            return
+        self.first.append(sentence)
+        if not self._quiet:
+            self._console.note(sentence)
+
+    def close(self) -> None:
+        """Say how many were not named."""
+        if self.number > _NAMED and not self._quiet:
+            self._console.note(f"… and {self.number - _NAMED} more")
+
+
+def _why(opened: list[_Opened], matched: Matched) -> str:
+    """Why there is nothing to compare, and the way out."""
+    seen = opened[0].extract.seen
+    if len(opened) == 2 and not matched.groups:
+        return "the two files have no group in common; give two scored files of the same input"
+    if not all(file.extract.seen.scored for file in opened):
+        return "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
+    if seen.unlabelled + seen.odd_labels == seen.rollouts:
+        return "no rollout has a label that is a number or truth value; say where labels stand, with --labels PATH"
+    return "no group has two scored rollouts with different labels; name other labels with --labels PATH"
+
+
+def _show(
+    result: Agreement, files: list[File], matched: Matched | None, problems: _Problems, *, as_json: bool
+) -> None:
+    from ruler_cli.cli.agree_page import lines, values
+
+    if not as_json:
+        for line in lines(result, files, matched):
+            typer.echo(safe(line).replace("\n", "\\n").replace("\t", "\\t"))
+        return
+    import orjson
+
+    page = values(result, files, matched) | {"problems": problems.number, "first_problems": problems.first}
+    out = typer.get_binary_stream("stdout")
+    out.write(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2) + b"\n")
+    out.flush()
