@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.command import run_apart, run_here
 from tests.judge_server import JudgeServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,19 +58,20 @@ Ruler = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def ruler(tmp_path: Path) -> Ruler:
-    """Run the command in a process of its own, in `tmp_path`."""
+    """Run the command in `tmp_path`, in this process."""
 
-    def run(*args: object, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "ruler_cli", *map(str, args)],
-            input=stdin if stdin is not None else "",
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=120,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-        )
+    def run(*args: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return run_here([*map(str, args)], stdin, tmp_path, env)
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Ruler:
+    """Run the command in `tmp_path`, in a process of its own: for what a start or an end decides."""
+
+    def run(*args: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return run_apart([*map(str, args)], stdin, tmp_path, env)
 
     return run
 

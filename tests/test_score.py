@@ -313,7 +313,8 @@ async def test_empty_input(tmp_path: Path, server: JudgeServer) -> None:
 @pytest.mark.parametrize("change", ["cut", "spoil"])
 async def test_input_that_changes(change: str, tmp_path: Path, server: JudgeServer) -> None:
     """A file that changes after its survey ends the run: no line is lost without a word."""
-    path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(20_000)])
+    long = {"note": "x" * 4000}  # so that most of the file is not yet read when judging begins
+    path = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) | long for i in range(500)])
     whole = path.read_bytes()
 
     class Meddler(Observer):

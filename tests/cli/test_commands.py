@@ -20,21 +20,21 @@ TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
 
 
-def test_score_offline(ruler: Ruler, tmp_path: Path) -> None:
+def test_score_offline(process: Ruler, tmp_path: Path) -> None:
     """The embedded judge scores without key or network, the same on every run."""
     write(tmp_path / "in.jsonl", OK)
     outs = []
     for name in ("one.jsonl", "two.jsonl"):
-        assert ruler("score", "in.jsonl", name, "-m", "offline").returncode == 0
+        assert process("score", "in.jsonl", name, "-m", "offline").returncode == 0
         outs.append([[t["ruler"] for t in r["trajectories"]] for r in read(tmp_path / name)])
     assert outs[0] == outs[1]
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_pipe(ruler: Ruler, server: JudgeServer) -> None:
+def test_pipe(process: Ruler, server: JudgeServer) -> None:
     """From stdin to stdout: records only on stdout, everything else on stderr."""
     text = "".join(json.dumps(g) + "\n" for g in OK)
-    done = ruler("score", "-", "-", "-m", "openai/good", "--api-base", server.base, stdin=text)
+    done = process("score", "-", "-", "-m", "openai/good", "--api-base", server.base, stdin=text)
     assert done.returncode == 0
     assert [len(json.loads(line)["trajectories"]) for line in done.stdout.splitlines()] == [2, 2]
     assert "2 of 2 groups scored" in done.stderr
@@ -153,10 +153,10 @@ def test_judge_usage(model: str, args: list[str], says: str, ruler: Ruler, tmp_p
     assert says in done.stderr
 
 
-def test_full_disk(ruler: Ruler, tmp_path: Path) -> None:
+def test_full_disk(process: Ruler, tmp_path: Path) -> None:
     """A full disk is a sentence."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(50)])
-    done = ruler("score", "in.jsonl", "/dev/full", "-m", "offline")
+    done = process("score", "in.jsonl", "/dev/full", "-m", "offline")
     assert done.returncode == 1
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr

@@ -36,7 +36,7 @@ def test_list(ruler: Ruler, tmp_path: Path, name: str) -> None:
     if name != "-":
         (tmp_path / name).write_bytes(pack(text.encode()))
     for _ in range(2):
-        done = ruler("score", name, "out.json", *SCORE, stdin=text if name == "-" else None)
+        done = ruler("score", name, "out.json", *SCORE, stdin=text if name == "-" else "")
         assert done.returncode == 1, done.stderr
         assert "item 1 is not JSON" in done.stderr
         assert "item 8 is JSON but no object" in done.stderr

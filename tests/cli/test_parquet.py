@@ -258,7 +258,7 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["in.parquet", "."])
-def test_without_pyarrow(ruler: Ruler, tmp_path: Path, source: str) -> None:
+def test_without_pyarrow(process: Ruler, tmp_path: Path, source: str) -> None:
     """Where what reads a table is not installed, it is said how to install it."""
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     (tmp_path / ".hidden").mkdir()
@@ -266,6 +266,6 @@ def test_without_pyarrow(ruler: Ruler, tmp_path: Path, source: str) -> None:
     paths = f"{tmp_path / '.hidden'}:{ROOT}"
     for command in (("check",), ("score", *SCORE)):
         out = ["-"] if command[0] == "score" else []
-        done = ruler(command[0], source, *out, *command[1:], PYTHONPATH=paths)
+        done = process(command[0], source, *out, *command[1:], PYTHONPATH=paths)
         assert done.returncode == 2
         assert "pip install 'ruler-cli[parquet]'" in done.stderr

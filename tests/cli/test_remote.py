@@ -252,9 +252,13 @@ async def test_changed(memory: dict[str, Any]) -> None:
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """An empty store."""
+    """An empty store; no connection that an earlier test has opened is used again."""
+    import s3fs
+
     with Store() as server:
+        s3fs.S3FileSystem.clear_instance_cache()
         yield server
+        s3fs.S3FileSystem.clear_instance_cache()
 
 
 def leading_to(store: Store) -> dict[str, str]:
@@ -319,11 +323,11 @@ def test_s3_folder(ruler: Ruler, store: Store) -> None:
     assert len(pq.read_table(io.BytesIO(store.objects["/bucket/out/1"]))) == 6
 
 
-def test_s3_stopped(ruler: Ruler, store: Store, server: JudgeServer, tmp_path: Path) -> None:
+def test_s3_stopped(process: Ruler, store: Store, server: JudgeServer, tmp_path: Path) -> None:
     """A run that stops says so of the address, names no file that is not there, and how to go on."""
     store.objects["/bucket/a"] = lines([group(f"g{i}", 0.1, 0.9) for i in range(9)])
     more = ("-m", "openai/400", "--api-base", server.base, "--max-failures", "2")
-    done = ruler("score", "s3://bucket/a", "s3://bucket/b", *more, **leading_to(store))
+    done = process("score", "s3://bucket/a", "s3://bucket/b", *more, **leading_to(store))
     assert done.returncode == 1
     assert "s3://bucket/b is as it was" in done.stderr
     assert ".partial" not in done.stderr

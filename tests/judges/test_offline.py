@@ -227,9 +227,9 @@ def test_an_explanation_quotes_nothing() -> None:
 @pytest.mark.parametrize(
     "unit", ["a", " ", "{", '\\"', "\n", 'call f: {"a":1}\n', "assistant: hand you ", 'tool: "Error\n', "x: "]
 )
-def test_five_megabytes(unit: str) -> None:
-    """Five megabytes of anything are read to their end and scored."""
-    body = 'assistant: "' + unit * (5_000_000 // len(unit))
+def test_a_megabyte(unit: str) -> None:
+    """A megabyte of anything is read to its end and scored."""
+    body = 'assistant: "' + unit * (1_000_000 // len(unit))
     rated = rate([body, f"call f: {body}\ntool f: {body}"])
     assert all(0 <= score <= 1 for score, _ in rated.values())
 
