@@ -30,7 +30,7 @@ demo: venv ## install, score the sample groups with the embedded judge, show the
 	@$(BIN)/python -c "$$SHOW_FIRST_GROUP" build/demo/scored.jsonl
 
 test: venv ## run the tests with coverage
-	$(BIN)/python -m pytest --cov
+	$(BIN)/python -m pytest --cov --numprocesses auto --maxprocesses 8 --dist worksteal
 
 lint: venv ## check style and formatting
 	$(BIN)/ruff check

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import hypothesis
 import pytest
 
 from tests.command import run_apart, run_here
@@ -17,6 +18,10 @@ from tests.judge_server import JudgeServer
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+
+# A machine that runs several tests at once is slow now and then, which is no fault of an example.
+hypothesis.settings.register_profile("ruler", deadline=None)
+hypothesis.settings.load_profile("ruler")
 
 
 @pytest.fixture(scope="session")
