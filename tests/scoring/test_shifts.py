@@ -104,7 +104,7 @@ def test_shape(given: tuple[Windows, int]) -> None:
     assert sum(map(len, fitted.adjusted)) == fitted.observations == len(everything)
     for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
         if x is not None:
-            assert min(everything) - 1e-12 <= x <= max(everything) + 1e-12
+            assert min(everything) <= x <= max(everything)
             assert sum(own) / len(own) == pytest.approx(x)
     if shown:
         mean = sum(everything) / len(everything)
@@ -212,6 +212,17 @@ def test_contracted() -> None:
     assert scores == sorted(scores)
     wanted = dense(windows, 4, 0.01)
     assert [x - 0.5 for x in scores] == pytest.approx([fitted.scale * w for w in wanted])
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 0.35, 0.7, 0.95, 1.0])
+@pytest.mark.parametrize("size", [3, 4, 7])
+def test_all_equal(value: float, size: int) -> None:
+    """Where every answer is the same every score is that, there is no variance, and all are tied."""
+    windows = [(w, [value] * len(w)) for w, _ in in_windows([0.0] * 10, size, random.Random(size), 0, 0)]
+    fitted = fit(windows, 10)
+    assert fitted.scores == (value,) * 10
+    assert (fitted.anova.ms_item, fitted.anova.ms_res) == (0, 0)
+    assert tied(fitted.anova, Prior(3, 0.01))
 
 
 def test_nothing() -> None:
