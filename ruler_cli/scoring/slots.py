@@ -143,8 +143,6 @@ class SlotCurve:
 
     def _shrunk(self) -> list[float]:
         used = [b for b in self._bins if b.groups > 1]
-        if len(used) < 2:
-            return [0.0] * _BINS
         weight = fsum(b.w for b in used)
         mean = fsum(b.wm for b in used) / weight
         spread = fsum(b.w * (b.mean - mean) ** 2 for b in used) / weight * len(used) / (len(used) - 1)

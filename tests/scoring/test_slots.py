@@ -162,3 +162,11 @@ def test_all_equal() -> None:
         curve.add([0.5] * 8)
     assert curve.corrections(8) == (0,) * 8
     assert [b.error for b in curve.curve()] == [0] * 8
+
+
+def test_unseen_stretches() -> None:
+    """A curve learnt from groups of two corrects the ends of larger ones, and nothing between."""
+    found = batch(200, (0.1, -0.1)).corrections(8)
+    assert found[0] == pytest.approx(0.1, abs=0.03)
+    assert found[-1] == pytest.approx(-0.1, abs=0.03)
+    assert found[1:-1] == pytest.approx([0] * 6, abs=0.01)
