@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.estimate import Estimate, estimate
-from ruler_cli.extrapolate import extrapolate
+from ruler_cli.bill import Seat
+from ruler_cli.estimate import Estimate, Range, estimate, estimate_all
+from ruler_cli.extrapolate import extrapolate, extrapolate_all
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
 from ruler_cli.notes import Notes
@@ -164,6 +165,47 @@ def test_kept(tmp_path: Path) -> None:
     assert guessed.kept + guessed.calls.expected == pytest.approx(600, abs=1)
     assert guessed.calls.high == fresh.calls.high
     assert guessed.cap_usd == fresh.cap_usd
+
+
+def same(one: Range, other: Range) -> bool:
+    """Whether two figures are one, but for what parts of a call lose in a sum."""
+    return (one.low, one.expected, one.high) == pytest.approx((other.low, other.expected, other.high), abs=1)
+
+
+def test_passes_and_windows(tmp_path: Path) -> None:
+    """Passes, judges and windows of many rollouts are counted, not guessed, and none is laid out for it."""
+    path = dump(tmp_path / "in.jsonl", 300, uneven, "adjacent")
+    ask = AskSettings(passes=3, group_size=2)
+    judges = [Seat("a", PLAIN), Seat("b", Model(reasoning=True)), Seat("c", PLAIN, role="escalation")]
+    with noted(path) as (notes, found):
+        guessed = extrapolate_all(notes, notes.overview(), found.picked, ask, judges, adaptive=True)
+        exact = estimate_all(found.groups, ask, judges, adaptive=True)
+    assert guessed.laid_out < 150
+    assert 0 < exact.windowed < 300
+    assert guessed.windowed == exact.windowed
+    assert same(guessed.window_calls, exact.window_calls)
+    for one, other in zip(guessed.judges, exact.judges, strict=True):
+        assert same(one.calls, other.calls)
+        assert one.prompt_tokens.expected == pytest.approx(other.prompt_tokens.expected, rel=0.1)
+        assert one.prompt_tokens.high >= other.prompt_tokens.high
+        assert same(one.completion_tokens, other.completion_tokens)
+
+
+def test_windows_of_a_context(tmp_path: Path) -> None:
+    """Windows that a context makes necessary are told about right, and such groups are not too long."""
+
+    def large(dice: random.Random, number: int) -> list[Record]:
+        sizes = dice.randint(10, 40) if number % 2 else 3
+        return [{"messages": talk(f"{k} " + "word " * dice.randint(100, 300))} for k in range(sizes)]
+
+    path = dump(tmp_path / "in.jsonl", 300, large, "adjacent")
+    model = Model(PLAIN.price, 4_000, reasoning=False)
+    exact, guessed = both(path, AskSettings(), model)
+    assert guessed.laid_out < 250
+    assert exact.too_long == guessed.too_long == 0
+    assert guessed.windowed == pytest.approx(exact.windowed, rel=0.05)
+    assert guessed.calls.expected == pytest.approx(exact.calls.expected, rel=0.1)
+    assert guessed.prompt_tokens.expected == pytest.approx(exact.prompt_tokens.expected, rel=0.1)
 
 
 def test_compressed(tmp_path: Path) -> None:

@@ -222,9 +222,10 @@ def prices(texts: list[str] | None, count: int) -> list[tuple[float, float] | No
         return [None] * count
     found = [price(text) for text in texts]
     if len(found) not in (1, count):
+        judges = f"{count} judge{'s' * (count > 1)}"
         raise UsageError(
-            f"--price is given {len(found)} times for {count} judge{'s' * (count > 1)}; give it once for all, "
-            "or once for each in order, the one of --escalate last"
+            f"--price is given {len(found)} times for {judges}; give it once for all, or once for each in "
+            "order, the one of --escalate last"
         )
     return found * count if len(found) == 1 else found
 

@@ -206,7 +206,12 @@ def _passes(page: Page) -> list[tuple[str, str]]:
         out.append(("passes", f"{page.passes}"))
     if found.windowed:
         groups = count(found.windowed, "group")
-        out.append(("windows", f"{page.about}{groups} in parts, {_calls(found.window_calls)} calls of all"))
+        out.append(
+            (
+                "windows",
+                f"{page.about}{groups} in parts, which take {_calls(found.window_calls)} of the calls",
+            )
+        )
     return out
 
 

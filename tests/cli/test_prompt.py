@@ -1,0 +1,96 @@
+"""`ruler prompt` for any pass and window of a group."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.records import Group
+from ruler_cli.scoring import plan
+from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.settings import AskSettings
+from tests.conftest import Ruler, write
+from tests.values import group, talk
+
+TEXTS = [f"answer number {i}" for i in range(9)]
+
+
+def one() -> Group:
+    """The group as it is read."""
+    return group(*(talk(text) for text in TEXTS), key="large")
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """A group of nine, and one rollout alone."""
+    large = {"group_id": "large", "trajectories": [{"messages": talk(text)} for text in TEXTS]}
+    alone = {"group_id": "alone", "trajectories": [{"messages": talk("only")}]}
+    return write(tmp_path / "in.jsonl", [large, alone])
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_any_request(turn: int, window: int, ruler: Ruler, dump: Path) -> None:
+    """What is printed is what the plan has for that pass and window."""
+    ask = AskSettings(group_size=3, passes=3)
+    sheet = lay_out(one(), ask)
+    part = plan.parts(sheet, ask, turn - 1)[window - 1]
+    request = compose(sheet, ask, part).request
+    args = ["--group-size", "3", "--passes", "3", "--pass", turn, "--window", window]
+    done = ruler("prompt", dump, *args)
+    assert done.stdout == f"system:\n{request.system}\n\nuser:\n{request.user}\n"
+    assert f"pass {turn} of 3, window {window} of 3; the group takes 9 requests" in done.stderr
+
+
+def test_passes_reverse(ruler: Ruler, dump: Path) -> None:
+    """The second pass shows the rollouts of the first from last to first, and can be seen without --passes."""
+    first, second = (ruler("prompt", dump, "--pass", n) for n in (1, 2))
+    orders = [re.findall(r"answer number \d", done.stdout) for done in (first, second)]
+    assert orders[0] == orders[1][::-1]
+    assert sorted(orders[0]) == TEXTS
+    assert first.stderr == ""
+    assert "pass 2 of 2" in second.stderr
+
+
+def test_panel(ruler: Ruler, dump: Path) -> None:
+    """Of a panel it is what the first judge is sent, and the requests of all are counted."""
+    alone = ruler("prompt", dump, "-m", "openai/o3")
+    done = ruler("prompt", dump, "-m", "openai/o3", "-m", "openai/gpt-4o", "--passes", "2")
+    assert done.stdout == alone.stdout
+    assert "of 2 judges the first; the group takes 4 requests" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--window", "2"], "is shown in 1 window"),
+        (["--group-size", "3", "--window", "4"], "is shown in 3 windows"),
+        (["--group", "alone", "--pass", "2"], "--single score"),
+        (["--pass", "0"], "--pass"),
+    ],
+)
+def test_refused(args: list[str], says: str, ruler: Ruler, dump: Path) -> None:
+    """A request that is never made is bad usage, and why is told."""
+    done = ruler("prompt", dump, *args)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stdout == ""
+
+
+def test_alone_in_every_pass(ruler: Ruler, dump: Path) -> None:
+    """A rollout alone is asked about in every pass where it is to be scored."""
+    done = ruler("prompt", dump, "--group", "alone", "--pass", "2", "--single", "score")
+    assert done.returncode == 0
+    assert "the group takes 2 requests" in done.stderr
+
+
+def test_too_long(ruler: Ruler, tmp_path: Path) -> None:
+    """A request that no judge would be sent is shown with a warning that says so."""
+    long = "word " * 150_000
+    write(tmp_path / "in.jsonl", [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)])
+    done = ruler("prompt", "in.jsonl", "-m", "openai/gpt-4o")
+    assert done.returncode == 0
+    assert "word word" in done.stdout
+    assert "this is not sent, group 'b' is too long" in done.stderr
