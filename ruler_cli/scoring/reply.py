@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 _KEY = "scores"
+_END = "</think>"
 _FENCE = r"```[\w-]*[ \t\r]*"
 _FRACTION = r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)"
 _PERCENT = r"([0-9]*\.?[0-9]+)\s*%"
@@ -54,7 +56,7 @@ class Defect:
 
 def read(text: str, labels: Sequence[str]) -> Reading | Defect:
     """Read a whole reply; it must score exactly the expected labels."""
-    found = _find(_bare(text))
+    found = _find(text[-_LONGEST:])
     return found if isinstance(found, Defect) else _weigh(found, labels)
 
 
@@ -106,7 +108,11 @@ def _weigh(found: list[Any], labels: Sequence[str]) -> Reading | Defect:
 
 def _bare(text: str) -> str:
     """The text after the last `</think>`, without a fence around it."""
-    text = text[-_LONGEST:].rpartition("</think>")[2].strip()
+    return _unfenced(text[-_LONGEST:].rpartition(_END)[2])
+
+
+def _unfenced(text: str) -> str:
+    text = text.strip()
     if text.startswith("```") and text.endswith("```"):
         head, _, rest = text.partition("\n")
         if rest and re.fullmatch(_FENCE, head):
@@ -115,13 +121,13 @@ def _bare(text: str) -> str:
 
 
 def _find(text: str) -> list[Any] | Defect:
-    """The `scores` list of the last balanced object that holds one."""
-    if not text:
+    """The `scores` list of the whole answer, or of the last balanced object that holds one."""
+    bare = _bare(text)
+    if not bare:
         return Defect("the answer was empty")
-    try:
-        whole = _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        whole = _last_object(text)
+    whole = next(_wholes(text), None)
+    if whole is None:
+        whole = _last_object(bare)
     if isinstance(whole, dict):
         whole = whole.get(_KEY)
     if whole is None:
@@ -129,6 +135,20 @@ def _find(text: str) -> list[Any] | Defect:
     if not isinstance(whole, list):
         return Defect("`scores` was no list")
     return whole
+
+
+def _wholes(text: str) -> Iterator[Any]:
+    """The answer where it is JSON from its beginning, or from some `</think>` on, to its end.
+
+    Thoughts and explanations may quote a `</think>`, so the last one need not end the thought.
+    """
+    at, tries = 0, 0
+    while at >= 0 and tries < _TRIES:
+        with suppress(ValueError, RecursionError):
+            yield _DECODER.decode(_unfenced(text[at:]))
+        tries += 1
+        mark = text.find(_END, at)
+        at = mark + len(_END) if mark >= 0 else -1
 
 
 def _last_object(text: str) -> dict[str, Any] | None:
