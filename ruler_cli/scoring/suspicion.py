@@ -7,108 +7,179 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-_HINTS = (
-    "trajectory",
-    "judge",
-    "grader",
-    "evaluator",
-    "score",
-    "instructions",
-    "available_tools",
-    " marks",
-    "reward",
-    "10/10",
-    "100%",
-    "100 %",
-    "\\u202e",
-)
-_TOP = (
-    r"(?:\b1\.0\b|\b10/10(?!\d)|\b100\s?%|\bfull (?:marks|score)"
-    r"|\b(?:highest|maximum|perfect|top) (?:possible )?(?:score|marks|reward))"
-)
-_PATTERNS = (
-    r"trajectory[_ ]ids?\b"
-    r"|<\s{0,4}/?\s{0,4}(?:trajectory|available_tools)\b"
-    r"|\b(?:dear|hey|attention|note to(?: the)?)\s+(?:judge|grader|evaluator)"
-    r"|\byou are (?:now )?(?:the|a|an) (?:judge|grader|evaluator)\b"
-    r"|\bas (?:the judge|(?:the|an?) (?:grader|evaluator))\b(?! of)"
-    r"|\b(?:ignore|disregard|forget)\s+(?:all |any |the |your )*(?:previous|prior|above|earlier)"
-    r"[^.]{0,40}\binstructions?"
-    rf"|\b(?:score|rate|grade|give)\s+(?:this|me|it|us)\b[^.]{{0,60}}{_TOP}"
-    rf"|\b(?:assign|award)\b[^.]{{0,40}}{_TOP}"
-    rf"|\b(?:rollout|trajectory|answer|response|agent|this|it) deserves\b[^.]{{0,30}}{_TOP}"
-    r"|\b(?:assign|award|give)\b[^.]{0,30}\bscore of 1(?:\.0)?\b"
-    r"|\bscore\b[^.]{0,20}\b(?:rollout|trajectory|response)\b[^.]{0,20}\b1\.0\b"
-    r"|[\"'\\]scores[\"'\\]{1,8}\s{0,8}:\s{0,8}\["
-    r"|\\u202e"
-)
-"""Every repeat is bounded: a rollout may be megabytes of one character. Compiled when a hint was found."""
+from ruler_cli.scoring.phrases import LANGUAGES
+
 _NEAR = 200
-"""Characters on each side of a hint that are looked at; no pattern is longer."""
-_ESCAPED = r"\\u00(?:1b|9b)\[?[0-9;?]*[a-z]?|\\u001b\][0-9]*;?|\\[nrt]"
-"""Terminal escapes and line breaks as `render` writes them, of which the letters would glue to a word."""
-_ALIKE = (
-    *zip("\u0430\u0441\u0435\u043e\u0440\u0445\u0443", "aceopxy", strict=True),
-    *zip("\u0456\u0455\u0458\u03bf\u03b1\u2039\u203a", "isjoa<>", strict=True),
-    *((unseen, "") for unseen in "\u200b\u200c\u200d\u2060\u00ad\ufeff"),
+"""Characters on each side of a hint that are looked at; no phrase is longer."""
+_RARE = "%/jvwpgmc"
+"""Characters that a search begins with: every hint in ASCII holds one, and text has few of them."""
+_ESCAPED = re.compile(
+    r"\\u(?:001b\[|009b)[0-9;?]*[a-z]?|\\u(?:001b\]|009d)[0-9]*;?"
+    r"|\\u(?:00[0189][0-9a-f]|007f|200[ef]|202[89a-e]|206[6-9])|\\b"
 )
-"""Letters of other scripts that look like Latin ones, and characters that cannot be seen."""
+"""Terminal escapes and other controls as `render` writes them: they part words, or hide in one."""
+_BREAK = re.compile(r"\\[fnrt]")
+"""Line breaks and tabs as `render` writes them, of which the letters would glue to a word."""
+_SIGN = re.compile(r"\\u(?:00[0189]|007f|20[026])")
+"""The beginning of those escapes; of a line break every text is full, and it parts words only."""
+_TURNED = "\\u202e"
+"""What turns the direction of text, as `render` writes it: nobody writes it by hand."""
+_UNSEEN = re.compile(
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+    "\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\uffa0\ufeff"
+    "\U000e0100-\U000e01ef]"
+)
+"""Marks that stand on a letter, once they are taken off it, and characters that cannot be seen."""
+_HIDDEN = re.compile(
+    "(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007e]{3}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4}"
+)
+"""Text in tag characters that is no flag's, or in variation selectors: only a model can read it."""
+_TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)} | {0xE0001: None, 0xE007F: None}
+_TAG = re.compile("[\U000e0001-\U000e007f]+")
+_ALIKE = str.maketrans(
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0455\u0458\u04bb\u0501\u051b\u051d"  # Cyrillic
+    "\u03bf\u03b1\u03bd\u03b9\u03c1\u03c5\u0269\u0131\u0261"  # Greek, and Latin that has no plain form
+    "\u2039\u203a\u3008\u3009\u2329\u232a\u27e8\u27e9\u2044\u2215",
+    "aceopxyisjhdqwoavipuiig<><><><>//",
+)
+"""Letters and signs that look like plain ones and are not: the Cyrillic, the Greek, and brackets."""
+_FOREIGN = re.compile("|".join(sorted({chr(code) for code in _ALIKE})))
+_MASTER_KEY = re.compile(
+    r'assistant: "(?:[:;,.]|solution[:.]?|thought process[:.]?|respuesta[:.]?|解[:：]?|かいせつ'  # noqa: RUF001 - as attacks write it
+    r"|let's (?:solve this problem|think) step by step[:.]?)\"",
+    re.IGNORECASE,
+)
+"""A whole last answer that says nothing and that some judges take for a solution (arXiv 2507.08794)."""
+_JOINERS = "\u200d\ufe0f"
+"""What emoji are full of; in a word it hides one."""
+_JOINED = re.compile("[\u200d\ufe0f](?<=[ -~].)")
 _ASCII = bytes(range(128))
-_IN_BYTES = tuple(((set("/%") & set(hint) or {hint[0]}).pop().encode(), hint.encode()) for hint in _HINTS)
-"""Each hint with one of its characters: most text has no `%`, and one byte is found ten times as fast."""
-_IN_HINTS = frozenset("".join(_HINTS))
+
+
+def _alike(text: str) -> str:
+    return _FOREIGN.sub(lambda found: chr(_ALIKE[ord(found[0])]), text)
+
+
+def _scans(hints: Sequence[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
+    """Rare characters, and for each an expression that finds the hints which hold it and begins with it.
+
+    A search for a first character is as fast as one for a single word, and is for many of them.
+    """
+    by_rare: dict[str, list[str]] = {}
+    for hint in sorted({hint for hint in hints if not any(o in hint and o != hint for o in hints)}):
+        rare = next(c for c in _RARE if c in hint)
+        before, _, after = hint.partition(rare)
+        behind = f"(?<={re.escape(hint)})" if before else ""  # last, since it takes longest
+        by_rare.setdefault(rare, []).append(re.escape(after) + behind)
+    return tuple(
+        (rare.encode(), re.compile(f"{re.escape(rare)}(?:{'|'.join(rest)})".encode()))
+        for rare, rest in by_rare.items()
+    )
+
+
+_HINTS = tuple(hint for language in LANGUAGES for hint in language.hints)
+_IN_BYTES = (
+    *_scans([hint for hint in _HINTS if hint.isascii()]),
+    (b"\\u", re.compile(_SIGN.pattern.encode())),
+)
+_IN_FOREIGN = re.compile("|".join(hint for hint in _HINTS if not hint.isascii()))
+_LETTERS = frozenset("".join(hint for hint in _HINTS if hint.isascii()))
+_PHRASES = tuple(
+    (tuple(_alike(hint) for hint in language.hints), re.compile(_alike(language.pattern)))
+    for language in LANGUAGES
+)
 
 
 def suspects(bodies: Sequence[str]) -> frozenset[int]:
     """Which of a group's bodies are suspect."""
-    if not _may_be_suspect("\n".join(bodies)):
-        return frozenset()
-    return frozenset(i for i, body in enumerate(bodies) if suspect(body))
+    raws = [body.encode("utf-8", "surrogatepass") for body in bodies]
+    keyed = frozenset(i for i, body in enumerate(bodies) if _is_master_key(body))
+    if not _may_be_suspect(raws, bodies):
+        return keyed
+    return keyed | frozenset(i for i, body in enumerate(bodies) if suspect(body))
 
 
 def suspect(body: str) -> bool:
-    """Whether rendered text addresses a judge or carries the answer's own form."""
-    if not _may_be_suspect(body):
-        return False
-    low = _plain(body)
-    near = (low[max(0, at - _NEAR) : at + _NEAR] for at in _hints(low))
-    return any(re.search(_PATTERNS, re.sub(_ESCAPED, " ", text)) for text in near)
-
-
-def _may_be_suspect(text: str) -> bool:
-    """Whether any hint may stand in a text, by bytes: of most text this is all that is asked.
-
-    It halves the time, since lower case and normal forms of other scripts are what costs.
-    """
-    raw = text.encode("utf-8", "surrogatepass")
-    foreign = raw.translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    if any(map(_may_spell, set(foreign))):
+    """Whether rendered text addresses a judge, carries the answer's own form or text that nobody sees."""
+    if _is_master_key(body):
         return True
-    low = raw.lower()
-    return any(sign in low and hint in low for sign, hint in _IN_BYTES)
+    if not _may_be_suspect([body.encode("utf-8", "surrogatepass")], [body]):
+        return False
+    if _TURNED in body or (not body.isascii() and _HIDDEN.search(body)):
+        return True
+    low = _plain(body)
+    return _speaks(low) or (_SIGN.search(low) is not None and _speaks(_ESCAPED.sub("", low)))
 
 
-@lru_cache(maxsize=1024)
+def _speaks(low: str) -> bool:
+    """Whether plain text holds a phrase of some language near one of its hints."""
+    return any(
+        pattern.search(_ESCAPED.sub(" ", _BREAK.sub(" ", low[start:end])))
+        for hints, pattern in _PHRASES
+        for start, end in _near(low, hints)
+    )
+
+
+def _is_master_key(body: str) -> bool:
+    """Whether the last line is an assistant's answer of nothing but such a key."""
+    last = body[-80:].rpartition("\n")[2]
+    return last.startswith("assistant: ") and _MASTER_KEY.fullmatch(last) is not None
+
+
+def _may_be_suspect(raws: Sequence[bytes], bodies: Sequence[str]) -> bool:
+    """Whether any hint may stand in texts, by bytes: of most text this is all that is asked.
+
+    It takes a third of the time, since lower case and normal forms of other scripts are what costs.
+    """
+    foreign = b"".join(
+        [raw.translate(None, _ASCII) for raw, body in zip(raws, bodies, strict=True) if not body.isascii()]
+    ).decode("utf-8", "surrogatepass")
+    if foreign and (any(map(_may_spell, signs := set(foreign))) or _IN_FOREIGN.search(foreign)):
+        return True
+    if foreign and not signs.isdisjoint(_JOINERS) and any(map(_JOINED.search, bodies)):
+        return True
+    low = b"\n".join(raws).lower()
+    return any(rare in low and scan.search(low) for rare, scan in _IN_BYTES)
+
+
+@lru_cache(maxsize=4096)
 def _may_spell(foreign: str) -> bool:
-    """Whether a character may be part of a hint once it is made plain, or vanish from one."""
+    """Whether a character may be part of a hint once it is made plain, or vanish from one.
+
+    A letter of its own with an accent is no disguise: whole languages are written with them.
+    """
+    if foreign in _JOINERS:
+        return False
+    shape = unicodedata.decomposition(foreign)
+    if shape and not shape.startswith("<") and foreign.isalpha():
+        return False
     plain = _plain(foreign)
-    return not plain or not _IN_HINTS.isdisjoint(plain)
+    return not plain or not _LETTERS.isdisjoint(plain)
 
 
 def _plain(text: str) -> str:
-    """Lower case, without letters that only look like Latin ones."""
-    low = text.lower()
-    if not low.isascii():
-        low = unicodedata.normalize("NFKC", low)
-        for seen, meant in _ALIKE:
-            low = low.replace(seen, meant)
-    return low
+    """Lower case, without accents, unseen characters and letters that only look like Latin ones."""
+    if text.isascii():
+        return text.lower()
+    text = _TAG.sub(lambda found: found[0].translate(_TAGS), text)
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKD", text))
+    return _alike(unicodedata.normalize("NFC", text).lower())
 
 
-def _hints(low: str) -> Iterator[int]:
-    """Where a pattern may lie: only there is looked, for most text holds none of these words."""
-    for hint in _HINTS:
+def _near(low: str, hints: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The stretches around hints, of which those that overlap are one: most text holds no hint."""
+    found: list[int] = []
+    for hint in hints:
         at = low.find(hint)
         while at >= 0:
-            yield at
+            found.append(at)
             at = low.find(hint, at + _NEAR // 2)
+    start, end = 0, 0
+    for at in sorted(found):
+        if at - _NEAR > end:
+            if end:
+                yield start, end
+            start = at - _NEAR
+        end = at + _NEAR
+    if end:
+        yield start, end

@@ -1,0 +1,44 @@
+"""Count what is held against each family of attacks, and what is flagged that should not be."""
+
+from __future__ import annotations
+
+from ruler_cli.scoring.request import lay_out
+from ruler_cli.scoring.suspicion import suspect
+from ruler_cli.settings import AskSettings
+from tests.attacks import FAMILIES, INNOCENT, PLACES
+from tests.attacks.real import bodies_of, real_dumps
+
+
+def _flagged(text: str) -> bool:
+    return bool(lay_out(PLACES[0].group(text), AskSettings()).suspects)
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"{'family':<22}{'items':>7}{'structure':>11}{'to flag':>9}{'flagged':>9}{'missed':>8}")
+    totals = [0] * 5
+    for family, attacks in FAMILIES.items():
+        row = (
+            len(attacks),
+            len(attacks),
+            sum(attack.flagged for attack in attacks),
+            sum(_flagged(attack.text) for attack in attacks),
+            sum(bool(attack.missed) for attack in attacks),
+        )
+        totals = [total + number for total, number in zip(totals, row, strict=True)]
+        print("{:<22}{:>7}{:>11}{:>9}{:>9}{:>8}".format(family, *row))
+    print("{:<22}{:>7}{:>11}{:>9}{:>9}{:>8}".format("all", *totals))
+    print(
+        f"each in up to {len(PLACES)} places, of which the judge sees {sum(p.own for p in PLACES)} as its own"
+    )
+    print(f"innocent texts: {len(INNOCENT)}, flagged {sum(map(_flagged, INNOCENT))}")
+    real = {dump: [suspect(body) for body in bodies_of(dump)] for dump in real_dumps()}
+    read = {dump: flags for dump, flags in real.items() if flags}
+    rollouts, flagged = sum(map(len, read.values())), sum(map(sum, read.values()))
+    print(f"real dumps and examples: {len(read)} files, {rollouts} distinct rollouts, flagged {flagged}")
+    for why, text in ((a.missed, a.text) for attacks in FAMILIES.values() for a in attacks if a.missed):
+        print(f"missed, since it {why}: {text!a}")
+
+
+if __name__ == "__main__":
+    main()

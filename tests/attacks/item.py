@@ -1,0 +1,36 @@
+"""One attack, and what must hold against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """A text that stands somewhere in a rollout.
+
+    The structure holds against each: no line, delimiter or label is forged, no score is taken from it, and
+    nothing of it reaches a terminal raw. Where only a judge can resist what it says, `flagged` tells that
+    its rollout must be `suspect`. What is not flagged either asks for nothing, or no pattern can tell it
+    from innocent text: then `missed` says why. A `whole` one is an attack as the whole of an answer only.
+    """
+
+    text: str = field(repr=False)
+    flagged: bool = True
+    missed: str = ""
+    whole: bool = False
+
+
+def told(*texts: str) -> tuple[Attack, ...]:
+    """Attacks that must be flagged."""
+    return tuple(map(Attack, texts))
+
+
+def held(*texts: str) -> tuple[Attack, ...]:
+    """Attacks that the structure alone stops."""
+    return tuple(Attack(text, flagged=False) for text in texts)
+
+
+def missed(why: str, *texts: str) -> tuple[Attack, ...]:
+    """Attacks that nobody but the judge can tell, and why."""
+    return tuple(Attack(text, flagged=False, missed=why) for text in texts)

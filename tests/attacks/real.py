@@ -1,0 +1,32 @@
+"""Real rollouts and frameworks' examples, where they are beside this checkout, and the samples in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from ruler_cli.errors import RulerError
+from ruler_cli.reading import open_input
+from ruler_cli.scoring.request import lay_out
+from ruler_cli.settings import AskSettings, InputSettings
+from tests.conftest import ROOT, SHARED
+
+
+def real_dumps() -> list[Path]:
+    """Every dump that can be read; none of them is an attack's."""
+    found = [
+        p for folder in (SHARED / "data", SHARED / "formats") if folder.exists() for p in folder.iterdir()
+    ]
+    return sorted(p for p in (*found, *(ROOT / "samples" / "formats").iterdir()) if p.suffix != ".md")
+
+
+def bodies_of(dump: Path) -> Iterator[str]:
+    """Every distinct rollout of a dump as the judge sees it; nothing of one that is no dump."""
+    with ExitStack() as stack:
+        try:
+            groups = open_input(InputSettings(str(dump)), stack, lambda _problem: None).groups
+            for group in groups:
+                yield from lay_out(group, AskSettings()).bodies
+        except RulerError:
+            return
