@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump, parse_text
+from ruler_cli.files.parse import dump, dump_shown, parse_text
 from ruler_cli.files.splice import Items, Object, Patches, Tree, at, read_array, read_object
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.records import Mark, Path, Record, Rollout
@@ -40,7 +40,7 @@ def annotate(
         if item is not None:  # what is no object cannot carry a mark; the group's part counts it
             patches.put(item, _changes(raw, item, mark, form.layout, on_failure))
     if form.shape == "group":
-        patches.put(whole, {"ruler": dump(dict(group_fields))})
+        patches.put(whole, {"ruler": dump_shown(dict(group_fields))})
     return patches.apply()
 
 
@@ -108,7 +108,7 @@ def _lists(
     if layout.reward and not rewards:
         changes = _tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
     if form.shape == "group":
-        listed = dump(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
+        listed = dump_shown(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
 
 
@@ -123,7 +123,7 @@ def _written(mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes 
 
 def _with_original(mark: Mark, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
-    ours = dump({**mark.fields, _KEPT: None})
+    ours = dump_shown({**mark.fields, _KEPT: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
         return ours[: -len(b"null}")] + original + b"}"
     return ours
@@ -225,7 +225,7 @@ def _extras(text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes 
             changes = {"ruler_score": None, **metrics}
             values["metrics"] = _quote(_put(inner, changes)) if quoted else changes
     logs = _value(text, obj, ("logs",))
-    said = None if mark.score is None else dump(_LOG + str(mark.fields.get("explanation", "")))
+    said = None if mark.score is None else dump_shown(_LOG + str(mark.fields.get("explanation", "")))
     if logs is None or logs == b"null":
         values["logs"] = b"[" + said + b"]" if said else logs
     elif logs[:1] == b"[":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 Progress = Literal["auto", "bar", "log", "none"]
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NAMED = 20
 """How many problems and failures are named one by one; the rest is counted."""
 _EVERY = 30.0

@@ -16,6 +16,9 @@ import orjson
 
 from ruler_cli.errors import UnreadableError
 
+_TURNS = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])")
+"""DEL, C1 controls, line separators and marks of direction, as UTF-8; JSON escapes the C0 controls itself."""
+
 
 def parse(raw: bytes, *, exact: bool = True) -> dict[str, Any]:
     """Read one line as a JSON object; UnreadableError says why it is none.
@@ -43,6 +46,11 @@ def dump(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return json.dumps(value).encode()
+
+
+def dump_shown(value: Any) -> bytes:
+    """The same for text that a judge wrote: what turns a terminal that shows the file is escaped."""
+    return _TURNS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), dump(value))
 
 
 def _read(raw: bytes, *, exact: bool) -> Any:

@@ -41,6 +41,16 @@ def _after_decoy(before: str, between: str) -> Say:
     return lambda entries: before + _each(_wrong)(entries) + between + _wrap(entries)
 
 
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\x1b]8;;http://127.0.0.1/\x1b\\\x9b31m\x9d52;c;x\x9c\r\x08\x00\x7f\x85\u061c\u200f\u2028\u202e\u2066"
+"""What would clear a terminal, name its window, link, write its clipboard, colour it, go back and turn it."""
+
+
+def _hostile(entries: Entries) -> str:
+    return json.dumps(
+        {"scores": [{**entry, "explanation": HOSTILE} for entry in entries]}, ensure_ascii=False
+    )
+
+
 def _best_first(entries: Entries) -> str:
     best = sorted(entries, key=lambda entry: -entry["score"])
     return _wrap(best if best != entries else best[::-1])  # never the asked order
@@ -81,6 +91,8 @@ _TEXTS: dict[str, Say] = {
     "bool-score": _first(True),
     "empty": lambda _: "",
     "not-json": lambda _: "All of them did well, the first one most of all.",
+    "escapes": _hostile,
+    "raw-escapes": lambda _: HOSTILE,
     "huge": lambda _: "The agent did rather well. " * 185_186,  # just over 5 MB
 }
 
@@ -131,6 +143,7 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "format-refused": lambda ask: (_refuse_form if ask.form != "none" else good)(ask),
     "400": lambda ask: refuse(400, "We could not parse your request."),
     "400-context": _refuse_long,
+    "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),
     "401": lambda ask: refuse(401, "Incorrect API key provided.", "invalid_api_key"),
     "403": lambda ask: refuse(403, "Your key has no access to this.", "permission_denied"),
     "404": lambda ask: refuse(404, f"The model `{ask.model}` is unknown.", "model_not_found"),
