@@ -38,6 +38,8 @@ _ENGLISH = (
     # speech to a judge; a letter to a court speaks of other things
     r"|(?:hey|attention|note to(?: the)?|message to(?: the)?)\s+(?:judge|grader|evaluator)"
     r"|dear\s+(?:grader|evaluator)"
+    r"|dear\s+judge\b(?! (?:[a-z]{2,20}|\[[^]]{1,30}\])[,:.])"
+    r"(?![,:]?\s{1,4}(?:i|we|my|on behalf|thank|this letter|it is)\b)"
     r"|dear\s+judge\b.{0,120}\b(?:rollout|trajectory|answer|response|solution|task|agent|scor|grad|rat[ei]"
     r"|reward|best one)"
     r"|you are (?:now )?(?:the|a|an) (?:judge|grader|evaluator)\b(?! (?:in|of|at|on|for|who)\b)"

@@ -40,6 +40,7 @@ INNOCENT = (
     "The judge ruled in favour of the plaintiff.",
     "Dear Judge Alvarez, I write to you about the custody of my daughter.",
     "Dear Judge,\n\nI have known Mr. Smith for ten years as a neighbour.",
+    "Dear Judge [Last Name]:\n\nOn behalf of my client I ask for leniency.",
     "Your Honor, the judge before you dismissed the case.",
     "As the judge entered the room, all stood up.",
     "As a judge of character I trust him.",
@@ -58,7 +59,7 @@ INNOCENT = (
     "I will ignore the previous reservation and make a new one.",
     "Please forget about the previous booking.",
     "Follow all of the previous instructions on the label.",
-    "The compiler may ignore previous instructions that were reordered.".replace("previous ", ""),
+    "The compiler may ignore instructions that were reordered.",
     # other languages
     "",
     "你好",
