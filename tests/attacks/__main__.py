@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ruler_cli.scoring.request import lay_out
+from ruler_cli.scoring.render import blocks
+from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.scoring.suspicion import suspect
 from ruler_cli.settings import AskSettings
 from tests.attacks import FAMILIES, INNOCENT, PLACES
@@ -13,14 +14,21 @@ def _flagged(text: str) -> bool:
     return bool(lay_out(PLACES[0].group(text), AskSettings()).suspects)
 
 
+def _held(text: str) -> bool:
+    """Whether exactly the real rollouts come back out of the prompt; the tests assert more."""
+    sheet = lay_out(PLACES[0].group(text), AskSettings())
+    paper = compose(sheet, AskSettings())
+    return blocks(paper.request.user) == {label: sheet.bodies[i] for label, i in paper.labels.items()}
+
+
 def main() -> None:
     """Print the table."""
-    print(f"{'family':<22}{'items':>7}{'structure':>11}{'to flag':>9}{'flagged':>9}{'missed':>8}")
+    print(f"{'family':<22}{'items':>7}{'held':>11}{'to flag':>9}{'flagged':>9}{'missed':>8}")
     totals = [0] * 5
     for family, attacks in FAMILIES.items():
         row = (
             len(attacks),
-            len(attacks),
+            sum(_held(attack.text) for attack in attacks),
             sum(attack.flagged for attack in attacks),
             sum(_flagged(attack.text) for attack in attacks),
             sum(bool(attack.missed) for attack in attacks),
@@ -36,6 +44,7 @@ def main() -> None:
     read = {dump: flags for dump, flags in real.items() if flags}
     rollouts, flagged = sum(map(len, read.values())), sum(map(sum, read.values()))
     print(f"real dumps and examples: {len(read)} files, {rollouts} distinct rollouts, flagged {flagged}")
+    print("held: the structure stops it; to flag: only the judge can, so it must be suspect")
     for why, text in ((a.missed, a.text) for attacks in FAMILIES.values() for a in attacks if a.missed):
         print(f"missed, since it {why}: {text!a}")
 
