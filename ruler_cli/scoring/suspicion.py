@@ -56,7 +56,7 @@ _ASCII = bytes(range(128))
 
 
 def _alike(text: str) -> str:
-    for seen, meant in _ALIKE.items():  # five times as fast as `translate`
+    for seen, meant in _ALIKE.items():  # a pass for each is faster than a function for each found
         text = text.replace(chr(seen), chr(meant))
     return text
 
