@@ -94,7 +94,10 @@ class CombineSettings:
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """Where records come from, how they are grouped, and dotted paths into them that the user gave."""
+    """Where records come from, how they are grouped, and dotted paths into them that the user gave.
+
+    `outcome_option` is the option that gave `outcome`, for sentences.
+    """
 
     source: str
     format: str = "auto"
@@ -103,6 +106,7 @@ class InputSettings:
     reward: str | None = None
     messages: str | None = None
     outcome: str | None = None
+    outcome_option: str = "--outcome"
 
 
 @dataclass(frozen=True, slots=True)

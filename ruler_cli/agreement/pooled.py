@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 
 class Pooled:
-    """Scores and labels as they come, in 13 bytes a rollout; given up at a third label."""
+    """Scores and labels as they come, in 11 bytes a rollout; given up at a third label."""
 
     def __init__(self) -> None:
-        self._scores, self._units, self._labels = array("d"), array("L"), array("b")
+        self._scores, self._units, self._labels = array("d"), array("H"), array("b")
         self._names: list[float] = []
         self._graded = False
 

@@ -47,7 +47,8 @@ class Seen:
     """What a file held, in rollouts; what could not be used is never taken for a zero.
 
     `failed`: not scored by ruler; `unmarked`: without a mark; `odd_scores`: marked as scored, by what is
-    no finite number; `unlabelled`: without a label; `odd_labels`: with one that is no number.
+    no finite number; `unlabelled`: without a label; `outcomes`: labelled by what a verifier or a person
+    said, for want of a reward; `odd_labels`: with a label that is no number.
     """
 
     groups: int = 0
@@ -57,6 +58,7 @@ class Seen:
     unmarked: int = 0
     odd_scores: int = 0
     unlabelled: int = 0
+    outcomes: int = 0
     odd_labels: int = 0
     odd_costs: int = 0
     more_judges: int = 0
@@ -84,7 +86,8 @@ class Extract:
     """Reads the marks of one scored file, group by group, and counts in `seen` what it finds.
 
     `given`: labels stand where the user said, which the reader hands over as the outcome; else a label
-    is the first original reward. `prints`: whether rollouts are to be known again in another file.
+    is the first original reward, or where there is none the outcome that the format knows. `prints`:
+    whether rollouts are to be known again in another file.
     """
 
     def __init__(self, reader: Reader, *, given: bool, prints: bool = False) -> None:
@@ -158,6 +161,9 @@ class Extract:
             # the dump had no reward before ruler wrote its score there: a score is no label of itself
             score = _finite(mark.get("score"))
             raw = None if score is not None and number(raw) == score else raw
+        if raw is None and rollout.outcome is not None:
+            self.seen.outcomes += 1
+            raw = rollout.outcome
         if raw is None:
             self.seen.unlabelled += 1
             return None

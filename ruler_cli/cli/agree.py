@@ -40,7 +40,7 @@ def command(
         typer.Option(
             metavar="PATH",
             envvar="RULER_LABELS",
-            help="Dotted path of the labels.  [default: the first original reward]",
+            help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
         ),
     ] = None,
     group_by: options.GroupBy = None,
@@ -64,7 +64,7 @@ def command(
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
         where = [
-            InputSettings(one, format_, grouping, group_by, messages=messages, outcome=labels)
+            InputSettings(one, format_, grouping, group_by, None, messages, labels, "--labels")
             for one in (source, second)
             if one is not None
         ]
@@ -80,6 +80,7 @@ def _agree(where: list[InputSettings], *, as_json: bool) -> bool:
 
     problems, matched = _Problems(quiet=as_json), Matched()
     with ExitStack() as stack:
+        stack.push(problems.left)
         opened = [_Opened(one, problems, stack, prints=len(where) == 2) for one in where]
         if len(opened) == 1:
             result = measure(opened[0].groups(), "score")
@@ -152,6 +153,12 @@ class _Problems:
         if not self._quiet:
             self._console.note(sentence)
 
+    def left(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        """Where there is no page that could list them, they are told after all."""
+        if kind is not None and self._quiet:
+            for sentence in self.first:
+                self._console.note(sentence)
+
     def close(self) -> None:
         """Say how many were not named."""
         if self.number > _NAMED and not self._quiet:
@@ -166,7 +173,7 @@ def _why(opened: list[_Opened], matched: Matched) -> str:
     if not all(file.extract.seen.scored for file in opened):
         return "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
     if seen.unlabelled + seen.odd_labels == seen.rollouts:
-        return "no rollout has a label that is a number or truth value; say where labels stand, with --labels PATH"
+        return "no rollout has a label that can be used; say where labels stand, with --labels PATH"
     return "no group has two scored rollouts with different labels; name other labels with --labels PATH"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from ruler_cli.agreement.bootstrap import LEVEL, RESAMPLES, Figure
@@ -12,7 +13,7 @@ from ruler_cli.agreement.measures import SMALLER_IS_BETTER, Bin, Scorer
 from ruler_cli.agreement.paired import Matched
 from ruler_cli.agreement.pairs import KINDS
 from ruler_cli.agreement.scored import Seen
-from ruler_cli.cli.console import count
+from ruler_cli.cli.console import count, safe
 
 _TOLD = {
     "pairwise_accuracy": "pairwise accuracy",
@@ -42,22 +43,28 @@ def lines(result: Agreement, files: Sequence[File], matched: Matched | None) -> 
     names = ("A", "B") if matched else ("scored",)
     for name, file in zip(names, files, strict=True):
         judges = f" ({', '.join(file.seen.names)})" if file.seen.names else ""
-        yield f"{name + ':':<14}{file.source}{judges}"
-        yield f"{'':<14}{file.found}"
-        left = _left_out(file.seen)
-        if left:
-            yield f"{'left out:':<14}{left}"
-    yield f"{'labels:':<14}{_labels(result, files[0])}"
-    yield f"{'compared:':<14}{_compared(result)}"
+        yield from _head(name, f"{file.source}{judges}")
+        yield from _head("", file.found)
+        yield from _head("left out", _left_out(file.seen))
+    yield from _head("labels", _labels(result, files[0]))
+    yield from _head("compared", _compared(result))
     if matched:
-        yield f"{'paired:':<14}{_paired(matched)}"
+        yield from _head("paired", _paired(matched))
     yield ""
     yield from _two(result) if matched else _one(result)
     yield from _width(result)
 
 
+def _head(name: str, text: str) -> Iterator[str]:
+    """A name and a sentence, in 80 columns."""
+    for i, line in enumerate(wrap(safe(text), 66, break_long_words=False, break_on_hyphens=False)):
+        yield f"{f'{name}:' if name and not i else '':<14}{line}"
+
+
 def _labels(result: Agreement, file: File) -> str:
     where = "the first original reward" if file.labels is None else f"`{file.labels}`"
+    if file.seen.outcomes:
+        where += f", or the outcome ({count(file.seen.outcomes, 'rollout')} without a reward)"
     return where + (f", {result.labels[0]:g} or {result.labels[1]:g}" if result.labels else "")
 
 
@@ -112,19 +119,19 @@ def _beside(main: Scorer, name: str) -> str:
     if name == "pairwise_accuracy" and tied is not None:
         return f"{tied:.1%} ties"
     if name == "top1_regret" and chance is not None:
-        return f"by chance {chance:.3g}"
+        return f"chance {chance:.3g}"
     return ""
 
 
 def _panel(result: Agreement) -> Iterator[str]:
     """Each judge of a panel, in the order in which the file names them."""
     judges = result.scorers[1:]
-    yield f"{'judge':<28}" + "".join(f"{told:>10}" for told in _SHORT.values()) + "  95 % of accuracy"
+    yield f"{'judge':<24}" + "".join(f"{told:>9}" for told in _SHORT.values()) + "  95 % of accuracy"
     for judge in judges:
         cells = [judge.figures.get(name) for name in _SHORT]
         accuracy = judge.figures["pairwise_accuracy"]
-        row = "".join(f"{_number(cell.value if cell else None):>8}" for cell in cells)
-        yield f"{_short(judge.name, 28):<28}{row}  {_interval(accuracy)}"
+        row = "".join(f"{_number(cell.value if cell else None):>9}" for cell in cells)
+        yield f"{_short(judge.name, 24):<24}{row}  {_interval(accuracy)}"
     yield from _ranking(judges)
     yield from _correlations(result)
 
@@ -200,7 +207,7 @@ def _width(result: Agreement) -> Iterator[str]:
 
 def _row(name: str, *cells: str) -> str:
     value, interval, groups, *beside = cells
-    return f"{name:<32}{value:>9}  {interval:<17}{groups:>7}  {' '.join(beside)}".rstrip()
+    return f"{name:<30}{value:>9}  {interval:<17}{groups:>7}  {' '.join(beside)}".rstrip()
 
 
 def _number(value: float | None) -> str:
@@ -271,6 +278,7 @@ def _file(file: File) -> dict[str, Any]:
         "unmarked": seen.unmarked,
         "odd_scores": seen.odd_scores,
         "unlabelled": seen.unlabelled,
+        "outcomes": seen.outcomes,
         "odd_labels": seen.odd_labels,
         "odd_costs": seen.odd_costs,
         "more_judges": seen.more_judges,

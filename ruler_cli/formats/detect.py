@@ -42,7 +42,7 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     else:
         chosen = _choose(name, records, told.format)
     records = [pair for pair in records if _matches(chosen, pair[1])] or records
-    for option, path in (("--group-by", told.group_by), ("--outcome", told.outcome)):
+    for option, path in (("--group-by", told.group_by), (told.outcome_option, told.outcome)):
         if path is not None and not _anywhere(chosen, path, records):
             raise UsageError(_nowhere(name, option, path, records))
     key = told.group_by or _key_path(chosen, [record for _, record in records])

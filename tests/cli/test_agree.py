@@ -1,0 +1,296 @@
+"""`ruler agree` as scripts and people see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, SHARED, Ruler, read, write
+from tests.judges.agreement import agreement
+from tests.values import talk
+
+TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
+
+
+def mark(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """A mark as `score` writes it."""
+    return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
+
+
+def trajectory(name: str, score: Any, label: Any, text: str = "a", **more: Any) -> dict[str, Any]:
+    """A scored trajectory of a group."""
+    ruler = mark(score, label, **more)
+    return {"group_id": name, "messages": talk(text), "reward": score, "ruler": ruler}
+
+
+def dump(groups: int = 6, **more: Any) -> list[dict[str, Any]]:
+    """Groups of two in which the better one has the higher score, but in the last."""
+    return [
+        trajectory(f"g{g}", score if g < groups - 1 else 1 - score, label, f"{label}", **more)
+        for g in range(groups)
+        for score, label in ((0.25, 0.0), (0.75, 1.0))
+    ]
+
+
+def rows(text: str) -> dict[str, str]:
+    """The lines of the table as names and the rest."""
+    return {line[:30].strip(): line[30:].strip() for line in text.splitlines()}
+
+
+def test_table(ruler: Ruler, tmp_path: Path) -> None:
+    """Value, interval and groups stand in a table of 80 columns; nothing is printed beside it."""
+    write(tmp_path / "s.jsonl", dump())
+    done = ruler("agree", "s.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    found = rows(done.stdout)
+    assert found["pairwise accuracy"].split() == ["0.833", "0.333", "to", "1.000", "6", "0.0%", "ties"]
+    assert found["top-1 regret"].startswith("0.167")
+    assert "chance 0.5" in found["top-1 regret"]
+    assert "6 mixed" in done.stdout
+    assert "by slot: the better one stood" not in found
+    assert "about ±24 points" in done.stdout
+
+
+def test_json(ruler: Ruler, tmp_path: Path) -> None:
+    """The same as one object with stable keys, and the same on every run."""
+    write(tmp_path / "s.jsonl", dump(slots=[0.5], group={"cost_usd": 0.5}))
+    done = ruler("agree", "s.jsonl", "--json")
+    assert done.stdout == ruler("agree", "s.jsonl", "--json").stdout
+    found = json.loads(done.stdout)
+    assert list(found) == [
+        "version", "inputs", "labels", "groups", "mixed_groups", "rollouts", "paired", "bootstrap",
+        "expected_half_width", "scorers", "differences", "ranked", "correlations", "problems",
+        "first_problems",
+    ]  # fmt: skip
+    (scorer,) = found["scorers"]
+    assert list(scorer) == [
+        "name", "compared", "pairs", "pairwise_accuracy", "tied_share", "kendall_tau_b",
+        "auc_within_groups", "auc", "top1_regret", "chance_regret", "cost_per_1000_usd", "by_gap",
+        "by_slot", "by_place", "by_length", "by_size",
+    ]  # fmt: skip
+    assert scorer["pairwise_accuracy"] == {"value": 5 / 6, "low": 1 / 3, "high": 1.0, "groups": 6}
+    assert scorer["cost_per_1000_usd"]["value"] == 250
+    assert found["labels"] == {"path": None, "two": [0.0, 1.0]}
+
+
+def test_two_files(ruler: Ruler, tmp_path: Path) -> None:
+    """Two scored files of one input, in any order of lines, are compared on the rollouts that both hold."""
+    one = dump(8)
+    other = [{**r, "ruler": {**r["ruler"], "score": 1 - r["ruler"]["score"]}} for r in one]
+    write(tmp_path / "a.jsonl", one)
+    write(tmp_path / "b.jsonl", other[8:] + other[:8])
+    done = ruler("agree", "a.jsonl", "b.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    (row,) = (line for line in done.stdout.splitlines() if line.startswith("pairwise accuracy"))
+    assert row == "pairwise accuracy         0.875   0.125   +0.750  +0.250 to +1.000  A is better"
+    same = ruler("agree", "a.jsonl", "a.jsonl")
+    assert "not told apart" in same.stdout
+    assert "is better" not in same.stdout
+    found = json.loads(ruler("agree", "b.jsonl", "a.jsonl", "--json").stdout)
+    assert found["paired"] == {"groups": 8, "unlike": 0, "alone": [0, 0]}
+    assert found["differences"]["pairwise_accuracy"]["told_apart"] is True
+    assert found["correlations"][0]["scores"]["value"] == -1
+
+
+def test_files_that_do_not_match(ruler: Ruler, tmp_path: Path) -> None:
+    """What cannot be paired is named and counted, and the exit code says so."""
+    one, other = dump(8), dump(8)
+    other[3]["messages"] = talk("something else")
+    del other[10]
+    del other[0:2]
+    write(tmp_path / "a.jsonl", one)
+    write(tmp_path / "b.jsonl", other)
+    done = ruler("agree", "a.jsonl", "b.jsonl")
+    assert done.returncode == 1
+    assert "group 'g0' stands only in the first file" in done.stderr
+    assert "group 'g1': 1 of its 2 rollouts are others" in done.stderr
+    assert "group 'g5': has 2 rollouts in the first file and 1 in the second" in done.stderr
+    assert "5 groups; 2 unlike, 1 only in A, 0 only in B" in done.stdout
+
+
+def test_labels(ruler: Ruler, tmp_path: Path) -> None:
+    """Labels of one's own stand at a path, words for truth values among them."""
+    records = [
+        r | {"meta": {"ok": "failed" if r["ruler"]["independent_reward"] else "passed"}} for r in dump()
+    ]
+    write(tmp_path / "s.jsonl", records)
+    done = ruler("agree", "s.jsonl", "--labels", "meta.ok")
+    assert done.returncode == 0
+    assert rows(done.stdout)["pairwise accuracy"].startswith("0.167")
+    assert "`meta.ok`, 0 or 1" in done.stdout
+    assert ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
+    done = ruler("agree", "s.jsonl", "--labels", "nowhere")
+    assert done.returncode == 2
+    assert "--labels nowhere: none of the first records has it" in done.stderr
+
+
+def test_preferences(ruler: Ruler, tmp_path: Path) -> None:
+    """Where a dump has no reward but says which answer was preferred, that is the label."""
+    answers = {"chosen": talk("a long answer"), "rejected": talk("no")}
+    write(tmp_path / "p.jsonl", [answers] * 6)
+    assert ruler("score", "p.jsonl", "s.jsonl", "-m", "offline").returncode == 0
+    done = ruler("agree", "s.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "or the outcome (12 rollouts without a" in done.stdout
+    assert "6 mixed" in done.stdout
+
+
+def test_left_out(ruler: Ruler, tmp_path: Path) -> None:
+    """Rollouts without a score or a label are told and make the exit code 1."""
+    failed = trajectory("g0", None, 1.0, "x")
+    failed["ruler"] = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1.0}
+    write(tmp_path / "s.jsonl", [*dump(), failed, trajectory("g1", 0.5, None)])
+    done = ruler("agree", "s.jsonl")
+    assert done.returncode == 1
+    assert "1 not scored, 1 without a label" in done.stdout
+    assert rows(done.stdout)["pairwise accuracy"].startswith("0.833")
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ([{"group_id": "g", "messages": talk("a"), "reward": 1}], "score it first"),
+        ([], "holds no records"),
+        ([trajectory("g", 0.5, 1.0), trajectory("g", 0.7, 1.0)], "different labels"),
+        ([trajectory("g", 0.5, None)], "--labels PATH"),
+        ([trajectory("g", "x", 1.0), trajectory("g", None, 0.0)], "no rollout has a score"),
+        ([{"group_id": "g", "messages": talk("a"), "ruler": "mine"}], "did not write"),
+    ],
+)
+def test_nothing_to_compare(records: list[Any], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """A file without scores, or with nothing to compare them with, is bad usage, with the way out."""
+    write(tmp_path / "s.jsonl", records)
+    for more in ([], ["--json"]):
+        done = ruler("agree", "s.jsonl", *more)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+
+
+def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
+    """A missing file, two that are stdin, and two that have nothing in common are bad usage."""
+    write(tmp_path / "a.jsonl", dump())
+    write(tmp_path / "b.jsonl", [r | {"group_id": "other-" + r["group_id"]} for r in dump()])
+    for args in (["none.jsonl"], ["-", "-"], ["a.jsonl", "b.jsonl"]):
+        done = ruler("agree", *args)
+        assert done.returncode == 2
+        assert done.stderr.startswith("ruler: ")
+        assert "Traceback" not in done.stderr
+
+
+def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
+    """A scored file may come through a pipe."""
+    write(tmp_path / "s.jsonl", dump())
+    text = (tmp_path / "s.jsonl").read_text()
+    done = ruler("agree", "-", stdin=text)
+    assert done.returncode == 0
+    assert rows(done.stdout)["pairwise accuracy"].startswith("0.833")
+
+
+ODD: list[Any] = [
+    "x",
+    "0.5",
+    [],
+    [0.5],
+    {},
+    None,
+    True,
+    float("nan"),
+    10**400,
+    -(10**400),
+    1e308,
+    -1,
+    "\x1b[2J",
+]
+
+
+@pytest.mark.parametrize(
+    "place", ["score", "judge", "judges", "slots", "independent_reward", "group", "cost"]
+)
+def test_hostile_marks(place: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Whatever stands where a number should, it is named or ignored, and never ends the command."""
+    odd = [{"cost_usd": o} for o in ODD] if place == "cost" else [*ODD, {"\x1b[2J": "y", "b": {}}, [{}]]
+    field = "group" if place == "cost" else place
+    hostile = [trajectory("g0", 0.5, 1.0) | {"ruler": {**mark(0.5, 1.0), field: value}} for value in odd]
+    text = "".join(json.dumps(r).replace("1e+308", "1e400") + "\n" for r in [*dump(), *hostile])
+    (tmp_path / "s.jsonl").write_text(text)
+    for more in ([], ["--json"], ["s.jsonl"]):
+        done = ruler("agree", "s.jsonl", *more)
+        assert done.returncode in (0, 1), done.stderr
+        assert "Traceback" not in done.stderr
+        assert "\x1b" not in done.stdout + done.stderr
+    counted = json.loads(ruler("agree", "s.jsonl", "--json").stdout)["inputs"][0]
+    assert counted["rollouts"] == 12 + len(odd)
+    if place == "score":
+        assert counted["odd_scores"] == len(odd) - 1
+    if place == "cost":
+        assert counted["odd_costs"] == 1
+
+
+def test_foreign_marks(ruler: Ruler, tmp_path: Path) -> None:
+    """A field `ruler` that is no mark is named with its line, and the rest is measured."""
+    bad = [{"group_id": "g0", "messages": talk("a"), "ruler": r} for r in ("x", [], 3, {"status": 1})]
+    write(tmp_path / "s.jsonl", [*dump(), *bad])
+    done = ruler("agree", "s.jsonl")
+    assert done.returncode == 1
+    assert done.stderr.count("did not write") == 4
+    assert "s.jsonl: line 13" in done.stderr
+
+
+def test_names_forge_no_line(ruler: Ruler, tmp_path: Path) -> None:
+    """Names of judges and groups move no terminal and begin no line."""
+    judges = {"a\npairwise accuracy": 0.5, "b\x1b[2J": 0.5}
+    write(tmp_path / "s.jsonl", dump(judge="m\npairwise accuracy 1.0\x1b[2J", judges=judges))
+    said = ruler("agree", "s.jsonl").stdout
+    assert "\x1b" not in said
+    assert sum(line.startswith("pairwise accuracy") for line in said.splitlines()) == 1
+
+
+def test_panel(ruler: Ruler, tmp_path: Path) -> None:
+    """Each judge of a panel has its row, and none is ranked where chance could have done it."""
+    records = dump()
+    for r in records:
+        r["ruler"]["judges"] = {"openai/one": r["ruler"]["score"], "other": 0.5}
+    write(tmp_path / "s.jsonl", records)
+    done = ruler("agree", "s.jsonl")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    found = rows(done.stdout)
+    assert "1 pair of judges not told apart" in done.stdout
+    assert any(name.startswith("openai/one") for name in found)
+
+
+def test_needs_no_litellm(tmp_path: Path) -> None:
+    """It loads nothing that speaks to a judge."""
+    write(tmp_path / "s.jsonl", dump())
+    code = (
+        "import sys; from ruler_cli.cli import main\n"
+        f"sys.argv = ['ruler', 'agree', {str(tmp_path / 's.jsonl')!r}]\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "sys.exit(code or (9 if {'litellm', 'aiohttp'} & set(sys.modules) else 0))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
+def test_offline_against_the_verifier(ruler: Ruler, tmp_path: Path) -> None:
+    """On real rollouts, scattered in their file, the figures are those of judging without any file."""
+    assert ruler("score", TAU, "s.jsonl", "-m", "offline").returncode == 0
+    assert len(read(tmp_path / "s.jsonl")) == 200
+    found = json.loads(ruler("agree", "s.jsonl", "--json").stdout)
+    direct = agreement(TAU)
+    (scorer,) = found["scorers"]
+    assert (found["groups"], found["mixed_groups"]) == (direct.groups, direct.mixed)
+    for name, figure in direct.scorers[0].figures.items():
+        assert scorer[name]["value"] == pytest.approx(figure.value) or name == "cost_per_1000_usd"
+    assert 0.55 < scorer["pairwise_accuracy"]["value"] < 0.75
