@@ -133,11 +133,11 @@ def test_too_long(every: int, tmp_path: Path) -> None:
     """Groups that the judge cannot hold are counted, named and not paid for, where they are few exactly."""
 
     def some_long(dice: random.Random, number: int) -> list[Record]:
-        words = 9_000 if number % every == 0 else 100
+        words = 4_500 if number % every == 0 else 100
         return [{"messages": talk(f"{k} " + "word " * words)} for k in range(2)]
 
     path = dump(tmp_path / "in.jsonl", 600, some_long, "scattered")
-    exact, guessed = both(path, AskSettings(context_tokens=8_000), Model(PLAIN.price, 8_000, reasoning=False))
+    exact, guessed = both(path, AskSettings(context_tokens=4_000), Model(PLAIN.price, 4_000, reasoning=False))
     assert exact.too_long == 600 / every
     assert guessed.too_long == exact.too_long
     assert guessed.calls.expected == pytest.approx(exact.calls.expected)

@@ -113,5 +113,5 @@ def test_memory(notes: Notes) -> None:
         return most
 
     few = peak(5_000)
-    assert peak(30_000) < 1.2 * few
+    assert peak(15_000) < 1.2 * few
     assert isinstance(next(notes.groups()), Noted)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ruler_cli.files.parse import parse
+from tests.command import Done, run_here
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 OURS = ("reward", "metrics", "logs", "ruler")
@@ -26,18 +24,16 @@ CASES = {
 }
 
 
-def ruler(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a process of its own, without the caller's RULER_* variables."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("RULER_")}
-    command = [sys.executable, "-m", "ruler_cli", *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, check=False, timeout=120)
+def ruler(*arguments: str | Path) -> Done:
+    """Run the command where the tests are run."""
+    return run_here([*map(str, arguments)], "", Path.cwd(), {})
 
 
 def scored(name: str, to: Path) -> list[dict[str, Any]]:
     """Score a sample with the offline judge and read what came out."""
     code, _ = CASES[name]
     done = ruler("score", SAMPLES / f"{name}.jsonl", to, "-m", "offline")
-    assert done.returncode == code, done.stderr.decode()
+    assert done.returncode == code, done.stderr
     return [parse(line) for line in to.read_bytes().splitlines()]
 
 
@@ -91,7 +87,7 @@ def test_a_groups_own_rubric_is_what_the_judge_reads() -> None:
     """A group's `rubric` stands in its request, and the one given on the command line does not."""
     shown = ruler(
         "prompt", SAMPLES / "groups.jsonl", "--group", "flaky-date-test", "--rubric", "Shortest wins."
-    ).stdout.decode()
+    ).stdout
     assert "Skipping or weakening a test is worth at most 0.1." in shown
     assert "Shortest wins." not in shown
 

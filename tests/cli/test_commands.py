@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -351,6 +354,23 @@ def test_dropped_file_can_be_scored(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("score", "o.jsonl.failed.jsonl", "p.jsonl", "-m", "offline").returncode == 1
 
 
+def until_it_waits(process: subprocess.Popen[bytes], where: str) -> None:
+    """Wait until it listens for signals, of which it says nothing, and its stdout, if meant, is full."""
+    assert process.stdout is not None
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():  # a system that does not tell either
+        time.sleep(4)
+        return
+    seen = None
+    for _ in range(100):
+        time.sleep(0.2)
+        caught = int(re.findall(r"SigCgt:\s*(\w+)", status.read_text())[0], 16) >> (signal.SIGTERM - 1) & 1
+        before, seen = seen, fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4) if caught else None
+        if seen is not None and seen == before and (where == "stdin" or any(seen)):
+            return
+    pytest.fail("it never came to wait")
+
+
 @pytest.mark.parametrize("where", ["stdin", "stdout"])
 def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
     """A signal ends the run also while a pipe gives or takes nothing."""
@@ -367,7 +387,7 @@ def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        time.sleep(4)  # until it listens for signals; it says nothing by which to tell
+        until_it_waits(process, where)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 143
     finally:

@@ -173,7 +173,7 @@ def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
     world.sent = [(at, n) for at, n in world.sent if at < 60 * minutes]  # less those that were in line
 
 
-@pytest.mark.parametrize("rpm", [10.0, 60.0, 600.0])
+@pytest.mark.parametrize("rpm", [10.0, 60.0, 300.0])
 def test_rpm_is_used(rpm: float) -> None:
     """A long run takes 98 % of its requests per minute and has no minute above them."""
     world = World(latency=2.0, spread=0.5)
@@ -183,7 +183,7 @@ def test_rpm_is_used(rpm: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
-@pytest.mark.parametrize(("tpm", "minutes"), [(60_000.0, 30), (500_000.0, 15)])
+@pytest.mark.parametrize(("tpm", "minutes"), [(60_000.0, 30), (200_000.0, 15)])
 def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
     """98 % of the tokens per minute are taken, however wrong the first estimate; as to the fullest minute:
 

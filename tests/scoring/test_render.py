@@ -210,7 +210,7 @@ items = st.fixed_dictionaries(
 conversations = st.lists(messages | items, min_size=1, max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(conversations, min_size=1, max_size=4), st.none() | st.lists(values, min_size=1), texts)
 def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -> None:
     """Text in a rollout never adds, removes or renames a delimiter, nor the last line."""
