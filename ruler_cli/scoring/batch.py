@@ -70,7 +70,8 @@ class Batch:
     def standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
         """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
 
-        A judge that gives one score to all is only shifted. Scores may leave [0, 1].
+        A judge that gives one score to all is only shifted, and that of an escalation, which has no scale
+        in common with the panel, left alone. Scores may leave [0, 1].
         """
         own = self._moments.get(judge, Moments())
         if own.number < 2 or len(self._moments) < 2:

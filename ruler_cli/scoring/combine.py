@@ -44,7 +44,7 @@ def _cells(ballot: Ballot, judged: Judged, how: CombineSettings, batch: Batch) -
     if how.debias and batch.slots.enough:
         away = batch.slots.corrections(len(scores))
         scores = [score - less for score, less in zip(scores, away, strict=True)]
-    if how.standardize and judged.judges > 1 and ballot.judge != judged.final:
+    if how.standardize and judged.judges > 1:
         scores = batch.standard(ballot.judge, scores)
     return scores
 

@@ -72,6 +72,29 @@ def test_noise_is_that_of_one_score() -> None:
     assert run(*every).noise == pytest.approx(0.07, abs=0.01)
 
 
+def test_what_is_known_of_noise_grows() -> None:
+    """The noise that verdicts use is that of all groups so far, also after it was asked for once."""
+    batch = Batch()
+    assert batch.prior.df == 0
+    rng = random.Random(13)
+    for _ in range(5):
+        batch.add(judged(*(ballot([rng.random() for _ in range(6)], turn) for turn in range(2))))
+    assert batch.prior.df > 0
+
+
+def test_noise_of_an_escalated_group_is_its_last_judges() -> None:
+    """Where one judge's scores stand alone, its passes alone tell the noise of them."""
+    rng = random.Random(14)
+    every = []
+    for _ in range(50):
+        true = [rng.random() for _ in range(6)]
+        wild = ballot([rng.random() for _ in range(6)])
+        every.append(
+            judged(wild, *(ballot([t + rng.gauss(0, 0.03) for t in true], k, 1) for k in (0, 1)), final=1)
+        )
+    assert run(*every).noise == pytest.approx(0.03, abs=0.01)
+
+
 def test_the_slot_curve_is_of_all_requests() -> None:
     """What stands first and gets more shows in the curve, with its error; it is subtracted if asked for."""
     rng = random.Random(8)
@@ -122,9 +145,19 @@ def test_every_two_judges_are_told() -> None:
         assert pair.rollouts == pair.rewarded == 120
 
 
+def test_a_duplicate_counts_once_in_a_pair() -> None:
+    """Two judges are compared on distinct rollouts, each with the reward of its first place."""
+    said = [ballot([0.1, 0.9, 0.5]), ballot([0.2, 0.8, 0.4], 0, 1)]
+    group = judged(
+        *said, judges=2, owner=(0, 1, 0, None, 2, 2), faults=("",) * 6, rewards=(1, 0, None, 1, 0.5, None)
+    )
+    (pair,) = run(group).judges
+    assert (pair.rollouts, pair.rewarded) == (3, 3)
+
+
 def test_what_contradicts_an_outcome_is_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = judged(ballot([0.1, 0.9, 0.3, 0.5]), outcomes=(1.0, 0.0, 0.0, 1.0))
+    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(1.0, 0.0, 0.0, 1.0, 0.0))
     two = judged(
         ballot([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
@@ -132,11 +165,12 @@ def test_what_contradicts_an_outcome_is_listed() -> None:
         outcomes=(1.0, 1.0, 0.0, None),
     )
     found = run(one, two, by_outcome=True)
-    assert (found.flawed, found.near_misses, found.without_outcome) == (2, 2, 1)
+    assert (found.flawed, found.near_misses, found.without_outcome) == (2, 3, 1)
     assert [(o.group, o.rollout, o.score) for o in found.flawed_listed] == [("g1", 1, 0.05), ("g0", 1, 0.1)]
     assert [(o.group, o.rollout, o.score) for o in found.near_misses_listed] == [
         ("g0", 2, 0.9),
         ("g1", 3, 0.6),
+        ("g0", 5, 0.5),
     ]
 
 

@@ -477,8 +477,14 @@ def test_a_lost_window_of_many_is_borne() -> None:
     assert None not in found.scores
     assert found.spread.count(None) == 6
     assert found.reliability is not None
-    one_pass = verdict(judged(*windowed(5)[:4], size=24, windows=4))
-    assert (one_pass.reliability, one_pass.tied) == (None, False)
+
+
+def test_one_pass_of_windows_tells_no_reliability() -> None:
+    """Where every rollout was seen once, nothing is known of it, whatever the batch says of noise."""
+    batch = batch_of(*(judged(*windowed(seed), size=24, windows=4) for seed in range(3)))
+    assert batch.prior.df > 0
+    found = verdict(judged(*windowed(5)[:4], size=24, windows=4), batch)
+    assert (found.reliability, found.tied, found.passes) == (None, False, 1)
 
 
 def test_windows_of_a_panel() -> None:
