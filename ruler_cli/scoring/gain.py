@@ -48,10 +48,11 @@ PERSISTENT = 0.08
 """Deviation of a judge's persistent error on the scale from 0 to 1: the working assumption of the simulated
 judge, between 0.05 and 0.12. Taken smaller, passes go to groups that are tied but for that error."""
 
-_SHARE = 0.5
-"""Part of what is left that a round may spend: later rounds know more."""
+_SHARE, _LEAST = 0.5, 0.25
+"""Part of what is left that a round may spend, as later rounds know more; and the fewest passes per group, as
+every round waits for its slowest reply."""
 _GRID = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
-_STEPS = 20
+_STEPS = 12
 _HOPELESS = 0.1
 """Probability of any true difference below which a group gets no further pass."""
 
@@ -101,7 +102,7 @@ def allot(standings: Sequence[Standing | None], average: int) -> list[int]:
     if purse.passes < UNIT or purse.tokens <= 0:
         return given
     chances = _chances([s for _, s in present])
-    allowed = purse.share(max(s.tokens for _, s in present))
+    allowed = purse.share(max(s.tokens for _, s in present), len(present))
     heap: list[tuple[float, int, int]] = []
 
     def offer(at: int) -> None:
@@ -131,11 +132,13 @@ class _Purse:
         """What a pass of so many tokens takes of both, as shares of what is left."""
         return 1 / self.passes + tokens / self.tokens
 
-    def share(self, dearest: float) -> _Purse:
-        """What one round may spend: a part of it, but enough for any one group where there is enough."""
+    def share(self, dearest: float, groups: int) -> _Purse:
+        """What one round may spend: a part, no trifle, and enough for any group that can be paid at all."""
+        least = max(UNIT, _LEAST * groups)
+        part = max(_SHARE, least / self.passes)
         return _Purse(
-            min(self.passes, max(UNIT, _SHARE * self.passes)),
-            min(self.tokens, max(UNIT * dearest, _SHARE * self.tokens)),
+            min(self.passes, part * self.passes),
+            min(self.tokens, max(UNIT * dearest, part * self.tokens)),
         )
 
     def pay(self, tokens: float) -> bool:
@@ -199,9 +202,13 @@ def _without_slots(standings: Sequence[Standing]) -> Correct:
     for standing in standings:
         curve.add(*(ballot.scores for ballot in standing.judged.ballots))
 
+    by_size: dict[int, tuple[float, ...]] = {}
+
     def correct(ballot: Ballot) -> Sequence[float]:
-        away = curve.corrections(len(ballot.scores))
-        return [score - less for score, less in zip(ballot.scores, away, strict=True)]
+        size = len(ballot.scores)
+        if size not in by_size:
+            by_size[size] = curve.corrections(size)
+        return [score - less for score, less in zip(ballot.scores, by_size[size], strict=True)]
 
     return correct
 
@@ -223,10 +230,11 @@ class _Seen:
         """From a group's ballots, each corrected for slots."""
         judged = standing.judged
         every = tables(judged, correct)
-        each = [own for one in every if (own := anova(judged, [one])) is not None]
+        table = anova(judged, every)
+        apart = [table] if len(every) == 1 else [anova(judged, [one]) for one in every]
+        each = [own for own in apart if own is not None]
         degrees = sum(own.df_res for own in each)
         squares = fsum(own.ms_res * own.df_res for own in each)
-        table = anova(judged, every)
         columns = float(sum(one.passes for one in every)) if table is None else table.k
         return cls(table, squares / degrees if degrees else 0.0, degrees, max(columns, 1.0))
 

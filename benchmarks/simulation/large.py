@@ -1,0 +1,109 @@
+"""Groups of 64 that a judge sees in windows of 8: what is asked, and how the answers become one order."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from benchmarks.simulation.measures import deviation, spearman
+from benchmarks.simulation.schemes import MEAN, scores_of
+from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
+from ruler_cli.ballots import Ballot
+from ruler_cli.judges.simulated import Model
+from ruler_cli.scoring import shifts
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.orders import balanced
+from ruler_cli.scoring.windows import Windows, partition
+
+SIZE, WINDOW, STEP = 64, 8, 4
+MODEL = Model(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)
+NOISIER = replace(MODEL, noise=1.5 * MODEL.noise)
+
+
+def large(seed: int) -> dict[str, float]:
+    """Spearman's correlation with the truth, by way to ask about one group of 64."""
+    rng = random.Random(f"{seed}/large")
+    truths = [min(HIGHEST, max(LOWEST, 0.5 + 0.12 * rng.gauss())) for _ in range(SIZE)]
+    case = Case(truths, rng, (MODEL, NOISIER))
+    windows = _windows(case)
+    found = {
+        "disjoint windows, z-scored": _apart(windows[0]),
+        "shared anchors": _anchored(case, 2),
+        "two random windows each": _solved(case, windows[:2]),
+        "three random windows each": _solved(case, windows),
+        "sliding window": _slid(case),
+        "one long call": _whole(case, 0),
+        "one long call, 1.5 times the noise": _whole(case, 1),
+    }
+    return {name: spearman(truths, scores) for name, scores in found.items()}
+
+
+def _windows(case: Case) -> list[list[Ballot]]:
+    """Three passes dealt into windows as ruler deals them."""
+    base, dealt = case.drawn(), list[Windows]()
+    for turn in range(3):
+        keys: defaultdict[tuple[int, int], float] = defaultdict(case.rng.random)
+        made = partition(
+            balanced(base, turn),
+            SIZE // WINDOW,
+            lambda attempt, item, keys=keys: keys[attempt, item],  # type: ignore[misc]  # one per pass
+            before=dealt[-1] if turn % 2 else None,
+        )
+        assert made is not None
+        dealt.append(made)
+    return [
+        [case.ask(window, turn, window=number, anew=True) for number, window in enumerate(windows)]
+        for turn, windows in enumerate(dealt)
+    ]
+
+
+def _solved(case: Case, turns: Sequence[Sequence[Ballot]]) -> list[float]:
+    """As ruler combines windows."""
+    ballots = [ballot for turn in turns for ballot in turn]
+    one = replace(case.judged(ballots, windows=SIZE // WINDOW), judges=1)
+    return [round(score, 9) for score in scores_of(one, MEAN, Batch())]
+
+
+def _apart(ballots: Sequence[Ballot]) -> list[float]:
+    scores = [0.0] * SIZE
+    for ballot in ballots:
+        mean, spread = fmean(ballot.scores), deviation(ballot.scores)
+        for body, score in zip(ballot.bodies, ballot.scores, strict=True):
+            scores[body] = round((score - mean) / spread, 9) if spread else 0.0
+    return scores
+
+
+def _anchored(case: Case, anchors: int) -> list[float]:
+    """Every window holds the same few rollouts, which tell its shift."""
+    shown = case.drawn()
+    fixed, rest, room = shown[:anchors], shown[anchors:], WINDOW - anchors
+    seen = []
+    for start in range(0, len(rest), room):
+        window = [*fixed, *rest[start : start + room]]
+        ballot = case.ask(case.rng.sample(window, len(window)), 0, anew=True)
+        seen.append((ballot.bodies, ballot.scores))
+    return [round(score, 9) for score in shifts.fit(seen, SIZE).scores if score is not None]
+
+
+def _slid(case: Case) -> list[float]:
+    """One sweep from the back: sort a window, move on by half of it."""
+    order = case.drawn()
+    for start in range(SIZE - WINDOW, -1, -STEP):
+        ballot = case.ask(order[start : start + WINDOW], 0, anew=True)
+        ranked = sorted(zip(ballot.scores, ballot.bodies, strict=True), key=lambda pair: -pair[0])
+        order[start : start + WINDOW] = [body for _, body in ranked]
+    scores = [0.0] * SIZE
+    for place, body in enumerate(order):
+        scores[body] = -float(place)
+    return scores
+
+
+def _whole(case: Case, judge: int) -> list[float]:
+    scores = [0.0] * SIZE
+    ballot = case.ask(case.drawn(), 0, judge=judge, anew=True)
+    for body, score in zip(ballot.bodies, ballot.scores, strict=True):
+        scores[body] = score
+    return scores
