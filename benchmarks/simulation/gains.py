@@ -1,0 +1,78 @@
+"""What an option brings, as the README shows it: from the simulation, and it says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from benchmarks.simulation.worlds import KINDS
+
+Series = Mapping[tuple[str, ...], Sequence[Any]]
+
+OPTIONS = (
+    ("`--order input`", "1, input order"),
+    ("(default)", "1, random order"),
+    ("`--debias`", "1, random order + slot correction"),
+    ("`--passes 2`", "2, an order and its reverse"),
+    ("`--passes 4`", "4 balanced"),
+    ("`--passes 4 --adaptive`", ""),
+    ("`--passes 8`", "8 balanced"),
+)
+LARGE = (
+    ("`--passes 1` or `2`: two windows for each rollout", "two random windows each", 16),
+    ("`--passes 3`: three windows", "three random windows each", 24),
+)
+
+
+def markdown(found: Series, groups: int, seeds: int, large: int) -> str:
+    """The README's table, with a sentence that says what it is."""
+    lines = [
+        f"Simulated (`make simulate`), not measured on a live judge: {seeds} × {groups} groups of 8 rollouts "
+        "with a known truth, judged with the default errors of `-m simulated`.",
+        "",
+        "| | calls per group | graded truth: RMSE / rank correlation / wrong sign "
+        "| pass-or-fail truth: the same |",
+        "| --- | --- | --- | --- |",
+    ]
+    for option, name in OPTIONS:
+        cells = [_cell(_measured(found, kind, name)) for kind in KINDS]
+        lines.append(f"| {option} | {_calls(name)} | {cells[0]} | {cells[1]} |")
+    lines += [
+        "",
+        f"{large} groups of 64 in windows of 8 (`--group-size 8`), a judge that stretches what it is shown:",
+        "",
+        "| | calls per group | rank correlation |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| {option} | {calls} | {fmean(found['large', name]):.2f} |" for option, name, calls in LARGE]
+    return "\n".join(lines) + "\n"
+
+
+def _measured(found: Series, kind: str, name: str) -> Sequence[Any]:
+    if name:
+        return found["passes", kind, name]
+    return [spent.measured for spent in found["spending", kind, "even", "adaptive 4"]]
+
+
+def _calls(name: str) -> str:
+    return name[0] if name else "4 on average"
+
+
+def _cell(values: Sequence[Any]) -> str:
+    rmse, rank, wrong = (fmean(getattr(v, m) for v in values) for m in ("rmse", "spearman", "wrong_sign"))
+    return f"{rmse:.2f} / {rank:.2f} / {100 * wrong:.1f} %"
+
+
+def at_equal_error(
+    uniform: Sequence[Any], fewer: Sequence[Any], more: Sequence[Any], spent: Sequence[str]
+) -> dict[str, float]:
+    """What adaptive spending takes for the RMSE of uniform passes: between two averages, on log scales."""
+    wanted, low, high = (math.log(fmean(s.measured.rmse for s in side)) for side in (uniform, fewer, more))
+    part = (wanted - low) / (high - low)
+    found = {}
+    for what in spent:
+        a, b = (math.log(fmean(getattr(s, what) for s in side)) for side in (fewer, more))
+        found[what] = math.exp(a + part * (b - a))
+    return found
