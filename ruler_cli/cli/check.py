@@ -64,7 +64,8 @@ def command(
         from ruler_cli.ledger import located
 
         names = options.models(model, escalate, fallback=fallback)
-        options.refuse_passes(passes, adaptive=adaptive, escalate=escalate)
+        scoring = 1 if fallback else len(names)
+        options.refuse_passes(passes, judges=scoring, adaptive=adaptive, escalate=escalate)
         last = [] if escalate is None else [escalate]
         params, prices = options.params(param), options.prices(price, len(names + last))
         first, *others = (

@@ -244,13 +244,13 @@ def models(names: list[str] | None, escalate: str | None = None, *, fallback: bo
     return found
 
 
-def refuse_passes(passes: int, *, adaptive: bool, escalate: str | None) -> None:
-    """UsageError where options need more passes than there are."""
+def refuse_passes(passes: int, *, judges: int, adaptive: bool, escalate: str | None) -> None:
+    """UsageError where options need more passes than there are; `judges` score every group."""
     if passes >= 2:
         return
     if adaptive:
         raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
-    if escalate is not None:
+    if escalate is not None and judges < 2:
         raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
 
 

@@ -209,7 +209,7 @@ def _passes(page: Page) -> list[tuple[str, str]]:
         out.append(
             (
                 "windows",
-                f"{page.about}{groups} in parts, which take {_calls(found.window_calls)} of the calls",
+                f"{page.about}{groups} in parts, twice at least: {_calls(found.window_calls)} of the calls",
             )
         )
     return out

@@ -31,12 +31,12 @@ def test_page(ruler: Ruler, dump: Path) -> None:
     found = rows(ruler("check", dump, *args).stdout)
     assert found["judge"] == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
     assert found["passes"] == "2"
-    assert found["windows"] == "1 group in parts, which take 14 (up to 36) of the calls"
-    assert found["calls"] == "25 (up to 64)"
-    assert found["kept"] == "0 of 25 calls"
+    assert found["windows"] == "1 group in parts, twice at least: 13 (up to 36) of the calls"
+    assert found["calls"] == "24 (up to 64)"
+    assert found["kept"] == "0 of 24 calls"
     assert found["judge 1"].startswith("openai/o3: 11 (up to 22) calls, about ")
     assert found["judge 2"].startswith("openai/gpt-4o: 11 (up to 22) calls, about ")
-    assert found["judge 3"].startswith("openai/gpt-5: 3 (up to 20) calls, about ")
+    assert found["judge 3"].startswith("openai/gpt-5: 2 (up to 20) calls, about ")
     assert "(from $0.00 to $" in found["judge 3"]
 
 
@@ -95,6 +95,7 @@ def test_variables(ruler: Ruler, dump: Path) -> None:
         (["-m", "a", "--fallback"], "give -m again"),
         (["--adaptive"], "give --passes 3"),
         (["--escalate", "b"], "give --passes 2"),
+        ([*PANEL, "--fallback", "--escalate", "b"], "give --passes 2"),
         ([*PANEL, *["--price", "1,2"] * 3], "3 times for 2 judges"),
         (["--passes", "0"], "--passes"),
         (["--group-size", "1"], "--group-size"),

@@ -45,9 +45,10 @@ def test_prices_refused(given: list[str], count: int) -> None:
 
 
 def test_passes_refused() -> None:
-    """What decides by the passes made so far needs two of them."""
-    options.refuse_passes(1, adaptive=False, escalate=None)
-    options.refuse_passes(2, adaptive=True, escalate="a")
+    """What decides by the answers so far needs two of them, of one judge or of two."""
+    options.refuse_passes(1, judges=1, adaptive=False, escalate=None)
+    options.refuse_passes(2, judges=1, adaptive=True, escalate="a")
+    options.refuse_passes(1, judges=2, adaptive=False, escalate="a")
     for adaptive, escalate, name in ((True, None, "--adaptive"), (False, "a", "--escalate")):
         with pytest.raises(UsageError, match=name):
-            options.refuse_passes(1, adaptive=adaptive, escalate=escalate)
+            options.refuse_passes(1, judges=1, adaptive=adaptive, escalate=escalate)
