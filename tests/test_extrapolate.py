@@ -18,7 +18,7 @@ from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
 from ruler_cli.notes import Notes
 from ruler_cli.reading import Input, open_input
-from ruler_cli.records import Reply
+from ruler_cli.records import Fault, Reply
 from ruler_cli.scoring.dialogue import judge
 from ruler_cli.settings import AskSettings, InputSettings
 from ruler_cli.shelf import Shelf
@@ -206,6 +206,36 @@ def test_windows_of_a_context(tmp_path: Path) -> None:
     assert guessed.windowed == pytest.approx(exact.windowed, rel=0.05)
     assert guessed.calls.expected == pytest.approx(exact.calls.expected, rel=0.1)
     assert guessed.prompt_tokens.expected == pytest.approx(exact.prompt_tokens.expected, rel=0.1)
+
+
+def test_huge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group too large to be laid out here is too long only where its rollouts are."""
+    monkeypatch.setattr("ruler_cli.extrapolate._HUGE", 100_000)
+
+    def huge(dice: random.Random, number: int) -> list[Record]:
+        many = {0: (40, 1_000), 1: (2, 30_000)}.get(number, (3, 100))
+        return [{"messages": talk("word " * many[1] + f"{k}")} for k in range(many[0])]
+
+    path = dump(tmp_path / "in.jsonl", 300, huge, "adjacent")
+    exact, guessed = both(path, AskSettings(), Model(PLAIN.price, 8_000, reasoning=False))
+    assert exact.too_long == guessed.too_long == 1
+    assert exact.windowed == guessed.windowed == 1
+    assert guessed.calls.expected == pytest.approx(exact.calls.expected, abs=4)
+
+
+def test_refused_before(tmp_path: Path) -> None:
+    """Where the ledger knows the first judge to refuse the sample, the next is expected to be asked."""
+    path = dump(tmp_path / "in.jsonl", 200, uneven, "adjacent")
+    with Ledger(tmp_path / "l.sqlite") as ledger, noted(path) as (notes, found):
+        shelf = Shelf(ledger, "a", {})
+        for i, group in enumerate(found.groups):
+            if i % 2:
+                request = next(judge(group, ASK))
+                ledger.keep(shelf.key(request), "a", Fault("refused", "no", "group"), 1.0)
+        judges = [Seat("a", PLAIN, kept=shelf), Seat("b", PLAIN, role="fallback")]
+        guessed = extrapolate_all(notes, notes.overview(), found.picked, ASK, judges)
+    assert 60 < guessed.judges[1].calls.expected < 140
+    assert guessed.judges[1].calls.high == 400
 
 
 def test_compressed(tmp_path: Path) -> None:
