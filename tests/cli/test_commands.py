@@ -361,7 +361,7 @@ def until_it_waits(process: subprocess.Popen[bytes], where: str) -> None:
     if not status.exists():  # a system that does not tell either
         time.sleep(4)
         return
-    seen = None
+    seen: bytes | None = None
     for _ in range(100):
         time.sleep(0.2)
         caught = int(re.findall(r"SigCgt:\s*(\w+)", status.read_text())[0], 16) >> (signal.SIGTERM - 1) & 1

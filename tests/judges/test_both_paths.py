@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -25,6 +27,13 @@ each_path = pytest.mark.parametrize(("model", "via"), PATHS)
 TIMEOUT = 0.6
 
 
+@pytest.fixture(autouse=True)
+def no_leftovers() -> Iterator[None]:
+    """What litellm leaves of a call that was cut short warns here, not in a test that comes later."""
+    yield
+    gc.collect()
+
+
 async def ask(model: str, via: Any, base: str, within: float = 20.0) -> Reply | Fault:
     """One call; a test that would hang fails."""
     settings = JudgeSettings(model, via=via, api_base=base, api_key=KEY, timeout=within)
@@ -33,10 +42,10 @@ async def ask(model: str, via: Any, base: str, within: float = 20.0) -> Reply | 
             return await judge.ask(ASKED)
 
 
-def assert_late(fault: Reply | Fault) -> None:
+def assert_late(fault: Reply | Fault, timeout: float = TIMEOUT) -> None:
     """The deadline ended the call, which may have been paid for."""
     assert isinstance(fault, Fault)
-    assert fault.reason == f"the judge did not answer within {TIMEOUT:g} s"
+    assert fault.reason == f"the judge did not answer within {timeout:g} s"
     assert (fault.scope, fault.sent, fault.rate) == ("call", True, False)
 
 
@@ -66,8 +75,9 @@ async def test_connect_hangs(model: str, via: str) -> None:
 async def test_one_deadline_for_all_steps(model: str, via: str) -> None:
     """Each step down of the answer format uses the time that is left, not time of its own."""
     refused = answer(400, json.dumps(REFUSED).encode())
-    async with serving(refused, wait=TIMEOUT * 0.6) as server:
-        assert_late(await ask(model, via, server.base, TIMEOUT))
+    timeout = 2.5  # a busy machine takes a while between the first and the second
+    async with serving(refused, wait=timeout * 0.6) as server:
+        assert_late(await ask(model, via, server.base, timeout), timeout)
         assert len(server.requests) == 2  # the second was cut short
 
 
