@@ -27,7 +27,7 @@ each_path = pytest.mark.parametrize(("model", "via"), PATHS)
 TIMEOUT = 0.6
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def no_leftovers() -> Iterator[None]:
     """What litellm leaves of a call that was cut short warns here, not in a test that comes later."""
     yield
