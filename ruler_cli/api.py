@@ -10,14 +10,18 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
+from ruler_cli.ballots import Verdict
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.judges.choose import choose
-from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
+from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.pool import pool
 from ruler_cli.records import Failure, Group, Line, Record, Rollout
-from ruler_cli.settings import AskSettings, JudgeSettings, PoolSettings
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.combine import combine
+from ruler_cli.settings import AskSettings, CombineSettings, JudgeSettings, PoolSettings
 
 _LOG = "RULER explanation: "
 
@@ -59,10 +63,7 @@ async def ruler(
         return []
     values = [{"messages": _plain(list(messages))} for messages in message_lists]
     group = _group(values, rubric, _plain(list(tools)) if tools else None)
-    outcome = await _judge(group, judge_model, extra_litellm_params, debug=debug)
-    verdict = outcome.verdict
-    if isinstance(verdict, Failure):
-        raise NotScoredError(verdict.kind, verdict.reason)
+    _, verdict = await _judge(group, judge_model, extra_litellm_params, debug=debug)
     out = []
     for number, (score, said) in enumerate(zip(verdict.scores, verdict.explanations, strict=True), 1):
         if score is None:
@@ -94,19 +95,20 @@ async def score_group(
         asked = _group(values, own if isinstance(own, str) else rubric, _plain(tools) if tools else None)
         if not values:
             return copy.copy(group)
-        outcome = await _judge(asked, judge_model, extra_litellm_params, debug=debug)
-        if isinstance(outcome.verdict, Failure):
-            raise NotScoredError(outcome.verdict.kind, outcome.verdict.reason)
+        outcome, verdict = await _judge(asked, judge_model, extra_litellm_params, debug=debug)
     except RulerError:
         if swallow_exceptions:
             return None
         raise
-    marks = marks_of(asked, outcome, judge_model)
+    marks = marks_of(asked, outcome, verdict, [judge_model])
     scored = [_annotated(item, mark.score, mark.fields) for item, mark in zip(items, marks, strict=True)]
-    return _with(group, {"trajectories": scored, "ruler": group_fields(asked, outcome, judge_model, None)})
+    fields = group_fields(asked, outcome, verdict, [judge_model], None)
+    return _with(group, {"trajectories": scored, "ruler": fields})
 
 
-async def _judge(group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool) -> Outcome:
+async def _judge(
+    group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool
+) -> tuple[Outcome, Verdict]:
     settings, retries = _settings(model, dict(params or {}))
     chosen = choose(settings)
 
@@ -116,13 +118,16 @@ async def _judge(group: Group, model: str, params: Mapping[str, Any] | None, *, 
     async with chosen.judge:
         halt = Halt()
         caller = pool(chosen, settings, PoolSettings(concurrency=1, retries=retries), halt)
-        ask = AskSettings(context_tokens=chosen.context)
-        outcome = await judge_group(group, ask, caller.call, show if debug else None)
+        bench = Bench((Seat(model, caller.call, chosen.context),))
+        outcome = await judge_group(group, AskSettings(), bench, show if debug else None)
     if halt.reason is not None:
         raise NotScoredError(
             "refused" if isinstance(halt.reason, RefusedError) else "transport", str(halt.reason)
         )
-    return outcome
+    verdict = combine(outcome.judged, CombineSettings(), Batch())
+    if isinstance(verdict, Failure):
+        raise NotScoredError(verdict.kind, verdict.reason)
+    return outcome, verdict
 
 
 def _settings(model: str, params: dict[str, Any]) -> tuple[JudgeSettings, int]:

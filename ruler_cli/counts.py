@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from ruler_cli.judges.prices import Price
+from ruler_cli.ballots import Verdict
 from ruler_cli.judging import Outcome
 from ruler_cli.observer import Summary
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.panel import Panel
 from ruler_cli.records import Failure, Group
 from ruler_cli.settings import MaxFailures
 
@@ -18,15 +18,15 @@ _ENOUGH = 20
 class Counts:
     """The summary of a run as it grows, and whether too much has failed."""
 
-    def __init__(self, most: MaxFailures | None, price: Price | None, caller: Caller) -> None:
-        """`caller` knows what was asked and what it took."""
-        self._most, self._price, self._caller = most, price, caller
+    def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
+        """`panel` knows what was asked and what it took."""
+        self._most, self._panel = most, panel
         self._began = time.perf_counter()
         self.summary = Summary()
 
-    def add(self, group: Group, outcome: Outcome) -> None:
-        """Count a group that is done."""
-        summary, verdict = self.summary, outcome.verdict
+    def add(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
+        """Count a group that is judged."""
+        summary = self.summary
         summary.groups += 1
         summary.kept += outcome.kept
         summary.rollouts += group.compared
@@ -36,18 +36,26 @@ class Counts:
             summary.failed_before += outcome.kept
             return
         summary.scored += 1
-        summary.tied += verdict.tied
         summary.suspect += len(verdict.suspects)
         summary.rescaled += verdict.rescaled
         summary.unknown_ids += verdict.unknown
         summary.shortened += bool(verdict.shortened)
+        summary.degraded += verdict.degraded
+        summary.windowed += outcome.judged.windows > 1
+        summary.escalated += outcome.judged.final is not None
+        summary.cut += any(miss.failure.kind == "budget" for miss in outcome.judged.misses)
+
+    def conclude(self, verdict: Verdict | Failure) -> None:
+        """Count what only the whole batch tells of a group."""
+        self.summary.tied += isinstance(verdict, Verdict) and verdict.tied
 
     def pay(self, outcome: Outcome) -> None:
         """Count the money of a group, what this run asked for apart from what was kept."""
-        summary, price = self.summary, self._price
+        summary = self.summary
         self._spent()
-        if price is not None and summary.kept_usd is not None:
-            summary.kept_usd += price.of(outcome.usage) - price.of(outcome.paid)
+        used, paid = self._panel.cost(outcome.used), self._panel.cost(outcome.paid)
+        if summary.kept_usd is not None and used is not None and paid is not None:
+            summary.kept_usd += used - paid
 
     def too_many(self, *, begun: bool) -> bool:
         """Whether more has failed than --max-failures allows; what the cap left out is no failure.
@@ -63,19 +71,17 @@ class Counts:
 
     def finish(self, stopped: Exception | None) -> Summary:
         """The whole summary, with the sentence that a run was stopped with."""
-        summary, tally = self.summary, self._caller.tally
+        summary, tries = self.summary, self._panel.tries()
         self._spent()
         summary.seconds = time.perf_counter() - self._began
-        summary.asked, summary.retried = tally.asked, dict(sorted(tally.retried.items()))
-        summary.unsure_usd = self._caller.gate.budget.unsure if self._price else None
-        summary.most_in_flight = tally.most
+        summary.asked, summary.retried = tries.asked, tries.retried
+        summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
+        summary.most_in_flight = tries.most
         summary.stopped = None if stopped is None else str(stopped)
         return summary
 
     def _spent(self) -> None:
         """Every reply that came counts, also one whose group is not written yet."""
-        self.summary.usage = self._caller.tally.usage
-        if self._price is None:
-            self.summary.cost_usd = self.summary.kept_usd = None
-        else:
-            self.summary.cost_usd = self._price.of(self.summary.usage)
+        self.summary.usage, self.summary.cost_usd = self._panel.spent()
+        if self.summary.cost_usd is None:
+            self.summary.kept_usd = None

@@ -58,11 +58,13 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as it was told to
 
     exit_code = 4
 
-    def __init__(self, cap: float, left: int) -> None:
-        """`cap` in USD; `left` groups could not be judged for it."""
+    def __init__(self, cap: float, left: int, cut: int = 0) -> None:
+        """`cap` in USD; `left` groups could not be judged for it, `cut` lack some of their passes."""
         groups = "1 group is" if left == 1 else f"{left} groups are"
+        fewer = f", {cut} scored by fewer passes than asked for" if cut else ""
         super().__init__(
-            f"--max-cost {cap:g} is reached: {groups} not scored; the same command may spend as much again"
+            f"--max-cost {cap:g} is reached: {groups} not scored{fewer}; "
+            "the same command may spend as much again"
         )
 
 

@@ -1,15 +1,27 @@
-"""One group → its outcome: drive the dialogue with the pool, then say it as marks."""
+"""One group → all that its judges say: passes, panel, fallback, further passes, escalation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
-from ruler_cli.judges.prices import Price
-from ruler_cli.records import Failure, Fault, Group, Mark, Reply, Request, Usage, Verdict
-from ruler_cli.scoring.dialogue import judge
+import anyio
+
+from ruler_cli.ballots import Ballot, Judged, Miss
+from ruler_cli.records import Failure, Fault, Group, Reply, Request, Usage
+from ruler_cli.scoring.collect import Check, judged_of
+from ruler_cli.scoring.dialogue import Overflow, State, converse
+from ruler_cli.scoring.fit import lay_out
+from ruler_cli.scoring.plan import Part, obstacle, parts, turns, windows
+from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
+
+_FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
+"""Kinds of a first failure after which the other passes of the judge would fail too."""
+_ESCALATED = 2
+"""Passes of the stronger judge: an order and its reverse."""
 
 
 class Call(Protocol):
@@ -23,104 +35,244 @@ Told = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Seat:
+    """One judge as a group meets it: its name, what asks it, how many tokens it reads (None: not known)."""
+
+    name: str
+    call: Call
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The judges of a run. With `fallback` each takes over where the one before refuses, else all score.
+
+    `stronger` is asked about a group only when the others leave it unresolved. `check` is what tells
+    whether a rollout passed, where that is asked.
+    """
+
+    seats: tuple[Seat, ...]
+    fallback: bool = False
+    stronger: Seat | None = None
+    check: Check | None = None
+
+    @property
+    def all(self) -> tuple[Seat, ...]:
+        """Every judge; the stronger one is the last."""
+        return (*self.seats, self.stronger) if self.stronger else self.seats
+
+
+class Turns(Protocol):
+    """What decides, with the groups around it, what a group is asked beyond its first passes."""
+
+    async def more(self, judged: Judged, tokens: float) -> int:
+        """How many further passes; 0 ends it. `tokens` are those of one pass of all judges."""
+
+    async def escalate(self, judged: Judged, tokens: float) -> bool:
+        """Whether the stronger judge is to score the group."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a group.
 
-    `seconds` is what the judge took for its replies, `kept` that none of them had to be asked for,
-    `paid` the tokens of those that were.
+    `seconds` is what judges took for their replies, `kept` that none of them had to be asked for, `used`
+    the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now.
     """
 
-    verdict: Verdict | Failure
+    judged: Judged
     seconds: float
     kept: bool
-    paid: Usage
+    used: tuple[Usage, ...]
+    paid: tuple[Usage, ...]
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all replies of the group, whenever they were asked for."""
-        return self.verdict.usage
+        """Tokens of all replies of the group."""
+        return sum(self.used, Usage())
 
 
 async def judge_group(
-    group: Group, ask: AskSettings, call: Call, on_reply: Told | None = None, *, retry_failed: bool = False
+    group: Group,
+    ask: AskSettings,
+    bench: Bench,
+    on_reply: Told | None = None,
+    *,
+    retry_failed: bool = False,
+    further: Turns | None = None,
 ) -> Outcome:
-    """Ask until there is a verdict or a failure.
+    """Ask every pass of every judge, and what `further` decides then.
 
-    A failure that earlier answers led to is one still; with `retry_failed` the group is asked anew.
+    A failure that earlier answers led to is one still; with `retry_failed` it is asked anew.
     """
-    outcome = await _converse(group, ask, call, on_reply, again=False)
-    if retry_failed and outcome.kept and isinstance(outcome.verdict, Failure):
-        return await _converse(group, ask, call, on_reply, again=True)
-    return outcome
+    sitting = _Sitting(group, ask, bench, on_reply, retry_failed)
+    await sitting.first()
+    if further is not None:
+        await sitting.go_on(further)
+    return sitting.outcome()
 
 
-async def _converse(
-    group: Group, ask: AskSettings, call: Call, on_reply: Told | None, *, again: bool
-) -> Outcome:
-    dialogue = judge(group, ask)
-    answer: Reply | Fault | None = None
-    seconds, kept, paid = 0.0, True, Usage()
-    try:
-        while True:
-            request = dialogue.send(answer) if answer is not None else next(dialogue)
-            answer = await call(request, again=again)
-            kept = kept and answer.kept
-            if isinstance(answer, Reply):
-                seconds += answer.seconds
-                paid += Usage() if answer.kept else answer.usage
-            if on_reply is not None:
-                on_reply(group.key, answer.text if isinstance(answer, Reply) else answer.reason)
-    except StopIteration as end:
-        return Outcome(end.value, seconds, kept and answer is not None, paid)
+class _Sitting:
+    """One group before its judges: what they have said so far and what it took."""
+
+    def __init__(
+        self, group: Group, ask: AskSettings, bench: Bench, on_reply: Told | None, retry_failed: bool
+    ) -> None:
+        self._group, self._bench = group, bench
+        self._on_reply, self._retry = on_reply, retry_failed
+        self._asks = [replace(ask, context_tokens=seat.context) for seat in bench.all]
+        self._sheets: dict[int, Sheet] = {}
+        self._ballots: list[Ballot] = []
+        self._misses: list[Miss] = []
+        self._windows: dict[int, int] = {}
+        self._turns = [0] * len(bench.all)
+        self._used = [Usage()] * len(bench.all)
+        self._paid = [Usage()] * len(bench.all)
+        self._seconds, self._kept, self._asked = 0.0, True, False
+        self._final: int | None = None
+
+    async def first(self) -> None:
+        """The first passes of every judge; with fallback, of the first that does not refuse."""
+        seats = range(len(self._bench.seats))
+        if not self._bench.fallback:
+            await _together([partial(self._begin, seat) for seat in seats])
+            return
+        for seat in seats:
+            await self._begin(seat)
+            if any(ballot.judge == seat for ballot in self._ballots) or not self._refused(seat):
+                return
+
+    async def go_on(self, further: Turns) -> None:
+        """Further passes of the judges that have scored it, and the stronger judge."""
+        while more := await further.more(self.judged(), self._tokens):
+            scored = sorted({ballot.judge for ballot in self._ballots})
+            await _together([partial(self._more, seat, more) for seat in scored])
+        if self._bench.stronger is not None and await further.escalate(self.judged(), self._tokens):
+            self._final = len(self._bench.seats)
+            await self._begin(self._final, _ESCALATED)
+
+    def judged(self) -> Judged:
+        """What was said so far, in an order that does not depend on who answered first."""
+        ballots = sorted(self._ballots, key=lambda b: (b.judge, b.turn, b.window))
+        misses = sorted(self._misses, key=lambda m: (m.judge, m.turn, m.window))
+        if self._bench.fallback and ballots:  # who refused before was replaced
+            misses = [miss for miss in misses if miss.judge >= ballots[0].judge]
+        return judged_of(
+            self._group,
+            next(iter(self._sheets.values())),
+            ballots,
+            misses,
+            windows=max(self._windows.values(), default=1),
+            judges=1 if self._bench.fallback else len(self._bench.seats),
+            final=self._final,
+            check=self._bench.check,
+        )
+
+    def outcome(self) -> Outcome:
+        """All of it, at the end."""
+        kept = self._kept and self._asked
+        return Outcome(self.judged(), self._seconds, kept, tuple(self._used), tuple(self._paid))
+
+    @property
+    def _tokens(self) -> float:
+        """Estimated tokens of one pass of every judge that has been asked."""
+        return float(sum(sheet.tokens for sheet in self._sheets.values()))
+
+    def _refused(self, seat: int) -> bool:
+        return any(m.judge == seat and m.failure.kind == "refused" for m in self._misses)
+
+    async def _begin(self, seat: int, least: int = 1) -> None:
+        """A judge's passes: one request goes ahead, and fills the provider's cache for all others."""
+        sheet, ask, state = self._sheet(seat), self._asks[seat], None
+        failure = obstacle(self._group, sheet, ask)
+        if failure is not None:
+            self._misses.append(Miss(seat, 0, 0, failure))
+            return
+        first = parts(sheet, ask, 0)[0]
+        said = await self._converse(seat, first)
+        if isinstance(said, Overflow):  # the judge reads less than was known
+            state = said.state
+            ask = self._asks[seat] = replace(ask, context_tokens=said.target)
+            del self._sheets[seat]
+            sheet = self._sheet(seat)
+            if obstacle(self._group, sheet, ask):
+                self._misses.append(Miss(seat, 0, 0, said.too_long))
+                return
+            first = parts(sheet, ask, 0)[0]
+            said = await self._converse(seat, first, state)
+        self._take(seat, first, said)
+        self._windows[seat] = windows(sheet, ask)
+        self._turns[seat] = max(least, turns(sheet, ask))
+        if isinstance(said, Failure) and said.kind in _FOR_GOOD:
+            return
+        others = [part for turn in range(self._turns[seat]) for part in parts(sheet, ask, turn)][1:]
+        await _together([partial(self._part, seat, part) for part in others])
+
+    async def _more(self, seat: int, passes: int) -> None:
+        """Further passes of a judge."""
+        begin, sheet, ask = self._turns[seat], self._sheets[seat], self._asks[seat]
+        self._turns[seat] += passes
+        asked = [part for turn in range(begin, begin + passes) for part in parts(sheet, ask, turn)]
+        await _together([partial(self._part, seat, part) for part in asked])
+
+    def _sheet(self, seat: int) -> Sheet:
+        """The group as this judge can read it: judges that read equally much share one."""
+        if seat not in self._sheets:
+            asks, mine = self._asks, self._asks[seat]
+            same = (sheet for other, sheet in self._sheets.items() if asks[other] == mine)
+            self._sheets[seat] = next(same, None) or lay_out(self._group, mine)
+        return self._sheets[seat]
+
+    async def _part(self, seat: int, part: Part) -> None:
+        self._take(seat, part, await self._converse(seat, part))
+
+    def _take(self, seat: int, part: Part, said: Ballot | Failure | Overflow) -> None:
+        if isinstance(said, Ballot):
+            self._ballots.append(replace(said, judge=seat) if seat else said)
+            return
+        failure = said.failure if isinstance(said, Overflow) else said
+        self._misses.append(Miss(seat, part.turn, part.window, failure))
+
+    async def _converse(
+        self, seat: int, part: Part, state: State | None = None
+    ) -> Ballot | Failure | Overflow:
+        """Ask until there is a ballot or a reason why not."""
+        said, kept = await self._asking(seat, part, state, again=False)
+        if self._retry and kept and isinstance(said, Failure):
+            said, _ = await self._asking(seat, part, state, again=True)
+        return said
+
+    async def _asking(
+        self, seat: int, part: Part, state: State | None, *, again: bool
+    ) -> tuple[Ballot | Failure | Overflow, bool]:
+        dialogue = converse(self._sheets[seat], self._asks[seat], part, state)
+        call, kept = self._bench.all[seat].call, True
+        answer: Reply | Fault | None = None
+        try:
+            while True:
+                request = dialogue.send(answer) if answer is not None else next(dialogue)
+                answer = await call(request, again=again)
+                kept = kept and answer.kept
+                self._hear(seat, answer)
+        except StopIteration as end:
+            return end.value, kept and answer is not None
+
+    def _hear(self, seat: int, answer: Reply | Fault) -> None:
+        self._asked = True
+        self._kept = self._kept and answer.kept
+        if isinstance(answer, Reply):
+            self._seconds += answer.seconds
+            self._used[seat] += answer.usage
+            self._paid[seat] += Usage() if answer.kept else answer.usage
+        if self._on_reply is not None:
+            self._on_reply(self._group.key, answer.text if isinstance(answer, Reply) else answer.reason)
 
 
-def marks_of(group: Group, outcome: Outcome, name: str) -> list[Mark]:
-    """A mark for each rollout of the group, in input order."""
-    verdict = outcome.verdict
-    if isinstance(verdict, Failure):
-        lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
-        return [Mark(None, dict(lost)) for _ in group.rollouts]
-    out = []
-    for i, (score, said) in enumerate(zip(verdict.scores, verdict.explanations, strict=True)):
-        if score is None:
-            out.append(Mark(None, {"status": "failed", "kind": "input", "reason": said, "judge": name}))
-            continue
-        fields: dict[str, Any] = {
-            "status": "scored",
-            "score": score,
-            "explanation": said,
-            "judge": name,
-            "passes": 1,
-        }
-        if i in verdict.suspects:
-            fields["suspect"] = True
-        out.append(Mark(score, fields))
-    return out
-
-
-def group_fields(group: Group, outcome: Outcome, name: str, price: Price | None) -> dict[str, Any]:
-    """The group's part of the output, which stands once where the record is a group."""
-    verdict, usage = outcome.verdict, outcome.usage
-    failed = isinstance(verdict, Failure)
-    fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
-    if isinstance(verdict, Failure):
-        fields |= {"kind": verdict.kind, "reason": verdict.reason}
-    fields |= {"judge": name, "size": group.compared}
-    if isinstance(verdict, Verdict):
-        fields |= {"passes": 1, "tied": verdict.tied}
-        counts = {
-            "rescaled": verdict.rescaled,
-            "unknown_ids": verdict.unknown,
-            "shortened": verdict.shortened,
-        }
-        fields |= {name: count for name, count in counts.items() if count}
-    fields["usage"] = {
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "cached_tokens": usage.cached,
-    }
-    fields["cost_usd"] = None if price is None else round(price.of(usage), 8)
-    fields["latency_s"] = round(outcome.seconds, 3)
-    fields["cached"] = outcome.kept
-    return fields
+async def _together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run all of it at once; one alone needs no task."""
+    if len(work) == 1:
+        await work[0]()
+    elif work:
+        async with anyio.create_task_group() as tasks:
+            for one in work:
+                tasks.start_soon(one)

@@ -14,7 +14,9 @@ class Summary:
 
     `total` is the number of groups in the input, None for a stream, `groups` of those that are done.
     `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in
-    an earlier run and were not asked again, `kept` groups that needed no call. `asked` counts calls with
+    an earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
+    pass, `cut` those that lack one because of the cap, `windowed` were shown in parts, `escalated` were
+    scored by the stronger judge. `asked` counts calls with
     all their tries, `retried` tries by what made them necessary. `usage` and `cost_usd` are of this
     run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without a reply may have cost.
     `figures` tell what the scores are worth, at the end of a run.
@@ -33,6 +35,10 @@ class Summary:
     rescaled: int = 0
     unknown_ids: int = 0
     shortened: int = 0
+    degraded: int = 0
+    cut: int = 0
+    windowed: int = 0
+    escalated: int = 0
     written: int = 0
     asked: int = 0
     retried: dict[str, int] = field(default_factory=dict)

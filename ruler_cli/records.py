@@ -206,26 +206,6 @@ class Failure:
 
     kind: Kind
     reason: str
-    usage: Usage = Usage()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A score in [0, 1] and an explanation for each rollout of a group, in input order.
-
-    A rollout that could not be read has None and the reason. `rescaled` and `unknown` count what the
-    reply reader had to mend or ignore; `tied` says that there was no relative signal (one rollout, or
-    all identical); `suspects` are rollouts whose text addresses the judge.
-    """
-
-    scores: tuple[float | None, ...]
-    explanations: tuple[str, ...]
-    suspects: frozenset[int] = frozenset()
-    tied: bool = False
-    rescaled: int = 0
-    unknown: int = 0
-    shortened: int = 0
-    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True)

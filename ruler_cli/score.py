@@ -1,38 +1,43 @@
-"""The recipe: read, group, judge, annotate, write. The composition root of a run."""
+"""The recipe: read, group, judge, deliver. The composition root of a run."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import anyio
-import anyio.to_thread
 
-from ruler_cli.annotate import Marked, annotate, trajectory_bytes
+from ruler_cli.blocks import Blocks, Member
 from ruler_cli.counts import Counts
+from ruler_cli.delivery import Delivery
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile
-from ruler_cli.formats.reader import Reader
 from ruler_cli.judges.choose import Chosen, choose
-from ruler_cli.judging import Outcome, group_fields, judge_group, marks_of
+from ruler_cli.judging import Bench, Outcome, Seat, judge_group
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer, Summary
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import first_of, run
 from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.panel import Panel
 from ruler_cli.pool.pool import pool
 from ruler_cli.reading import Input, open_input
-from ruler_cli.records import Failure, Group, Mark, Problem, Record
-from ruler_cli.settings import ScoreSettings
+from ruler_cli.records import Failure, Group, Problem
+from ruler_cli.scoring.collect import Check
+from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
-from ruler_cli.writing import AnyOutput, ByTurn, InOrder, Writer, failed_path, open_output, refuse_clashes
+from ruler_cli.writing import failed_path, open_output, refuse_clashes
 
 _POLL = 0.05
 _TICK = 1.0
 _READER = 5.0
 """Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
+_FIRST = 2
+"""Passes that every group gets before an adaptive run decides who gets more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +56,30 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     of the result. `halt` stops the run from outside: what is in flight finishes, what is whole stays.
     """
     observer, halt = observer or Observer(), halt or Halt()
-    chosen = choose(settings.judge)
-    if settings.ask.context_tokens is None:
-        settings = replace(settings, ask=replace(settings.ask, context_tokens=chosen.context))
+    judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+    chosen = [choose(judge) for judge in judges]
     refuse_clashes(settings)
-    if settings.pool.max_cost is not None and chosen.price is None:
-        raise UsageError(
-            f"--max-cost: the price of {settings.judge.model} is not known; give it with --price IN,OUT, "
-            "in USD per million prompt and completion tokens"
-        )
+    for judge, found in zip(judges, chosen, strict=True):
+        if settings.pool.max_cost is not None and found.price is None:
+            raise UsageError(
+                f"--max-cost: the price of {judge.model} is not known; give it with --price IN,OUT, "
+                "in USD per million prompt and completion tokens"
+            )
     # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
     with ExitStack() as inputs, ExitStack() as stack:
-        shelf = _shelf(settings, chosen, stack)
+        ledger = _ledger(settings, chosen, stack)
         output = open_output(settings)
         stack.enter_context(output)
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
-        async with chosen.judge:  # before the input is read: a judge that is not there costs no wait
-            caller = pool(chosen, settings.judge, settings.pool, halt, shelf)
-            run_ = _Run(settings, chosen, observer, output, failed, caller)
+        async with AsyncExitStack() as opened:  # before the input: a judge that is not there costs no wait
+            for found in chosen:
+                await opened.enter_async_context(found.judge)
+            panel = _panel(settings, judges, chosen, halt, ledger)
+            counts = Counts(settings.max_failures, panel)
+            names = [found.judge.name for found in chosen]
+            delivery = Delivery(settings, names, counts, panel, output, failed, observer)
+            run_ = _Run(settings, chosen, observer, panel, counts, delivery)
             await run_.all(inputs)
         failed.close()
         if run_.whole:
@@ -77,32 +87,63 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     return run_.finish()
 
 
-def _shelf(settings: ScoreSettings, chosen: Chosen, stack: ExitStack) -> Shelf | None:
-    """Where replies are kept: nowhere for a judge that costs nothing to ask again."""
-    if settings.ledger is None or chosen.embedded:
+def _ledger(settings: ScoreSettings, chosen: list[Chosen], stack: ExitStack) -> Ledger | None:
+    """Where replies are kept: nowhere for judges that cost nothing to ask again."""
+    if settings.ledger is None or all(found.embedded for found in chosen):
         return None
-    ledger = stack.enter_context(Ledger(settings.ledger))
-    return Shelf(ledger, settings.judge.model, settings.judge.params)
+    return stack.enter_context(Ledger(settings.ledger))
+
+
+def _panel(
+    settings: ScoreSettings,
+    judges: list[JudgeSettings],
+    chosen: list[Chosen],
+    halt: Halt,
+    ledger: Ledger | None,
+) -> Panel:
+    """What asks each judge: with limits of its own, and one budget for all."""
+    budget = Budget(settings.pool.max_cost)
+    callers = []
+    for judge, found in zip(judges, chosen, strict=True):
+        shelf = Shelf(ledger, judge.model, judge.params) if ledger and not found.embedded else None
+        callers.append(pool(found, judge, settings.pool, halt, shelf, budget))
+    return Panel(callers, [found.price for found in chosen], halt)
+
+
+def _check(settings: ScoreSettings) -> Check | None:
+    """What tells whether a rollout passed: the path that the user named, else the reward if it is to."""
+    if settings.input.outcome is not None:
+        return "outcome"
+    return "reward" if settings.combine.by_outcome else None
 
 
 class _Run:
-    """One run: what is counted, and what each group goes through."""
+    """One run: what each group goes through, until the end or until it is told to stop."""
 
     def __init__(
         self,
         settings: ScoreSettings,
-        chosen: Chosen,
+        chosen: list[Chosen],
         observer: Observer,
-        output: AnyOutput,
-        failed: FailedFile,
-        caller: Caller,
+        panel: Panel,
+        counts: Counts,
+        delivery: Delivery,
     ) -> None:
-        self._settings, self._chosen, self._observer = settings, chosen, observer
-        self._output, self._failed, self._caller = output, failed, caller
-        self.halt = caller.gate.halt
-        self._counts = Counts(settings.max_failures, chosen.price, caller)
-        self._waiting: dict[int, list[Marked]] = {}
-        self._begun = self._stopped = self._unfinished = self._writing = False
+        self._settings, self._observer, self._panel = settings, observer, panel
+        self._counts, self._delivery = counts, delivery
+        self.halt = panel.halt
+        context = settings.ask.context_tokens
+        seats = [
+            Seat(found.judge.name, caller.call, context or found.context)
+            for found, caller in zip(chosen, panel.callers, strict=True)
+        ]
+        stronger = seats.pop() if settings.escalate else None
+        self._bench = Bench(tuple(seats), settings.fallback, stronger, _check(settings))
+        passes = settings.ask.passes
+        together = settings.adaptive or settings.escalate is not None
+        self._blocks = Blocks(passes if settings.adaptive else None) if together else None
+        self._ask = replace(settings.ask, passes=min(_FIRST, passes) if settings.adaptive else passes)
+        self._begun = self._stopped = self._lost = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
@@ -119,29 +160,29 @@ class _Run:
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise first_of(group) from None
+        if not self._lost:
+            await self._written(self._delivery.rest)
 
     def _open(self, stack: ExitStack) -> Input:
-        return open_input(self._settings.input, stack, self.unreadable, self._output.into)
+        return open_input(self._settings.input, stack, self._unreadable, self._delivery.output.into)
 
-    def unreadable(self, problem: Problem) -> None:
-        """Count, tell and keep something of the input that could not be read."""
-        self._counts.summary.unreadable += 1
-        self._observer.problem(problem)
-        self._failed.add(problem)
+    def _unreadable(self, problem: Problem) -> None:
+        self._delivery.unreadable(problem)
         self._stop_if_too_many()
 
     @property
     def whole(self) -> bool:
         """Whether OUTPUT holds all that it is to hold."""
-        return self.halt.reason is None and not self._unfinished
+        return self.halt.reason is None and not self._delivery.unfinished
 
     def finish(self) -> Done:
         """The counts of the whole run, and why it stopped before its end."""
+        self._delivery.close()
         stopped, left = self.halt.reason, self._counts.summary.failed.get("budget", 0)
-        if stopped is None and left:
-            stopped = CapReached(self._settings.pool.max_cost or 0.0, left)
+        if stopped is None and (left or self._counts.summary.cut):
+            stopped = CapReached(self._settings.pool.max_cost or 0.0, left, self._counts.summary.cut)
         summary = self._counts.finish(stopped)
-        name = self._reader.format.layout.refuses_null if summary.groups else ""
+        name = self._delivery.refuses_null if summary.groups else ""
         if name and summary.failed and self._settings.on_failure == "null":
             self._observer.warn(
                 f"{name} itself reads no file in which a reward is null; --on-failure drop leaves them out"
@@ -157,130 +198,96 @@ class _Run:
         self._counts.summary.total = found.survey.groups if found.survey else None
         self._observer.started(self._counts.summary.total)
         if found.reader is not None:
-            self._reader: Reader = found.reader
-            if found.reader.format.shape == "columns" and self._settings.on_failure == "drop":
-                raise UsageError(
-                    "--on-failure drop: a record of this dump holds several groups, and cannot be left out "
-                    "for one of them; give null or keep"
-                )
-        self._writer: Writer = ByTurn(self._output, found.index) if found.scattered else InOrder(self._output)
+            self._delivery.begin(found, found.reader)
         self._begun = True
         self._stop_if_too_many()
 
     async def _judge_all(self, found: Input) -> None:
         pull = found.pull()
 
-        async def next_group() -> Group | None:
-            if self.halt.reason is not None:
+        async def next_group() -> _Item | None:
+            group = None
+            if self.halt.reason is None:
+                try:
+                    group = await pull()
+                except RulerError as error:  # what is in flight is paid for and may finish
+                    self.halt.now(error)
+            if group is None:
+                if self._blocks is not None:
+                    self._blocks.close()
                 return None
-            try:
-                return await pull()
-            except RulerError as error:  # what is in flight is paid for and may finish
-                self.halt.now(error)
-                return None
+            return _Item(group, self._blocks.place(group) if self._blocks is not None else None)
 
-        await run(next_group, self._judge, self._deliver, lambda group: group.size, self._caller.gate.room)
+        await run(next_group, self._judge, self._deliver, lambda item: item.group.size, self._panel.room)
 
     async def _drain(self, scope: anyio.CancelScope) -> None:
         """Once told to stop, wait for what is in flight, not for ever, and end what only waits."""
         await self.halt.told.wait()
-        gate = self._caller.gate
-        gate.nudge()
+        self._panel.nudge()
         if not isinstance(self.halt.reason, ReaderGone):  # `| head` is quiet
-            self._observer.stopping(gate.in_flight, self._settings.grace)
+            self._observer.stopping(self._panel.in_flight, self._settings.grace)
         with anyio.move_on_after(self._settings.grace):
             quiet, blocked = 0, 0.0
             while quiet < 2:  # twice, so that the last reply is written too
                 await anyio.sleep(_POLL)
-                blocked = blocked + _POLL if self._writing else 0.0
-                quiet = 0 if gate.in_flight or 0 < blocked < _READER else quiet + 1
+                blocked = blocked + _POLL if self._delivery.writing else 0.0
+                quiet = 0 if self._panel.in_flight or 0 < blocked < _READER else quiet + 1
         scope.cancel()
 
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(_TICK)
             if self._begun:
-                self._observer.tick(self._counts.summary, self._caller.gate.status())
+                self._observer.tick(self._counts.summary, self._panel.status())
 
-    async def _judge(self, group: Group) -> Outcome:
+    async def _judge(self, item: _Item) -> Outcome:
         settings = self._settings
-        on_reply = self._observer.replied if settings.debug else None
         return await judge_group(
-            group, settings.ask, self._caller.call, on_reply, retry_failed=settings.retry_failed
+            item.group,
+            self._ask,
+            self._bench,
+            self._observer.replied if settings.debug else None,
+            retry_failed=settings.retry_failed,
+            further=item.place,
         )
 
-    async def _deliver(self, group: Group, outcome: Outcome) -> None:
-        verdict = outcome.verdict
-        self._stopped = self._stopped or (isinstance(verdict, Failure) and verdict.kind == "interrupted")
+    async def _deliver(self, item: _Item, outcome: Outcome) -> None:
         if self._stopped:  # OUTPUT is whole up to here; the rest is for the run that resumes
             self._counts.pay(outcome)
             return
-        self._counts.add(group, outcome)
+        await self._written(partial(self._take, item.group, outcome))
+
+    async def _take(self, group: Group, outcome: Outcome) -> None:
+        verdict = await self._delivery.take(group, outcome)
         if isinstance(verdict, Failure):
+            if verdict.kind == "interrupted":
+                self._stopped = True
+                self._counts.pay(outcome)
+                return
             self._observer.failed(group.key, verdict.kind, verdict.reason)
             self._stop_if_too_many()
-        try:
-            batch = self._annotated(group, outcome)
-            if self._output.waits:  # a slow reader of the pipe must not stop the calls in flight
-                self._writing = True  # a run that is told to stop does not leave half a record there
-                written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
-            else:
-                written = self._writer.write(batch)
-        except BrokenPipeError:
-            self._stopped = True
-            self.halt.now(ReaderGone())
-            return
-        except RulerError as error:
-            self._stopped = True
-            self.halt.now(error)
-            return
-        finally:
-            self._writing = False
-        self._counts.summary.written += written
         self._observer.advanced(self._counts.summary)
+
+    async def _written(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write; where that cannot be, the run stops."""
+        try:
+            await write()
+        except BrokenPipeError:
+            self._stopped = self._lost = True
+            self.halt.now(ReaderGone())
+        except RulerError as error:
+            self._stopped = self._lost = True
+            self.halt.now(error)
 
     def _stop_if_too_many(self) -> None:
         most = self._settings.max_failures
         if most is not None and self._counts.too_many(begun=self._begun):
             self.halt.now(TooManyFailures(most.shown))
 
-    def _annotated(self, group: Group, outcome: Outcome) -> list[tuple[int, bytes]]:
-        """Each record's line number and new bytes; none where it is left out."""
-        settings, name = self._settings, self._chosen.judge.name
-        form, fields = self._reader.format, group_fields(group, outcome, name, self._chosen.price)
-        marks = iter(marks_of(group, outcome, name))
-        if form.shape != "group":  # there the group's part stands on each rollout
-            marks = (Mark(m.score, {**m.fields, "group": fields}) for m in marks)
-        failure = outcome.verdict if isinstance(outcome.verdict, Failure) else None
-        dropped = settings.on_failure == "drop" and failure is not None
-        if dropped and failure and failure.kind == "budget":  # for the run that goes on, and not in two files
-            self._unfinished = True
-            return [(record.line.number, b"") for record in group.records]
-        batch = []
-        for record in group.records:
-            line, body = record.line, b""
-            mine = [(rollout, next(marks)) for rollout in record.rollouts]
-            for rollout in record.rollouts:
-                if rollout.fault is not None and not dropped:  # a dropped record goes there whole
-                    where = ".".join(map(str, rollout.path))
-                    raw = trajectory_bytes(record, rollout)
-                    self.unreadable(Problem(line.number, f"`{where}` {rollout.fault}", raw, line.place))
-            if dropped:
-                self._failed.add(Problem(line.number, "dropped", line.raw, line.place))
-            else:
-                whole = self._whole(record, mine)
-                if whole is None:
-                    continue
-                body = annotate(line.raw, form, whole, fields, settings.on_failure)
-            batch.append((line.number, body))
-        return batch
 
-    def _whole(self, record: Record, mine: list[Marked]) -> list[Marked] | None:
-        """The marks of all rollouts of a record; None until the last of its groups is done."""
-        if record.parts == 1:
-            return mine
-        found = self._waiting.setdefault(record.line.number, [])
-        found += mine
-        if record.part + 1 < record.parts:
-            return None
-        return sorted(self._waiting.pop(record.line.number), key=lambda pair: pair[0].path)
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A group on its way, with its place among those that decide together."""
+
+    group: Group
+    place: Member | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ruler_cli.ballots import Judged, Verdict
 from ruler_cli.counts import Counts
 from ruler_cli.judges.prices import Price
 from ruler_cli.judging import Outcome
@@ -11,7 +12,8 @@ from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
-from ruler_cli.records import Failure, Group, Kind, Usage, Verdict
+from ruler_cli.pool.panel import Panel
+from ruler_cli.records import Failure, Group, Kind, Usage
 from ruler_cli.settings import MaxFailures
 from tests.virtual import ASKED, World, virtually
 
@@ -23,23 +25,31 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> Coun
     """Counts of a run that has paid for one reply of SEEN."""
 
     async def main() -> Counts:
-        caller = Caller(World(usage=SEEN), Gate(Fixed(1), Halt()), retries=0, timeout=9.0)
+        halt = Halt()
+        caller = Caller(World(usage=SEEN), Gate(Fixed(1), halt), retries=0, timeout=9.0)
         await caller.call(ASKED)
-        return Counts(most, price, caller)
+        return Counts(most, Panel([caller], [price], halt))
 
     return virtually(main)
 
 
-def failed(kind: Kind) -> Outcome:
-    """A group that failed."""
-    return Outcome(Failure(kind, "why"), 0.0, kept=False, paid=Usage())
+def failed(counts: Counts, kind: Kind) -> None:
+    """A group fails."""
+    nothing = (Usage(),)
+    counts.add(GROUP, Outcome(Judged((), (), ()), 0.0, False, nothing, nothing), Failure(kind, "why"))
+
+
+def scored(counts: Counts, *, kept: bool) -> None:
+    """A group is scored by one reply."""
+    paid = Usage() if kept else SEEN
+    counts.add(GROUP, Outcome(Judged((), (), ()), 1.0, kept, (SEEN,), (paid,)), Verdict((), ()))
 
 
 def test_kept_is_not_paid() -> None:
     """The cost of this run is that of its own replies; what kept ones had cost stands apart."""
     counts = counted(price=Price(1.0, 1.0, 1.0))
-    counts.add(GROUP, Outcome(Verdict((), (), usage=SEEN), 1.0, kept=False, paid=SEEN))
-    counts.add(GROUP, Outcome(Verdict((), (), usage=SEEN), 1.0, kept=True, paid=Usage()))
+    scored(counts, kept=False)
+    scored(counts, kept=True)
     summary = counts.finish(None)
     assert (summary.groups, summary.kept, summary.asked) == (2, 1, 1)
     assert (summary.cost_usd, summary.kept_usd) == (1200.0, 1200.0)
@@ -48,7 +58,7 @@ def test_kept_is_not_paid() -> None:
 def test_unknown_price() -> None:
     """Without a price no sum of money is known, which is not 0."""
     counts = counted()
-    counts.add(GROUP, Outcome(Verdict((), (), usage=SEEN), 1.0, kept=False, paid=SEEN))
+    scored(counts, kept=False)
     summary = counts.finish(ValueError("told to stop"))
     assert summary.cost_usd is summary.kept_usd is summary.unsure_usd is None
     assert summary.usage == SEEN
@@ -61,9 +71,9 @@ def test_share(total: int | None, fits: int) -> None:
     counts = counted(MaxFailures(5.0, percent=True))
     counts.summary.total = total
     for _ in range(fits):
-        counts.add(GROUP, failed("reply"))
+        failed(counts, "reply")
     assert not counts.too_many(begun=True)
-    counts.add(GROUP, failed("reply"))
+    failed(counts, "reply")
     assert counts.too_many(begun=True)
     assert not counts.too_many(begun=False)
 
@@ -73,7 +83,7 @@ def test_number() -> None:
     counts = counted(MaxFailures(2))
     counts.summary.unreadable = 1
     for kind in ("budget", "budget", "reply"):
-        counts.add(GROUP, failed(kind))
+        failed(counts, kind)
     assert not counts.too_many(begun=True)
     counts.summary.unreadable = 2
     assert counts.too_many(begun=True)

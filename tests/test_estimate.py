@@ -15,7 +15,6 @@ from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Estimate, Range, 
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
 from ruler_cli.records import Fault, Group, Reply
-from ruler_cli.scoring.dialogue import judge
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
 from ruler_cli.shelf import Shelf
@@ -148,7 +147,7 @@ def test_kept(tmp_path: Path) -> None:
     body = b'{"choices": [{"message": {"content": "{}"}}]}'
     with Ledger(tmp_path / "l.sqlite") as ledger:
         shelf = Shelf(ledger, "m", {"seed": 1})
-        requests = [next(judge(each, ASK)) for each in groups]
+        requests = [compose(lay_out(each, ASK), ASK).request for each in groups]
         ledger.keep(shelf.key(requests[0]), "m", Reply("{}", body=body), 1.0)
         ledger.keep(shelf.key(requests[1]), "m", Fault("refused", "no", "group"), 1.0)
         found = estimate(groups, ASK, PLAIN, {"seed": 1}, shelf)

@@ -19,7 +19,7 @@ from ruler_cli.ledger import Ledger
 from ruler_cli.notes import Notes
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Fault, Reply
-from ruler_cli.scoring.dialogue import judge
+from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings, InputSettings
 from ruler_cli.shelf import Shelf
 from tests.values import talk
@@ -156,7 +156,7 @@ def test_kept(tmp_path: Path) -> None:
         with noted(path) as (_, found):
             for i, group in enumerate(found.groups):
                 if i % 2:
-                    request = next(judge(group, ASK))
+                    request = compose(lay_out(group, ASK), ASK).request
                     ledger.keep(shelf.key(request), "m", Reply("{}", body=BODY), 1.0)
         exact, guessed = both(path, kept=shelf)
         _, fresh = both(path)
@@ -230,7 +230,7 @@ def test_refused_before(tmp_path: Path) -> None:
         shelf = Shelf(ledger, "a", {})
         for i, group in enumerate(found.groups):
             if i % 2:
-                request = next(judge(group, ASK))
+                request = compose(lay_out(group, ASK), ASK).request
                 ledger.keep(shelf.key(request), "a", Fault("refused", "no", "group"), 1.0)
         judges = [Seat("a", PLAIN, kept=shelf), Seat("b", PLAIN, role="fallback")]
         guessed = extrapolate_all(notes, notes.overview(), found.picked, ASK, judges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -280,3 +281,19 @@ def rubric(text: str | None) -> str | None:
     if not found:
         raise UsageError(f"--rubric {text}: the file is empty")
     return found
+
+
+def judges(
+    usual: JudgeSettings,
+    names: list[str] | None,
+    escalate: str | None,
+    price: list[str] | None,
+    *,
+    fallback: bool,
+) -> tuple[list[JudgeSettings], JudgeSettings | None]:
+    """The judges of `-m` in order and the one of `--escalate`, each with its price."""
+    found = models(names, escalate, fallback=fallback)
+    every = [*found, escalate] if escalate is not None else found
+    each = prices(price, len(every))
+    made = [replace(usual, model=name, price=cost) for name, cost in zip(every, each, strict=True)]
+    return made[: len(found)], made[-1] if escalate is not None else None

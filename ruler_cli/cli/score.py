@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import combining, options
 from ruler_cli.cli.console import Console, closing, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.remote import is_remote, public
 from ruler_cli.observer import Summary
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.settings import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
 
 if TYPE_CHECKING:
     from ruler_cli.score import Done
 
 _DEFAULT = JudgeSettings()
+_ASK = AskSettings()
 
 
 def command(
@@ -30,11 +38,22 @@ def command(
             metavar="OUTPUT", help="The same, scored; JSON lines where it ends in .jsonl; `-` is stdout."
         ),
     ],
-    model: options.Model = _DEFAULT.model,
+    model: options.Models = None,
     api_base: options.ApiBase = None,
     api_key_env: options.ApiKeyEnv = None,
     rubric: options.Rubric = None,
     param: options.Param = None,
+    passes: options.Passes = 1,
+    min_passes: combining.MinPasses = 1,
+    adaptive: options.Adaptive = False,
+    fallback: options.Fallback = False,
+    escalate: options.Escalate = None,
+    debias: combining.Debias = False,
+    standardize: combining.Standardize = False,
+    blend: combining.Blend = None,
+    order_by_outcome: combining.ByOutcome = False,
+    single: options.Single = "flag",
+    group_size: options.GroupSize = _ASK.group_size,
     order: options.Order = "random",
     seed: options.Seed = 0,
     concurrency: Annotated[
@@ -67,7 +86,7 @@ def command(
         float | None,
         typer.Option(metavar="USD", min=0, envvar="RULER_MAX_COST", help="Stop before spending more."),
     ] = None,
-    price: options.Price = None,
+    price: options.Prices = None,
     group_by: options.GroupBy = None,
     reward: options.Reward = None,
     messages: options.Messages = None,
@@ -126,19 +145,19 @@ def command(
     with told(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
         from ruler_cli.ledger import located
 
+        usual = JudgeSettings(
+            api_base=api_base,
+            api_key_env=api_key_env,
+            via=via,
+            params=options.params(param),
+            timeout=timeout,
+        )
+        judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
         settings = ScoreSettings(
             InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
             output,
-            JudgeSettings(
-                model,
-                api_base=api_base,
-                api_key_env=api_key_env,
-                via=via,
-                params=options.params(param),
-                timeout=timeout,
-                price=options.price(price),
-            ),
-            AskSettings(options.rubric(rubric), order, seed),
+            judges[0],
+            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
             PoolSettings(concurrency, rpm, tpm, retries, max_cost),
             on_failure,
             failed,
@@ -146,7 +165,13 @@ def command(
             located(ledger),
             retry_failed,
             debug=debug,
+            combine=CombineSettings(min_passes, debias, standardize, blend, order_by_outcome, single),
+            panel=tuple(judges[1:]),
+            fallback=fallback,
+            adaptive=adaptive,
+            escalate=stronger,
         )
+        combining.refuse_what_cannot_be(settings)
         _refuse_summary(summary, settings)
         done = _run(settings, progress)
         if progress != "none" and not isinstance(done.stopped, ReaderGone):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
@@ -25,11 +26,10 @@ def inline(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
 
 def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
     """Pull from an iterator that may wait for a pipe, without stopping the calls in flight."""
-    asked: queue.SimpleQueue[asyncio.Future[T | None]] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[asyncio.Future[T | None] | None] = queue.SimpleQueue()
 
     def read() -> None:
-        while True:
-            waiting = asked.get()
+        while (waiting := asked.get()) is not None:
             loop = waiting.get_loop()
             try:
                 item = next(items, None)
@@ -57,4 +57,6 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
         asked.put(waiting)
         return await waiting
 
+    # a run that stops before the end asks no more: the thread and what it reads are let go then
+    weakref.finalize(pull, asked.put, None).atexit = False
     return pull

@@ -63,6 +63,7 @@ class Gate:
         self.level, self.halt = level, halt
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
+        self.budget.watchers.append(self.nudge)
         self.breaker = Breaker(anyio.current_time())
         self.in_flight = 0
         self._cost = cost
@@ -184,7 +185,7 @@ class Gate:
             if self.in_flight and 2 * self.in_flight >= self._replies:
                 return math.inf  # few replies do not tell what many calls may cost
             if not self.budget.fits(self._price(request)):
-                if not self.in_flight:
+                if not self.budget.open:
                     self.budget.close()
                     self.nudge()
                 return math.inf

@@ -24,9 +24,17 @@ _SPARE = 100
 
 
 def pool(
-    chosen: Chosen, judge: JudgeSettings, settings: PoolSettings, halt: Halt, keeper: Keeper | None = None
+    chosen: Chosen,
+    judge: JudgeSettings,
+    settings: PoolSettings,
+    halt: Halt,
+    keeper: Keeper | None = None,
+    budget: Budget | None = None,
 ) -> Caller:
-    """What asks the judge: must be made where the loop runs. UsageError where it could not open so much."""
+    """What asks one judge: must be made where the loop runs. UsageError where it could not open so much.
+
+    Limits are the judge's own; `budget` is that of a run with several judges.
+    """
     price = chosen.price
 
     def cost(usage: Usage) -> float | None:
@@ -44,7 +52,7 @@ def pool(
         halt,
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
-        budget=Budget(settings.max_cost),
+        budget=budget or Budget(settings.max_cost),
         estimates=Estimates(stated_bound(judge.params)),
         cost=cost,
     )

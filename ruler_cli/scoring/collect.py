@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from ruler_cli.ballots import Ballot, Judged, Miss
-from ruler_cli.formats.rewards import number
+from ruler_cli.formats.rewards import number, passed
 from ruler_cli.records import Group
 from ruler_cli.scoring.sheet import Sheet
+
+Check = Literal["outcome", "reward"]
 
 
 def judged_of(
@@ -19,9 +22,14 @@ def judged_of(
     windows: int = 1,
     judges: int = 1,
     final: int | None = None,
+    check: Check | None = None,
 ) -> Judged:
-    """What judges said of a group that was laid out as `sheet`; `windows` is that of its passes."""
+    """What judges said of a group that was laid out as `sheet`; `windows` is that of its passes.
+
+    `check` is which field of a rollout tells whether it passed; None: nobody asks.
+    """
     rollouts = group.rollouts
+    found = [passed(getattr(rollout, check)) if check else None for rollout in rollouts]
     return Judged(
         owner=sheet.owner,
         faults=tuple(rollout.fault or "" for rollout in rollouts),
@@ -34,5 +42,5 @@ def judged_of(
         windows=windows,
         final=final,
         rewards=tuple(number(rollout.reward) for rollout in rollouts),
-        outcomes=tuple(number(rollout.outcome) for rollout in rollouts),
+        outcomes=tuple(None if fine is None else float(fine) for fine in found),
     )

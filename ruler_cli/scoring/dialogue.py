@@ -10,11 +10,12 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 from ruler_cli.ballots import Ballot
-from ruler_cli.records import Failure, Fault, Group, Reply, Request, Usage, Verdict
+from ruler_cli.records import Failure, Fault, Reply, Request
 from ruler_cli.scoring import words
-from ruler_cli.scoring.plan import Part, obstacle, parts, too_long
+from ruler_cli.scoring.plan import Part, too_long
 from ruler_cli.scoring.reply import Defect, Reading, read, read_complete
-from ruler_cli.scoring.request import Paper, Sheet, compose, first_part, lay_out
+from ruler_cli.scoring.request import Paper, compose
+from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 
 CORRECTIONS = 3
@@ -57,7 +58,6 @@ class Overflow:
 
 
 Conversation = Generator[Request, Reply | Fault, Ballot | Failure | Overflow]
-Dialogue = Generator[Request, Reply | Fault, Verdict | Failure]
 
 
 def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = None) -> Conversation:
@@ -142,64 +142,4 @@ def _ballot(part: Part, paper: Paper, reading: Reading) -> Ballot:
         explanations=tuple(text for _, text in said),
         rescaled=reading.rescaled,
         unknown=reading.unknown,
-    )
-
-
-def judge(group: Group, ask: AskSettings) -> Dialogue:
-    """Ask for a verdict in one pass, as one request where that fits the judge's context."""
-    usage, state, learnt = Usage(), State(), False
-    sheet = lay_out(group, ask)
-    waiting = _of_one_pass(sheet, ask)
-    ballots: list[Ballot] = []
-    failure = obstacle(group, sheet, ask)
-    while waiting and not failure:
-        conversation = converse(sheet, ask, waiting[0], state)
-        answer: Reply | Fault | None = None
-        try:
-            while True:
-                request = next(conversation) if answer is None else conversation.send(answer)
-                answer = yield request
-                usage += answer.usage if isinstance(answer, Reply) else Usage()
-        except StopIteration as end:
-            said: Ballot | Failure | Overflow = end.value
-        if isinstance(said, Ballot):
-            ballots.append(said)
-            waiting, state = waiting[1:], State()
-        elif isinstance(said, Failure) or learnt:
-            failure = said if isinstance(said, Failure) else said.failure
-        else:
-            ask, learnt, state = replace(ask, context_tokens=said.target), True, said.state
-            sheet, ballots = lay_out(group, ask), []
-            waiting = _of_one_pass(sheet, ask)
-            failure = said.too_long if obstacle(group, sheet, ask) else None
-    return replace(failure, usage=usage) if failure else _verdict(group, sheet, ballots, usage)
-
-
-def _of_one_pass(sheet: Sheet, ask: AskSettings) -> tuple[Part, ...]:
-    if ask.context_tokens is None or sheet.tokens <= ask.context_tokens:
-        return (first_part(sheet, replace(ask, group_size=max(ask.group_size, len(sheet.bodies)))),)
-    return parts(sheet, ask, 0)
-
-
-def _verdict(group: Group, sheet: Sheet, ballots: list[Ballot], usage: Usage) -> Verdict:
-    by_body = {
-        body: (score, text)
-        for ballot in ballots
-        for body, score, text in zip(ballot.bodies, ballot.scores, ballot.explanations, strict=True)
-    }
-    scores: list[float | None] = []
-    said: list[str] = []
-    for rollout, body in zip(group.rollouts, sheet.owner, strict=True):
-        score, text = (None, rollout.fault or "") if body is None else by_body[body]
-        scores.append(score)
-        said.append(text)
-    return Verdict(
-        tuple(scores),
-        tuple(said),
-        frozenset(i for i, body in enumerate(sheet.owner) if body in sheet.suspects),
-        tied=sheet.alone,
-        rescaled=sum(ballot.rescaled for ballot in ballots),
-        unknown=sum(ballot.unknown for ballot in ballots),
-        shortened=sheet.shortening,
-        usage=usage,
     )

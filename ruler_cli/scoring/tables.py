@@ -10,6 +10,8 @@ from ruler_cli.ballots import Ballot, Judged
 from ruler_cli.scoring import shifts
 from ruler_cli.scoring.reliability import Anova
 
+_DIGITS = 9
+"""Decimals of a score that was solved for: what is behind them is the solver's rounding."""
 Correct = Callable[[Ballot], Sequence[float]]
 """The scores of a ballot, aligned with its bodies, as they are to count."""
 
@@ -66,6 +68,8 @@ def _table(judged: Judged, judge: int, ballots: list[Ballot], correct: Correct) 
         cells = tuple(map(tuple, found))
         scores = tuple(mean(row) if row else None for row in cells)
     within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
+    if fitted is not None:
+        within = tuple(None if score is None else round(score, _DIGITS) for score in within)
     return Table(judge, tuple(ballots), windows, cells, within, fitted)
 
 

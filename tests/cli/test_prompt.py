@@ -45,7 +45,7 @@ def test_any_request(turn: int, window: int, ruler: Ruler, dump: Path) -> None:
 
 
 def test_passes_reverse(ruler: Ruler, dump: Path) -> None:
-    """The second pass shows the rollouts of the first from last to first, without --passes too."""
+    """The second pass shows the rollouts of the first from last to first, also without --passes."""
     first, second = (ruler("prompt", dump, "--pass", n) for n in (1, 2))
     orders = [re.findall(r"answer number \d", done.stdout) for done in (first, second)]
     assert orders[0] == orders[1][::-1]

@@ -21,7 +21,7 @@ def test_collected() -> None:
     sheet = lay_out(made, AskSettings())
     ballot = Ballot(0, 0, 0, (1, 0), (0.2, 0.4), ("", ""))
     miss = Miss(0, 1, 0, Failure("reply", "it was prose"))
-    judged = judged_of(made, sheet, [ballot], [miss], windows=3, judges=2, final=1)
+    judged = judged_of(made, sheet, [ballot], [miss], windows=3, judges=2, final=1, check="outcome")
     assert judged.owner == (0, None, 1, 0)
     assert judged.faults == ("", "is no object", "", "")
     assert judged.sizes == tuple(len(body.encode()) for body in sheet.bodies)
@@ -29,4 +29,6 @@ def test_collected() -> None:
     assert (judged.suspects, judged.shortened) == (frozenset({1}), 0)
     assert (judged.windows, judged.judges, judged.final) == (3, 2, 1)
     assert judged.rewards == (0.5, None, None, 3.0)
-    assert judged.outcomes == (1.0, None, None, None)
+    assert judged.outcomes == (1.0, None, 1.0, None)
+    assert judged_of(made, sheet, check="reward").outcomes == (1.0, None, None, 1.0)
+    assert judged_of(made, sheet).outcomes == (None,) * 4

@@ -1,0 +1,76 @@
+"""The options on how replies become scores, which can be changed afterwards without a call."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.errors import UsageError
+from ruler_cli.settings import ScoreSettings
+
+FIRST = 2
+"""Passes that an adaptive run spends on every group."""
+MinPasses = Annotated[
+    int,
+    typer.Option(
+        metavar="M",
+        min=1,
+        envvar="RULER_MIN_PASSES",
+        help="Valid passes that a judge must have brought for its scores to count.",
+    ),
+]
+Debias = Annotated[
+    bool,
+    typer.Option(
+        "--debias", envvar="RULER_DEBIAS", help="Subtract what the batch shows that a place is worth."
+    ),
+]
+Standardize = Annotated[
+    bool,
+    typer.Option(
+        "--standardize",
+        envvar="RULER_STANDARDIZE",
+        help="Bring the judges of a panel to one mean and spread before they are averaged.",
+    ),
+]
+Blend = Annotated[
+    float | None,
+    typer.Option(
+        metavar="W",
+        min=0.0,
+        max=1.0,
+        envvar="RULER_BLEND",
+        help="Mix: W times the judge's score, the rest the original reward.",
+    ),
+]
+ByOutcome = Annotated[
+    bool,
+    typer.Option(
+        "--order-by-outcome",
+        envvar="RULER_ORDER_BY_OUTCOME",
+        help="A rollout that failed its check (--outcome, else the reward) never outranks one that passed.",
+    ),
+]
+
+
+def refuse_what_cannot_be(settings: ScoreSettings) -> None:
+    """UsageError where options contradict one another, before anything is read."""
+    ask, how = settings.ask, settings.combine
+    if how.standardize and (not settings.panel or settings.fallback):
+        raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
+    if how.debias and ask.order == "input":
+        raise UsageError("--debias: in input order a place says what the rollout is; leave out --order input")
+    stronger = settings.escalate.model if settings.escalate else None
+    judges = 1 if settings.fallback else 1 + len(settings.panel)
+    options.refuse_passes(ask.passes, adaptive=settings.adaptive, escalate=stronger, judges=judges)
+    if how.min_passes > ask.passes:
+        raise UsageError(
+            f"--min-passes {how.min_passes}: is more than --passes {ask.passes}, so no group could be scored"
+        )
+    if settings.adaptive and how.min_passes > FIRST:
+        raise UsageError(
+            f"--min-passes {how.min_passes}: with --adaptive most groups get {FIRST} passes; "
+            f"give {FIRST} or less"
+        )

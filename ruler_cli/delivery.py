@@ -1,0 +1,175 @@
+"""What was judged → OUTPUT: combined with the batch, counted, annotated, written in input order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from ruler_cli.annotate import Marked, annotate, trajectory_bytes
+from ruler_cli.ballots import Verdict
+from ruler_cli.counts import Counts
+from ruler_cli.errors import UsageError
+from ruler_cli.files.output import FailedFile
+from ruler_cli.formats.reader import Reader
+from ruler_cli.holding import Holding
+from ruler_cli.judging import Outcome
+from ruler_cli.marks import group_fields, marks_of
+from ruler_cli.observer import Observer
+from ruler_cli.pool.panel import Panel
+from ruler_cli.reading import Input
+from ruler_cli.records import Failure, Group, Mark, Problem, Record
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.combine import combine
+from ruler_cli.settings import CombineSettings, ScoreSettings
+from ruler_cli.writing import AnyOutput, ByTurn, InOrder, Writer
+
+
+class Delivery:
+    """Takes groups in input order; those whose scores need the whole batch wait on disk for it."""
+
+    def __init__(
+        self,
+        settings: ScoreSettings,
+        names: Sequence[str],
+        counts: Counts,
+        panel: Panel,
+        output: AnyOutput,
+        failed: FailedFile,
+        observer: Observer,
+    ) -> None:
+        """`names` are those of all judges, in their order."""
+        self._settings, self._names, self._panel = settings, names, panel
+        self._counts, self.output, self._failed, self._observer = counts, output, failed, observer
+        self._batch = Batch(names)
+        self._holding = Holding() if _waits(settings) else None
+        self._waiting: dict[int, list[Marked]] = {}
+        self.unfinished = self.writing = False
+
+    def begin(self, found: Input, reader: Reader) -> None:
+        """What is read, and so how it is written."""
+        if reader.format.shape == "columns" and self._settings.on_failure == "drop":
+            raise UsageError(
+                "--on-failure drop: a record of this dump holds several groups, and cannot be left out "
+                "for one of them; give null or keep"
+            )
+        self._reader = reader
+        self._writer: Writer = ByTurn(self.output, found.index) if found.scattered else InOrder(self.output)
+
+    def unreadable(self, problem: Problem) -> None:
+        """Count, tell and keep something of the input that could not be read."""
+        self._counts.summary.unreadable += 1
+        self._observer.problem(problem)
+        self._failed.add(problem)
+
+    async def take(self, group: Group, outcome: Outcome) -> Verdict | Failure:
+        """One group, written at once where the batch is not needed; its verdict as far as is known."""
+        self._batch.add(outcome.judged)
+        verdict = combine(outcome.judged, self._early, self._batch)
+        if isinstance(verdict, Failure) and verdict.kind == "interrupted":
+            return verdict
+        self._counts.add(group, outcome, verdict)
+        if self._holding is None:
+            await self._finish(group, outcome, verdict)
+        else:
+            self._holding.put(group, outcome)
+        return verdict
+
+    async def rest(self) -> None:
+        """Write what waited, with the batch as it turned out."""
+        if self._holding is None:
+            return
+        for group, outcome in self._held():
+            verdict = combine(outcome.judged, self._settings.combine, self._batch)
+            await self._finish(group, outcome, verdict)
+            await anyio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Give the disk back, and note the batch's figures in the summary."""
+        self._counts.summary.figures = self._batch.figures(debias=self._settings.combine.debias)
+        if self._holding is not None:
+            self._holding.close()
+
+    @property
+    def refuses_null(self) -> str:
+        """Who cannot read a reward that is null, where the dump's own readers cannot."""
+        return self._reader.format.layout.refuses_null
+
+    @property
+    def _early(self) -> CombineSettings:
+        """How a group is combined before the batch is whole: what needs the batch comes later."""
+        how = self._settings.combine
+        return how if self._holding is None else replace(how, debias=False, standardize=False)
+
+    def _held(self) -> Iterator[tuple[Group, Outcome]]:
+        return self._holding.all() if self._holding is not None else iter(())
+
+    async def _finish(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
+        self._counts.conclude(verdict)
+        if isinstance(verdict, Verdict):
+            self._batch.conclude(group.key, outcome.judged, verdict)
+        batch = self._annotated(group, outcome, verdict)
+        try:
+            if self.output.waits:  # a slow reader of the pipe must not stop the calls in flight
+                self.writing = True  # a run that is told to stop does not leave half a record there
+                written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
+            else:
+                written = self._writer.write(batch)
+        finally:
+            self.writing = False
+        self._counts.summary.written += written
+
+    def _annotated(
+        self, group: Group, outcome: Outcome, verdict: Verdict | Failure
+    ) -> list[tuple[int, bytes]]:
+        """Each record's line number and new bytes; none where it is left out."""
+        settings, names = self._settings, self._names
+        cost = self._panel.cost(outcome.used)
+        form, fields = self._reader.format, group_fields(group, outcome, verdict, names, cost)
+        marks = iter(marks_of(group, outcome, verdict, names))
+        if form.shape != "group":  # there the group's part stands on each rollout
+            marks = (Mark(m.score, {**m.fields, "group": fields}) for m in marks)
+        dropped = settings.on_failure == "drop" and isinstance(verdict, Failure)
+        if dropped and isinstance(verdict, Failure) and verdict.kind == "budget":
+            self.unfinished = True  # for the run that goes on, and not in two files
+            return [(record.line.number, b"") for record in group.records]
+        batch = []
+        for record in group.records:
+            line, body = record.line, b""
+            mine = [(rollout, next(marks)) for rollout in record.rollouts]
+            for rollout in record.rollouts:
+                if rollout.fault is not None and not dropped:  # a dropped record goes there whole
+                    where = ".".join(map(str, rollout.path))
+                    raw = trajectory_bytes(record, rollout)
+                    self.unreadable(Problem(line.number, f"`{where}` {rollout.fault}", raw, line.place))
+            if dropped:
+                self._failed.add(Problem(line.number, "dropped", line.raw, line.place))
+            else:
+                whole = self._whole(record, mine)
+                if whole is None:
+                    continue
+                body = annotate(line.raw, form, whole, fields, settings.on_failure)
+            batch.append((line.number, body))
+        return batch
+
+    def _whole(self, record: Record, mine: list[Marked]) -> list[Marked] | None:
+        """The marks of all rollouts of a record; None until the last of its groups is done."""
+        if record.parts == 1:
+            return mine
+        found = self._waiting.setdefault(record.line.number, [])
+        found += mine
+        if record.part + 1 < record.parts:
+            return None
+        return sorted(self._waiting.pop(record.line.number), key=lambda pair: pair[0].path)
+
+
+def _waits(settings: ScoreSettings) -> bool:
+    """Whether scores need the whole batch.
+
+    Reliability does, a little: its noise is shrunk towards the batch's. A pipe is not held up for that.
+    """
+    how, several = settings.combine, settings.ask.passes > 1 or bool(settings.panel)
+    return how.debias or how.standardize or (several and settings.output != "-")

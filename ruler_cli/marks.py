@@ -1,0 +1,110 @@
+"""A verdict → what ruler writes: a mark for each rollout, and the group's part once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.judging import Outcome
+from ruler_cli.records import Failure, Group, Mark
+
+_FINE = 6
+"""Decimals of what is computed from scores: enough to compute with, and short to read."""
+
+
+def judge_of(judged: Judged, names: Sequence[str]) -> str:
+    """Which judge, or judges, scored a group; of one that nobody scored, who was to."""
+    heard = sorted({ballot.judge for ballot in judged.ballots})
+    if judged.final is not None and judged.final in heard:
+        heard = [judged.final]
+    asked = heard or sorted({miss.judge for miss in judged.misses}) or [0]
+    return ", ".join(names[seat] for seat in asked)
+
+
+def marks_of(group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> list[Mark]:
+    """A mark for each rollout of the group, in input order; `names` are those of all judges."""
+    name = judge_of(outcome.judged, names)
+    if isinstance(verdict, Failure):
+        lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
+        return [Mark(None, dict(lost)) for _ in group.rollouts]
+    return [_mark(i, verdict, name, names) for i in range(len(verdict.scores))]
+
+
+def _mark(i: int, verdict: Verdict, name: str, names: Sequence[str]) -> Mark:
+    score, said = verdict.scores[i], verdict.explanations[i]
+    if score is None:
+        return Mark(None, {"status": "failed", "kind": "input", "reason": said, "judge": name})
+    fields: dict[str, Any] = {
+        "status": "scored",
+        "score": score,
+        "explanation": said,
+        "judge": name,
+        "passes": verdict.passes,
+    }
+    judged = verdict.judged[i] if verdict.judged else score
+    if judged != score:
+        fields["judge_score"] = _fine(judged)
+    if verdict.spread and verdict.spread[i] is not None:
+        fields["spread"] = _fine(verdict.spread[i])
+    if len(names) > 1:
+        fields["judges"] = {
+            names[seat]: _fine(scores[i])
+            for seat, scores in enumerate(verdict.by_judge)
+            if i < len(scores) and scores[i] is not None
+        }
+    if verdict.slots:
+        fields["slots"] = [round(slot, 3) for slot in verdict.slots[i]]
+    if i in verdict.suspects:
+        fields["suspect"] = True
+    return Mark(score, fields)
+
+
+def group_fields(
+    group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str], cost_usd: float | None
+) -> dict[str, Any]:
+    """The group's part of the output, which stands once where the record is a group."""
+    judged, usage = outcome.judged, outcome.usage
+    failed = isinstance(verdict, Failure)
+    fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
+    if isinstance(verdict, Failure):
+        fields |= {"kind": verdict.kind, "reason": verdict.reason}
+    fields |= {"judge": judge_of(judged, names), "size": group.compared}
+    if isinstance(verdict, Verdict):
+        fields |= _quality(verdict, judged)
+    fields["usage"] = {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+    }
+    fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
+    fields["latency_s"] = round(outcome.seconds, 3)
+    fields["cached"] = outcome.kept
+    return fields
+
+
+def _quality(verdict: Verdict, judged: Judged) -> dict[str, Any]:
+    """How good the scores of a group are, and what had to be done for them; counts only where there are."""
+    fields: dict[str, Any] = {"passes": verdict.passes, "tied": verdict.tied}
+    if verdict.reliability is not None:
+        fields |= {
+            "reliability": _fine(verdict.reliability),
+            "weight": _fine(verdict.weight),
+            "passes_for_0.9": verdict.passes_for,
+        }
+    elif verdict.weight is not None:
+        fields["weight"] = _fine(verdict.weight)
+    told: dict[str, Any] = {
+        "degraded": verdict.degraded,
+        "escalated": judged.final is not None,
+        "windows": judged.windows if judged.windows > 1 else 0,
+        "rescaled": verdict.rescaled,
+        "unknown_ids": verdict.unknown,
+        "shortened": verdict.shortened,
+    }
+    return fields | {name: value for name, value in told.items() if value}
+
+
+def _fine(value: float | None) -> float | None:
+    return None if value is None else round(value, _FINE)

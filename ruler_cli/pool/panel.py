@@ -1,0 +1,91 @@
+"""The callers of all judges of a run, as one: what is in flight, what it took, when to bring more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ruler_cli.judges.prices import Price
+from ruler_cli.observer import Status
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.halt import Halt
+from ruler_cli.records import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What the calls of a run took: tries, the most in flight, tries again by what made them necessary."""
+
+    asked: int
+    most: int
+    retried: dict[str, int]
+
+
+class Panel:
+    """Several judges that share a budget and a halt; each has its own limits and concurrency."""
+
+    def __init__(self, callers: Sequence[Caller], prices: Sequence[Price | None], halt: Halt) -> None:
+        """`prices` in the callers' order."""
+        self.callers, self.prices, self.halt = tuple(callers), tuple(prices), halt
+        self.budget = callers[0].gate.budget
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that are out now."""
+        return sum(caller.gate.in_flight for caller in self.callers)
+
+    def nudge(self) -> None:
+        """Have every line look again."""
+        for caller in self.callers:
+            caller.gate.nudge()
+
+    async def room(self) -> None:
+        """Wait until more work should be brought: no judge's line is long."""
+        if len(self.callers) == 1:
+            await self.callers[0].gate.room()
+            return
+        while not all(caller.gate.hungry for caller in self.callers):
+            for caller in self.callers:
+                await caller.gate.room()
+
+    def status(self) -> Status:
+        """What is going on right now, all judges together; the longest wait of any."""
+        each = [caller.gate.status() for caller in self.callers]
+        if len(each) == 1:
+            return each[0]
+        longest = max(each, key=lambda status: status.waiting)
+        return Status(
+            sum(s.in_flight for s in each),
+            sum(s.limit for s in each),
+            sum(s.queued for s in each),
+            sum(s.requests_per_minute for s in each),
+            sum(s.tokens_per_minute for s in each),
+            longest.waiting,
+            longest.why,
+            self.budget.spent,
+        )
+
+    def cost(self, used: Sequence[Usage]) -> float | None:
+        """USD of tokens, by judge; None where the price of a judge that was asked is not known."""
+        total = 0.0
+        for usage, price in zip(used, self.prices, strict=True):
+            if price is None and usage.calls:
+                return None
+            total += price.of(usage) if price is not None else 0.0
+        return total
+
+    def spent(self) -> tuple[Usage, float | None]:
+        """Tokens of all replies so far, and USD where every price is known."""
+        used = [caller.tally.usage for caller in self.callers]
+        whole = used[0] if len(used) == 1 else sum(used, Usage())
+        return whole, None if None in self.prices else self.cost(used)
+
+    def tries(self) -> Tries:
+        """What all calls so far took."""
+        tallies = [caller.tally for caller in self.callers]
+        retried: dict[str, int] = {}
+        for tally in tallies:
+            for kind, number in tally.retried.items():
+                retried[kind] = retried.get(kind, 0) + number
+        most = sum(tally.most for tally in tallies)
+        return Tries(sum(tally.asked for tally in tallies), most, dict(sorted(retried.items())))

@@ -1,0 +1,67 @@
+"""What a judge may answer about rollouts whose text ends in the name of their true score."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ruler_cli.records import Fault, Group, Reply, Request, Usage
+from ruler_cli.scoring.render import blocks
+from tests.values import group, talk
+
+TRUTH = {"a": 0.1, "b": 0.5, "c": 0.9}
+GROUP = group(*map(talk, TRUTH))
+Answer = Callable[[Request], Reply | Fault]
+
+
+def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
+    """The true verdict on a request."""
+    bodies = blocks(request.user)
+    return [
+        {"trajectory_id": label, "explanation": "so", "score": TRUTH[bodies[label][-2]] * scale}
+        for label in request.labels
+    ]
+
+
+def said(text: str, **more: Any) -> Reply:
+    """A reply of one call."""
+    return Reply(text, Usage(100, 10, 0, 1), **more)
+
+
+def good(request: Request) -> Reply:
+    """A right answer."""
+    return said(json.dumps({"scores": entries(request)}))
+
+
+def bad(request: Request) -> Reply:
+    """An answer without one id."""
+    return said(json.dumps({"scores": entries(request)[1:]}))
+
+
+def refusal(request: Request) -> Reply:
+    """A refusal."""
+    return said("", refusal="I will not")
+
+
+def cut(keep: int) -> Answer:
+    """An answer that is cut off behind `keep` entries."""
+
+    def answer(request: Request) -> Reply:
+        text = json.dumps({"scores": entries(request)})
+        end = [i for i, c in enumerate(text) if c == "}"][keep - 1] + 1 if keep else 5
+        return said(text[:end] + ', {"traj', truncated=True)
+
+    return answer
+
+
+def fault(**more: Any) -> Answer:
+    """A call that fails."""
+    made = Fault(more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more)
+    return lambda request: made
+
+
+def long_group() -> Group:
+    """A group that can be shortened."""
+    tool = {"role": "tool", "content": "output " * 3000}
+    return group(*([*talk(a)[:1], tool, *talk(a)[1:]] for a in TRUTH))
