@@ -5,8 +5,11 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import IO
 
+from ruler_cli.errors import OutputError
 from ruler_cli.judging import Outcome
 from ruler_cli.records import Group, Record
 
@@ -15,9 +18,8 @@ class Holding:
     """A temporary file of groups with what became of them; it ends with the process."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
-        # pickle: the file has no name, is written and read by this process alone, and never kept
-        self._file = tempfile.TemporaryFile(buffering=1 << 16)  # noqa: SIM115 - closed by `close`
+        """Nothing waits, and no file is made before something does."""
+        self._file: IO[bytes] | None = None
         self._number = 0
 
     def __len__(self) -> int:
@@ -25,22 +27,49 @@ class Holding:
         return self._number
 
     def put(self, group: Group, outcome: Outcome) -> None:
-        """Keep a group, without its messages: its records' bytes hold them, and nobody reads them again."""
+        """Keep a group, without its messages: its records' bytes hold them, and nobody reads them again.
+
+        OutputError where there is no room.
+        """
         slim = Group(group.key, tuple(_slim(record) for record in group.records))
-        pickle.dump((slim, outcome), self._file, pickle.HIGHEST_PROTOCOL)
+        # pickle: the file has no name, is written and read by this process alone, and never kept
+        with _told():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=1 << 16)  # noqa: SIM115 - `close` closes it
+            pickle.dump((slim, outcome), self._file, pickle.HIGHEST_PROTOCOL)
         self._number += 1
 
     def all(self) -> Iterator[tuple[Group, Outcome]]:
-        """Everything, in the order in which it came."""
-        self._file.seek(0)
+        """Everything that was kept whole, in the order in which it came; OutputError as in `put`."""
+        if self._file is None:
+            return
+        with _told():
+            self._file.seek(0)
         for _ in range(self._number):
-            yield pickle.load(self._file)  # noqa: S301 - our own file, see above
+            with _told():
+                held = pickle.load(self._file)  # noqa: S301 - our own file, see above
+            yield held
 
     def close(self) -> None:
         """Give the disk back."""
-        self._file.close()
+        if self._file is not None:
+            with suppress(OSError):  # what did not fit does not at its end either
+                self._file.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{tempfile.gettempdir()}: judged groups cannot wait there for the rest: {error.strerror}; make "
+            "room, or name another directory in TMPDIR; every reply is kept"
+        ) from None
 
 
 def _slim(record: Record) -> Record:
     rollouts = tuple(replace(rollout, messages=[], histories=(), tools=None) for rollout in record.rollouts)
-    return replace(record, rollouts=rollouts, tools=None)
+    whole = record.part + 1 == record.parts  # a line of many groups is written with the last of them
+    line = record.line if whole else replace(record.line, raw=b"")
+    return replace(record, line=line, rollouts=rollouts, tools=None)

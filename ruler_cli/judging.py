@@ -157,12 +157,13 @@ class _Sitting:
         misses = sorted(self._misses, key=lambda m: (m.judge, m.turn, m.window))
         if self._bench.fallback and ballots:  # who refused before was replaced
             misses = [miss for miss in misses if miss.judge >= ballots[0].judge]
+        heard = {ballot.judge for ballot in ballots} or set(self._sheets)
         return judged_of(
             self._group,
-            next(iter(self._sheets.values())),
+            max((self._sheets[seat] for seat in sorted(heard)), key=lambda sheet: sheet.shortening),
             ballots,
             misses,
-            windows=max(self._windows.values(), default=1),
+            windows=max((self._windows.get(seat, 1) for seat in heard), default=1),
             judges=1 if self._bench.fallback else len(self._bench.seats),
             final=self._final,
             check=self._bench.check,
