@@ -11,7 +11,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.settings import ScoreSettings
 
 FIRST = 2
-"""Passes that an adaptive run spends on every group."""
+"""Passes that an adaptive run spends on every group, and a stronger judge on one of its own."""
 MinPasses = Annotated[
     int,
     typer.Option(
@@ -68,6 +68,11 @@ def refuse_what_cannot_be(settings: ScoreSettings) -> None:
     if how.min_passes > ask.passes:
         raise UsageError(
             f"--min-passes {how.min_passes}: is more than --passes {ask.passes}, so no group could be scored"
+        )
+    if stronger is not None and how.min_passes > FIRST:
+        raise UsageError(
+            f"--min-passes {how.min_passes}: the judge of --escalate gives {FIRST} passes, so its scores would "
+            f"never count; give {FIRST} or less"
         )
     if settings.adaptive and how.min_passes > FIRST:
         raise UsageError(

@@ -169,11 +169,15 @@ def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdi
 
 
 def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:
-    """Why no judge counts: the first request that brought nothing, and what there was beside it."""
+    """Why no judge counts: the first request that brought nothing, and what there was beside it.
+
+    What --max-cost left out goes before all else: a run with more money may score the group.
+    """
     if not misses and not found:
         faults = [judged.faults[i] for i, body in enumerate(judged.owner) if body is None]
         first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
         return Failure("input", first or "the group has no trajectories")
+    misses = sorted(misses, key=lambda miss: miss.failure.kind != "budget")
     if not found:
         return misses[0].failure
     best = max(found, key=lambda table: table.passes)
@@ -184,5 +188,5 @@ def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], lea
     told += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
     if not misses:
         return Failure("reply", told)
-    failure = (own or misses)[0].failure
+    failure = (misses if misses[0].failure.kind == "budget" else own or misses)[0].failure
     return replace(failure, reason=f"{told}; the first that did not: {failure.reason}")

@@ -184,6 +184,14 @@ def test_without_a_counting_judge_the_first_miss_is_the_failure() -> None:
     assert (found.kind, found.reason) == ("refused", "no")
 
 
+def test_what_the_cap_left_out_is_left_out() -> None:
+    """A group that no judge scored and the cap kept from one counts as left out, whoever failed before."""
+    found = failure(judged(miss(0, kind="refused"), miss(0, 1, "budget", "too dear")))
+    assert (found.kind, found.reason) == ("budget", "too dear")
+    some = judged(ballot([0.1, 0.9]), miss(1), miss(2, kind="budget"), judges=2)
+    assert failure(some, min_passes=2).kind == "budget"
+
+
 def test_too_few_passes_say_how_many() -> None:
     """Where some passes brought scores, the failure says how many and how many are asked for."""
     said: list[Ballot | Miss] = [ballot([0.1, 0.9], 0), ballot([0.1, 0.9], 2), miss(1), miss(3)]
