@@ -1,0 +1,114 @@
+"""`make simulate`: its measures are what they are called, and a quick run reproduces the tables."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.simulation.gains import at_equal_error
+from benchmarks.simulation.measures import Measured, measured, ranks, spearman
+from benchmarks.simulation.reference import Beside, Mean
+from benchmarks.simulation.spending import Spent
+from benchmarks.simulation.worlds import Asked, Case, cases
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_a_quick_run_reproduces_the_tables(tmp_path: Path) -> None:
+    """It ends with 0, every row of the product within its error, and writes the table that it prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    written = tmp_path / "gain.md"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.simulate", "--quick", "--markdown", str(written)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NO" not in done.stdout
+    table = written.read_text(encoding="utf-8")
+    assert done.stdout.endswith(f"\n{table}\n")
+    assert table.startswith("Simulated (`make simulate`), not measured on a live judge")
+    for option in ("--debias", "--passes 2", "--passes 4 --adaptive", "--group-size 8"):
+        assert f"`{option}`" in table
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
+def test_ranks_keep_their_sum(values: list[int]) -> None:
+    """Ranks follow the values, equal ones share the mean of theirs, and the sum is that of 1 to n."""
+    found = ranks(values)
+    assert sum(found) == len(values) * (len(values) + 1) / 2
+    for a, x in zip(values, found, strict=True):
+        for b, y in zip(values, found, strict=True):
+            assert (a < b) == (x < y)
+
+
+def test_the_truth_itself_has_no_error() -> None:
+    """True scores measure 0, reversed ones get every sign wrong, and tied groups count apart."""
+    truths = [0.1, 0.3, 0.5, 0.7, 0.9]
+    exact = measured([(truths, truths), ([0.5] * 5, [0.5] * 5)])
+    assert (exact.rmse, exact.wrong_sign, exact.worst, exact.tied) == (0, 0, 0, 0)
+    assert exact.spearman == pytest.approx(1)
+    wrong = measured([(truths, truths[::-1]), ([0.5] * 5, truths)])
+    assert wrong.spearman == pytest.approx(-1)
+    assert wrong.wrong_sign == pytest.approx(1)
+    assert wrong.rmse == wrong.worst > 1.5
+    assert wrong.tied > 0.5
+    assert spearman(truths, [0.5] * 5) == 0
+
+
+def test_a_seed_is_one_world() -> None:
+    """The same seed has the same groups and answers, whichever passes are asked for first."""
+    (one,), (other,) = cases(3, "graded", 1), cases(3, "graded", 1)
+    assert one.truths == other.truths
+    asked = Asked(one)
+    asked.first(2)
+    assert asked.first(12) == Asked(other).first(12)
+    assert cases(4, "graded", 1)[0].truths != one.truths
+
+
+def test_outcome_like_groups_of_one_outcome_are_tied() -> None:
+    """Groups whose rollouts all passed or all failed have one truth, the others about two."""
+    spread = [max(case.truths) - min(case.truths) for case in cases(0, "outcome", 200)]
+    assert 0.2 < sum(value == 0 for value in spread) / 200 < 0.6
+    assert all(value > 0.3 for value in spread if value)
+
+
+def test_a_row_holds_within_three_errors() -> None:
+    """Both standard errors count; what is not ruler's is shown and not held against it."""
+    assert Beside("4 balanced", "rmse", Mean(0.584, 0.004), 0.570, 0.003).holds
+    assert not Beside("4 balanced", "rmse", Mean(0.586, 0.004), 0.570, 0.003).holds
+    assert Beside("4 balanced", "rmse", Mean(0.586, 0.004), 0.570, 0.003).checked
+    assert not Beside("Borda", "rmse", Mean(0.9, 0.004), 0.687, 0.003).checked
+    assert Mean.of([1.0, 2.0, 3.0]).value == 2
+    assert Mean.of([1.0, 2.0, 3.0]).error == pytest.approx(1 / 3**0.5)
+
+
+def test_equal_error_lies_between_two_averages() -> None:
+    """Where adaptive spending has uniform's error halfway, in logarithms, so has the cost."""
+
+    def spent(passes: float, rmse: float) -> list[Spent]:
+        return [Spent(passes, 2 * passes, 1, 4, Measured(rmse, 0, 0, 0, 0))]
+
+    found = at_equal_error(spent(4, 0.6), spent(2, 0.9), spent(8, 0.4), ("passes", "tokens"))
+    assert found == pytest.approx({"passes": 4.0, "tokens": 8.0})
+    assert at_equal_error(spent(4, 0.5), spent(3, 0.6), spent(4, 0.5), ("passes",)) == pytest.approx(
+        {"passes": 4.0}
+    )
+
+
+def test_a_case_asks_what_it_is_told() -> None:
+    """A ballot holds the bodies in the order shown, and its scores are on the judge's grid."""
+    case: Case = cases(0, "graded", 1)[0]
+    ballot = case.ask([3, 1, 2], 5, window=2)
+    assert (ballot.bodies, ballot.turn, ballot.window, ballot.judge) == ((3, 1, 2), 5, 2, 0)
+    assert all(round(20 * score, 9).is_integer() and 0 <= score <= 1 for score in ballot.scores)
