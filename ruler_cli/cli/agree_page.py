@@ -161,14 +161,14 @@ def _correlations(result: Agreement) -> Iterator[str]:
 
 def _two(result: Agreement) -> Iterator[str]:
     one, other = result.scorers
-    yield f"{'':<23}{'A':>8}{'B':>8}{'A - B':>9}  95 % interval"
+    yield f"{'':<22}{'A':>8}{'B':>8}{'A - B':>8}  95 % interval"
     for name, told in _TOLD.items():
         if name in result.differences:
             figure = result.differences[name]
             row = f"{_number(one.figures[name].value):>8}{_number(other.figures[name].value):>8}"
             if figure.value is not None:
-                row += f"{_signed(figure.value):>9}  {_signed_interval(figure):<18}{_verdict(name, figure)}"
-            yield f"{told:<23}{row}"
+                row += f"{_signed(figure.value):>8}  {_signed_interval(figure):<18}{_verdict(name, figure)}"
+            yield f"{told:<22}{row}"
     yield from _correlations(result)
     for kind in KINDS:
         bins = [{b.name: b for b in scorer.breakdowns.get(kind.name, ())} for scorer in result.scorers]

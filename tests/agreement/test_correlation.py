@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
@@ -23,13 +24,14 @@ def sums(groups: list[Group]) -> Counter[str]:
     found: Counter[str] = Counter()
     for group in groups:
         one, other, labels = (list(column) for column in zip(*group, strict=True))
-        found.update(error_sums(one, other, labels, ""))  # type: ignore[arg-type]  # floats add as well
+        found.update(error_sums(one, other, labels, ""))
     return found
 
 
 def residuals(groups: list[Group], judge: int) -> tuple[list[float], list[float]]:
     """Scores less the group's mean, and what is left of them after regression on the label."""
-    centred, labels = [], []
+    centred: list[float] = []
+    labels: list[float] = []
     for group in groups:
         for column, out in ((judge, centred), (2, labels)):
             mean = sum(row[column] for row in group) / len(group)
@@ -41,9 +43,8 @@ def residuals(groups: list[Group], judge: int) -> tuple[list[float], list[float]
 
 def pearson(a: list[float], b: list[float]) -> float:
     """r of values whose mean is zero."""
-    return (
-        sum(x * y for x, y in zip(a, b, strict=True)) / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
-    )
+    below = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / below
 
 
 def test_errors_by_hand() -> None:

@@ -69,7 +69,8 @@ def test_failures_are_no_zeros() -> None:
 
 def test_labels_of_the_users_own() -> None:
     """A path leads into the rollout; words are labels."""
-    records = [trajectory(mark(0.5), metadata={"ok": ok}) for ok in ("passed", False, None, [{}])]
+    given: list[Any] = ["passed", False, None, [{}]]
+    records = [trajectory(mark(0.5), metadata={"ok": ok}) for ok in given]
     found, seen = of(*records, outcome="metadata.ok")
     assert found.labels == (1.0, 0.0, None, None)
     assert (seen.unlabelled, seen.odd_labels) == (1, 1)
