@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.agreement.labels import LARGEST, label_of
+from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.reader import Reader
@@ -114,10 +115,10 @@ class Extract:
                     continue
                 if rollout.member is not None:
                     member_at[rollout.member] = len(rollouts)
-                marks.append(self._reader.mark(value, rollout))
+                marks.append(self._reader.mark(value, rollout) if value else None)
                 rollouts.append(rollout)
                 sizes.append(len(text))
-                prints.append(_digest(dump(rollout.messages) + text) if self._prints else b"")
+                prints.append(_digest(_json(rollout.messages) + text) if self._prints else b"")
         self.seen.groups += 1
         self.seen.rollouts += len(rollouts)
         pairs = list(zip(marks, rollouts, strict=True))
@@ -135,7 +136,10 @@ class Extract:
     def _value(self, record: Record) -> dict[str, Any]:
         """The record as it stands; the groups of one columnar line share it."""
         if self._line[0] is not record.line.raw:
-            self._line = (record.line.raw, parse(record.line.raw))
+            try:
+                self._line = (record.line.raw, parse(record.line.raw))
+            except (RecursionError, UnreadableError):  # at the very depth that the reader could just read
+                self._line = (record.line.raw, {})
         return self._line[1]
 
     def _score(self, mark: Mapping[str, Any] | None) -> float | None:
@@ -218,9 +222,13 @@ def _place(mark: Mapping[str, Any] | None) -> float | None:
 def _text(rollout: Rollout) -> bytes:
     """What the agent did, as JSON; the prompt is the same for all of a group."""
     messages = rollout.messages
+    return b"".join(_json(part) for part in (messages[first_turn(messages) :], *rollout.histories))
+
+
+def _json(messages: Any) -> bytes:
     try:
-        return b"".join(dump(part) for part in (messages[first_turn(messages) :], *rollout.histories))
-    except RecursionError:
+        return dump(messages)
+    except RecursionError:  # so deep that it can be read but not written
         return b""
 
 

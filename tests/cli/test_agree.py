@@ -298,3 +298,14 @@ def test_offline_against_the_verifier(ruler: Ruler, tmp_path: Path) -> None:
     for name, figure in direct.scorers[0].figures.items():
         assert scorer[name]["value"] == pytest.approx(figure.value) or name == "cost_per_1000_usd"
     assert 0.55 < scorer["pairwise_accuracy"]["value"] < 0.75
+
+
+def test_deep_nests(ruler: Ruler, tmp_path: Path) -> None:
+    """Records nested as deep as can just be read, or deeper, end nothing."""
+    deep = [trajectory("g0", 0.5, 1.0) | {"deep": None} for _ in range(60)]
+    lines = [json.dumps(r).replace("null", "[" * (n := 880 + 2 * i) + "]" * n) for i, r in enumerate(deep)]
+    (tmp_path / "s.jsonl").write_text("\n".join([*(json.dumps(r) for r in dump()), *lines]))
+    for more in ([], ["s.jsonl"]):
+        done = ruler("agree", "s.jsonl", *more)
+        assert done.returncode in (0, 1), done.stderr
+        assert "Traceback" not in done.stderr
