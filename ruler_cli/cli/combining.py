@@ -71,8 +71,8 @@ def refuse_what_cannot_be(settings: ScoreSettings) -> None:
         )
     if stronger is not None and how.min_passes > FIRST:
         raise UsageError(
-            f"--min-passes {how.min_passes}: the judge of --escalate gives {FIRST} passes, so its scores would "
-            f"never count; give {FIRST} or less"
+            f"--min-passes {how.min_passes}: the judge of --escalate gives {FIRST} passes, so its scores "
+            f"would never count; give {FIRST} or less"
         )
     if settings.adaptive and how.min_passes > FIRST:
         raise UsageError(
