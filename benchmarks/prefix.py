@@ -1,0 +1,108 @@
+"""What a provider's prefix cache gives to further passes, in virtual time: a judge that is none.
+
+The judge caches as OpenAI says it does: a prompt that begins with at least 1,024 tokens of one that was
+read to its end reads those again from the cache, in steps of 128.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+
+from benchmarks.results import Result, alone
+from ruler_cli.judges.choose import Chosen
+from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.pool.engine import run
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.pool import pool
+from ruler_cli.records import Group, Line, Record, Reply, Request, Rollout, Usage
+from ruler_cli.settings import AskSettings, JudgeSettings, PoolSettings
+from tests.virtual import World, virtually
+
+_GROUPS, _PASSES, _AT_ONCE, _ROLLOUTS = 60, 4, 32, 8
+_CONTEXT, _ANSWER = 12_000, 2_000
+"""Characters that the rollouts of a group share, and of what each says."""
+_LEAST, _STEP, _CHARACTERS = 1024, 128, 4
+
+
+class Caching(World):
+    """A judge that remembers how the prompts began that it has read."""
+
+    def __post_init__(self) -> None:
+        """Nothing is remembered."""
+        super().__post_init__()
+        self.read: list[str] = []
+        self.cached = self.shared = 0
+        self.times: dict[str, list[float]] = {}
+
+    async def ask(self, request: Request) -> Reply:
+        """Answer all labels alike, and tell what the cache gave."""
+        head = request.system + request.user[: request.user.index("</context>")]
+        found = max((_alike(head, other) for other in self.read), default=0)
+        tokens = found // _CHARACTERS // _STEP * _STEP
+        self.cached += tokens if tokens >= _LEAST else 0
+        self.shared += len(head) // _CHARACTERS // _STEP * _STEP
+        self.times.setdefault(head, []).append(anyio.current_time())
+        await anyio.sleep(self.latency * random.Random(request.user).uniform(0.5, 1.5))
+        self.read.append(head)
+        entries = ",".join(f'{{"trajectory_id":"{label}","score":0.5}}' for label in request.labels)
+        return Reply(f'{{"scores":[{entries}]}}', Usage(len(request.user) // _CHARACTERS, 100, tokens, 1))
+
+
+def measure(_: Path, __: bool) -> Iterator[Result]:
+    """How much of what passes share is read from the cache, and how close together they are."""
+    world = Caching(latency=2.0)
+    virtually(lambda: _judged(world))
+    most = (_PASSES - 1) / _PASSES * world.shared
+    detail = f"{_GROUPS} groups, {_PASSES} passes, {_AT_ONCE} calls at once; 1 is all that there is"
+    yield Result(None, "prefix cache: used by further passes", world.cached / most, detail, ">=")
+    spans = [max(times) - min(times) for times in world.times.values()]
+    mean = sum(spans) / len(spans) / world.latency
+    yield Result(None, "prefix cache: first to last pass of a group", mean, "in latencies of a call")
+
+
+async def _judged(world: World) -> None:
+    settings = PoolSettings(concurrency=_AT_ONCE)
+    caller = pool(Chosen(world, None, None), JudgeSettings(), settings, Halt())
+    bench, ask = Bench((Seat("caching", caller.call),)), AskSettings(passes=_PASSES)
+    groups = iter([_group(number) for number in range(_GROUPS)])
+
+    async def pull() -> Group | None:
+        return next(groups, None)
+
+    async def work(group: Group) -> Outcome:
+        return await judge_group(group, ask, bench)
+
+    async def deliver(_: Group, __: Outcome) -> None:
+        """Nobody reads it."""
+
+    await run(pull, work, deliver, lambda group: group.size, caller.gate.room)
+
+
+def _alike(one: str, other: str) -> int:
+    """How many first characters are the same."""
+    return sum(1 for _ in itertools.takewhile(bool, map(operator.eq, one, other)))
+
+
+def _group(number: int) -> Group:
+    dice = random.Random(number)
+
+    def text(size: int) -> str:
+        return "".join(dice.choices("abcdefghij ", k=size))
+
+    task = {"role": "user", "content": text(_CONTEXT)}
+    rollouts = [
+        Rollout([task, {"role": "assistant", "content": text(_ANSWER)}], ("trajectories", i))
+        for i in range(_ROLLOUTS)
+    ]
+    return Group(str(number), (Record(Line(number + 1, 0, b""), tuple(rollouts), str(number)),))
+
+
+if __name__ == "__main__":
+    sys.exit(alone(measure))
