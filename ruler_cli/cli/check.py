@@ -14,12 +14,12 @@ from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreS
 if TYPE_CHECKING:
     from contextlib import ExitStack
 
-    from ruler_cli.bill import Seat
     from ruler_cli.cli.page import Page
-    from ruler_cli.estimate import Estimate
+    from ruler_cli.estimate.bill import Seat
+    from ruler_cli.estimate.notes import Notes, Overview
+    from ruler_cli.estimate.outlay import Role
+    from ruler_cli.estimate.whole import Estimate
     from ruler_cli.ledger import Ledger
-    from ruler_cli.notes import Notes, Overview
-    from ruler_cli.outlay import Role
     from ruler_cli.reading import Input
 
 _ASK = AskSettings()
@@ -121,7 +121,7 @@ def _check(settings: ScoreSettings, *, as_json: bool) -> bool:
 
 def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
     """The judges that `score` would ask, with the kept replies of each."""
-    from ruler_cli.bill import Seat
+    from ruler_cli.estimate.bill import Seat
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
     from ruler_cli.shelf import Shelf
@@ -147,8 +147,8 @@ def _estimate(
     found: Input, notes: Notes, settings: ScoreSettings, seats: list[Seat]
 ) -> tuple[Estimate, Overview]:
     """From all groups of a small input, or of one that can be read once; from some of a large one."""
-    from ruler_cli.estimate import estimate_all
-    from ruler_cli.extrapolate import SMALL, extrapolate_all
+    from ruler_cli.estimate.extrapolate import SMALL, extrapolate_all
+    from ruler_cli.estimate.whole import estimate_all
 
     ask, adaptive = settings.ask, settings.adaptive
     if found.survey is None or notes.bytes <= SMALL:

@@ -13,12 +13,12 @@ from ruler_cli.cli.console import Console, safe_value
 from ruler_cli.cli.page import Page, Place, shortened
 from ruler_cli.cli.page_json import as_json
 from ruler_cli.errors import UnreadableError
+from ruler_cli.estimate.notes import Notes
 from ruler_cli.files.container import Container
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.detect import SAMPLE
 from ruler_cli.formats.interface import PROMPT_HASH, Layout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.notes import Notes
 from ruler_cli.records import Problem, Record, Rollout
 from ruler_cli.settings import InputSettings
 

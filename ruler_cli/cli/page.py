@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from ruler_cli.cli.console import count
-from ruler_cli.estimate import Estimate
-from ruler_cli.notes import Notes, Overview, Tally
-from ruler_cli.outlay import Outlay, Range
+from ruler_cli.estimate.notes import Notes, Overview, Tally
+from ruler_cli.estimate.outlay import Outlay, Range
+from ruler_cli.estimate.whole import Estimate
 from ruler_cli.quantiles import quantile
 from ruler_cli.reading import Input
 

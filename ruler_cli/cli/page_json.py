@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ruler_cli.cli.page import SHARES, Page, commonest
-from ruler_cli.estimate import Estimate
-from ruler_cli.notes import Tally
-from ruler_cli.outlay import Outlay, Range
+from ruler_cli.estimate.notes import Tally
+from ruler_cli.estimate.outlay import Outlay, Range
+from ruler_cli.estimate.whole import Estimate
 from ruler_cli.quantiles import quantile
 
 

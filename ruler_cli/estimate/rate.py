@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ruler_cli.notes import Noted
+from ruler_cli.estimate.notes import Noted
 from ruler_cli.scoring.request import BYTES_PER_TOKEN
 from ruler_cli.scoring.windows import WIDE, fewest
 from ruler_cli.settings import AskSettings

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ruler_cli.bill import Bill, Kept, Seat
-from ruler_cli.estimate import Estimate, Seen, added, charge
+from ruler_cli.estimate.bill import Bill, Kept, Seat
+from ruler_cli.estimate.notes import Noted, Notes, Overview
+from ruler_cli.estimate.outlay import NEVER, Range
+from ruler_cli.estimate.rate import Looked, Rate, passes
+from ruler_cli.estimate.whole import Estimate, Seen, added, charge
 from ruler_cli.index import place
 from ruler_cli.judges.prices import Model
-from ruler_cli.notes import Noted, Notes, Overview
-from ruler_cli.outlay import NEVER, Range
 from ruler_cli.quantiles import rounded
-from ruler_cli.rate import Looked, Rate, passes
 from ruler_cli.records import Group
 from ruler_cli.scoring import words
 from ruler_cli.scoring.request import BYTES_PER_TOKEN, lay_out

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruler_cli.bill import Bill, Kept, Seat
-from ruler_cli.judges.prices import Model
-from ruler_cli.outlay import (
+from ruler_cli.estimate.bill import Bill, Kept, Seat
+from ruler_cli.estimate.outlay import (
     CALLS,
     ENTRY,
     NEVER,
@@ -25,6 +24,7 @@ from ruler_cli.outlay import (
     cost_of,
     summed,
 )
+from ruler_cli.judges.prices import Model
 from ruler_cli.quantiles import rounded
 from ruler_cli.records import Group
 from ruler_cli.scoring.request import BYTES_PER_TOKEN, Sheet

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Estimate, Range, answer_bound, estimate
+from ruler_cli.estimate.whole import CALLS, ENTRY, PROMPT, THINKING, Estimate, Range, answer_bound, estimate
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
 from ruler_cli.records import Fault, Group, Reply

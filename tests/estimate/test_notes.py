@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.notes import Noted, Notes, Tally
+from ruler_cli.estimate.notes import Noted, Notes, Tally
 from ruler_cli.records import Line, Record, Rollout
 from tests.values import talk
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.bill import Seat
-from ruler_cli.estimate import Range, estimate, estimate_all
+from ruler_cli.estimate.bill import Seat
+from ruler_cli.estimate.outlay import ESCALATED, Role
+from ruler_cli.estimate.whole import Range, estimate, estimate_all
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
-from ruler_cli.outlay import ESCALATED, Role
 from ruler_cli.pool.estimates import Estimates
 from ruler_cli.records import Fault, Group, Reply
 from ruler_cli.scoring import plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.notes import Noted
-from ruler_cli.rate import Rate, passes
+from ruler_cli.estimate.notes import Noted
+from ruler_cli.estimate.rate import Rate, passes
 from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
+from ruler_cli.estimate.outlay import NEVER, Outlay, Range, Role, Total, times
 from ruler_cli.judges.prices import Model
-from ruler_cli.outlay import NEVER, Outlay, Range, Role, Total, times
 from ruler_cli.records import Fault, Group, Reply, Request
 from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import Sheet, compose, lay_out

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.bill import Seat
-from ruler_cli.estimate import Estimate, Range, estimate, estimate_all
-from ruler_cli.extrapolate import extrapolate, extrapolate_all
+from ruler_cli.estimate.bill import Seat
+from ruler_cli.estimate.extrapolate import extrapolate, extrapolate_all
+from ruler_cli.estimate.notes import Notes
+from ruler_cli.estimate.whole import Estimate, Range, estimate, estimate_all
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
-from ruler_cli.notes import Notes
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Fault, Reply
 from ruler_cli.scoring.request import compose, lay_out
@@ -210,7 +210,7 @@ def test_windows_of_a_context(tmp_path: Path) -> None:
 
 def test_huge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group too large to be laid out here is too long only where its rollouts are."""
-    monkeypatch.setattr("ruler_cli.extrapolate._HUGE", 100_000)
+    monkeypatch.setattr("ruler_cli.estimate.extrapolate._HUGE", 100_000)
 
     def huge(dice: random.Random, number: int) -> list[Record]:
         many = {0: (40, 1_000), 1: (2, 30_000)}.get(number, (3, 100))
@@ -255,7 +255,7 @@ def test_same_each_time(tmp_path: Path) -> None:
     import sys
 
     path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
-    code = "import ruler_cli.extrapolate as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
+    code = "import ruler_cli.estimate.extrapolate as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
     said = set()
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
