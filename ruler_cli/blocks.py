@@ -15,7 +15,7 @@ from ruler_cli.ballots import Judged
 from ruler_cli.records import Group
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.gain import Standing, allot, unresolved
-from ruler_cli.scoring.reliability import Prior
+from ruler_cli.statistics.reliability import Prior
 
 MOST, SIZE = 64, 16 << 20
 """Groups of a block, and bytes of input: a quarter of what a run may hold."""

@@ -23,6 +23,7 @@ FLOORS = (
     {"pool", "ledger"},
     {"judges"},
     {"scoring"},
+    {"statistics"},
     {"formats"},
     {"files"},
     {"observer"},

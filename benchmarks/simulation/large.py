@@ -13,10 +13,10 @@ from benchmarks.simulation.schemes import MEAN, scores_of
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
 from ruler_cli.ballots import Ballot
 from ruler_cli.judges.simulated import Model
-from ruler_cli.scoring import shifts
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.orders import balanced
 from ruler_cli.scoring.windows import Windows, partition
+from ruler_cli.statistics import shifts
 
 SIZE, WINDOW, STEP = 64, 8, 4
 MODEL = Model(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)

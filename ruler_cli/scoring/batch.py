@@ -12,10 +12,10 @@ from ruler_cli.figures import Bin, Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.quantiles import quantile
 from ruler_cli.scoring.outcome import passed
-from ruler_cli.scoring.reliability import Noise, Prior
-from ruler_cli.scoring.slots import SlotCurve
-from ruler_cli.scoring.sums import LengthSums, Moments, PairSums
 from ruler_cli.scoring.tables import anova, tables
+from ruler_cli.statistics.reliability import Noise, Prior
+from ruler_cli.statistics.slots import SlotCurve
+from ruler_cli.statistics.sums import LengthSums, Moments, PairSums
 
 _LISTED = 20
 _KEY = 200

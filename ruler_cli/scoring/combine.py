@@ -8,10 +8,11 @@ from math import ceil, fsum, inf, sqrt
 
 from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
 from ruler_cli.records import Failure
-from ruler_cli.scoring import outcome, reliability
+from ruler_cli.scoring import outcome
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.tables import Table, anova, mean, tables
 from ruler_cli.settings import CombineSettings
+from ruler_cli.statistics import reliability
 
 
 def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Failure:

@@ -29,10 +29,10 @@ from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
 from ruler_cli.ballots import Ballot, Judged
-from ruler_cli.scoring import reliability
-from ruler_cli.scoring.reliability import Anova, Noise, Prior
-from ruler_cli.scoring.slots import SlotCurve
 from ruler_cli.scoring.tables import Correct, anova, tables
+from ruler_cli.statistics import reliability
+from ruler_cli.statistics.reliability import Anova, Noise, Prior
+from ruler_cli.statistics.slots import SlotCurve
 
 FIRST = 2
 """Passes that every group gets before any is compared: an order and its reverse tell its noise."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import fsum
 
 from ruler_cli.ballots import Ballot, Judged
-from ruler_cli.scoring import shifts
-from ruler_cli.scoring.reliability import Anova
+from ruler_cli.statistics import shifts
+from ruler_cli.statistics.reliability import Anova
 
 _DIGITS = 9
 """Decimals of a score that was solved for: what is behind them is the solver's rounding."""

@@ -15,7 +15,7 @@ from ruler_cli.ballots import Ballot, Judged, Miss
 from ruler_cli.records import Failure
 from ruler_cli.scoring.gain import FIRST, MOST, UNIT, Standing, allot, unresolved
 from ruler_cli.scoring.orders import balanced
-from ruler_cli.scoring.reliability import Prior
+from ruler_cli.statistics.reliability import Prior
 
 
 def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Judged:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, log
 
-from ruler_cli.scoring.special import digamma, f_survival, trigamma, trigamma_inverse
+from ruler_cli.statistics.special import digamma, f_survival, trigamma, trigamma_inverse
 
 ROUNDING = 0.05**2 / 12
 """The variance that rounding to a grid of .05 adds, evenly distributed over a step."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from ruler_cli.scoring.reliability import Anova
+from ruler_cli.statistics.reliability import Anova
 
 RIDGE = 0.5
 """λ, the noise variance of one score over the variance of a window's level.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.sums import LengthSums, Moments, PairSums
+from ruler_cli.statistics.sums import LengthSums, Moments, PairSums
 from tests.scoring.saying import scores
 
 values = st.lists(scores, max_size=20)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.reliability import Anova, Prior, icc, tied
-from ruler_cli.scoring.shifts import RIDGE, Fitted, fit
+from ruler_cli.statistics.reliability import Anova, Prior, icc, tied
+from ruler_cli.statistics.shifts import RIDGE, Fitted, fit
 
 Windows = list[tuple[list[int], list[float]]]
 GRID = st.integers(0, 20).map(lambda i: i / 20)

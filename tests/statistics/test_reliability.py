@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.reliability import ROUNDING, Anova, Noise, Prior, icc, known, passes_for, tied
-from ruler_cli.scoring.special import digamma, trigamma
+from ruler_cli.statistics.reliability import ROUNDING, Anova, Noise, Prior, icc, known, passes_for, tied
+from ruler_cli.statistics.special import digamma, trigamma
 
 SHROUT_FLEISS = [(9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7)]
 """Six targets rated by four judges: Shrout & Fleiss 1979, table 2."""

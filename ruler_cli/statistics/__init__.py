@@ -1,0 +1,1 @@
+"""What repeated noisy scores tell: reliability, slot curve, windows, sums over a batch. Only numbers."""
