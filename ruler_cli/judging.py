@@ -189,7 +189,7 @@ class _Sitting:
         if failure is not None:
             self._misses.append(Miss(seat, 0, 0, failure))
             return
-        first = parts(sheet, ask, 0)[0]
+        first, *others = parts(sheet, ask, 0)
         said = await self._converse(seat, first)
         if isinstance(said, Overflow):  # the judge reads less than was known
             state = said.state
@@ -199,14 +199,15 @@ class _Sitting:
             if obstacle(self._group, sheet, ask):
                 self._misses.append(Miss(seat, 0, 0, said.too_long))
                 return
-            first = parts(sheet, ask, 0)[0]
+            first, *others = parts(sheet, ask, 0)
             said = await self._converse(seat, first, state)
         self._take(seat, first, said)
         self._windows[seat] = windows(sheet, ask)
         self._turns[seat] = max(least, turns(sheet, ask))
         if isinstance(said, Failure) and said.kind in _FOR_GOOD:
             return
-        others = [part for turn in range(self._turns[seat]) for part in parts(sheet, ask, turn)][1:]
+        for turn in range(1, self._turns[seat]):
+            others += parts(sheet, ask, turn)
         await _together([partial(self._part, seat, part) for part in others])
 
     async def _more(self, seat: int, passes: int) -> None:

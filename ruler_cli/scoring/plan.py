@@ -26,6 +26,8 @@ def windows(sheet: Sheet, ask: AskSettings, least: int | None = None) -> int:
     Windows of fewer than `least` rollouts are not made; by default those of two and three are as a last
     resort.
     """
+    if _at_once(sheet, ask):
+        return 1
     for floor in (WIDE, LEAST) if least is None else (least,):
         made = _plan(sheet, ask, floor)
         if made is not None:
@@ -43,7 +45,9 @@ def turns(sheet: Sheet, ask: AskSettings) -> int:
 def parts(sheet: Sheet, ask: AskSettings, turn: int) -> tuple[Part, ...]:
     """The requests of one pass; none where the group does not fit the judge's context."""
     made: Windows = []
-    for least in (WIDE, LEAST):
+    if _at_once(sheet, ask):
+        made = [_order(sheet, ask, turn)]
+    for least in () if made else (WIDE, LEAST):
         plan = _plan(sheet, ask, least)
         if plan is not None:
             even = turn - turn % 2
@@ -79,13 +83,20 @@ def least_tokens(sheet: Sheet) -> int:
     return sheet.tokens_of(sizes) if len(sizes) < 2 * LEAST else sheet.tokens_of((sizes[0], sizes[-1]))
 
 
+def _at_once(sheet: Sheet, ask: AskSettings) -> bool:
+    """Whether one request shows everything."""
+    limit = ask.context_tokens
+    return 0 < len(sheet.bodies) <= ask.group_size and (limit is None or sheet.tokens <= limit)
+
+
 def _plan(sheet: Sheet, ask: AskSettings, least: int) -> tuple[Windows, Windows] | None:
-    """The windows of turns 0 and 1, as few as fit and hang together; None where none do."""
+    """The windows of turns 0 and 1, as few as fit and hang together; None where none do.
+
+    Not for a group that is shown at once, whose plan is its order.
+    """
     number, limit = len(sheet.bodies), ask.context_tokens
     if number == 0:
         return None
-    if number <= ask.group_size and (limit is None or sheet.tokens <= limit):
-        return [_order(sheet, ask, 0)], [_order(sheet, ask, 1)]
     sizes = [size + ENTRY_BYTES for size in sheet.sizes]
     room = None if limit is None else sheet.room(limit)
     count = 0
