@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import adaptive, cap, chaos, check, kills, latency, limits, prefix, virtual
+from benchmarks import adaptive, cap, chaos, check, kills, large, latency, limits, prefix, virtual
 from benchmarks.promises import QUICK, Sizes, memory, speed, starts, tokens
 from benchmarks.results import Result, table
 
@@ -26,7 +26,7 @@ def _main() -> int:
             for result in measure(Path(folder), sizes):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)
-        for module in (latency, limits, virtual, adaptive, chaos, kills, cap, check, prefix):
+        for module in (latency, limits, virtual, adaptive, chaos, kills, cap, check, large, prefix):
             for result in module.measure(Path(folder), options.quick):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)

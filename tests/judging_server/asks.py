@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,16 @@ def _read_rollouts(prompt: str) -> dict[str, str]:
         bodies[opening[1]] = text[opening.end() + 1 : at]
         at += len(_CLOSING) - 1  # the newline also begins the next delimiter
     return bodies
+
+
+def err(ask: Ask, errors: Mapping[str, float]) -> None:
+    """Score as the simulated judge does: by the truth, with noise and by what else is shown, and where."""
+    from ruler_cli.judges.simulated import Model, score  # most servers need none of it
+    from ruler_cli.records import Request
+
+    labels = tuple(entry["trajectory_id"] for entry in ask.entries)
+    scores = score(Model.of(errors), Request("\n".join(ask.texts[:-1]), ask.texts[-1], labels))
+    ask.entries = [{**entry, "score": scores[entry["trajectory_id"]]} for entry in ask.entries]
 
 
 def _judge(label: str, body: str) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class Conduct:
     """Mean of the completion tokens; None: a token for four characters of the reply."""
     completion_spread: float = 0.0
     """Sigma of log-normal completion tokens; 0: they are fixed."""
+    context: int | None = None
+    """Tokens of a prompt; a longer one is answered 400 with both numbers, and costs nothing."""
+    errors: Mapping[str, float] | None = None
+    """What a good answer errs by, as parameters of the simulated judge; None: it tells the truth."""
 
     def with_(self, changes: Mapping[str, Any]) -> Conduct:
         """The same with changes, as they come in JSON; ValueError for what does not exist."""

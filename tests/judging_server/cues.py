@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from tests.judging_server.asks import Ask, Entries
-from tests.judging_server.replies import Reply, complete, good, limit, page, refuse
+from tests.judging_server.replies import Reply, complete, good, limit, page, refuse, too_long
 
 Say = Callable[[Entries], str]
 
@@ -120,11 +120,7 @@ def _refuse_form(ask: Ask) -> Reply:
 
 def _refuse_long(ask: Ask) -> Reply:
     tokens, most = len(ask.texts[-1].encode()) // 4, 3000
-    if tokens <= most:
-        return good(ask)
-    message = f"This model's maximum context length is {most} tokens. "
-    message += f"However, your messages resulted in {tokens} tokens."
-    return refuse(400, message, "context_length_exceeded")
+    return good(ask) if tokens <= most else too_long(tokens, most)
 
 
 def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:

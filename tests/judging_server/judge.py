@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from tests.judging_server.asks import Ask, read_ask
+from tests.judging_server.asks import Ask, err, read_ask
 from tests.judging_server.conduct import Conduct, around
 from tests.judging_server.cues import CUES
 from tests.judging_server.meters import Books, Load, Rates
-from tests.judging_server.replies import Reply, good, limit, refuse
+from tests.judging_server.replies import Reply, good, limit, refuse, too_long
 
 _SPELLS = {"once": 1, "twice": 2}
 
@@ -78,6 +78,10 @@ class Judge:
                 ask.completion_tokens = max(1, round(drawn))
         if chance in ("429", "429-bare"):
             return self.full(None if chance == "429-bare" else conduct.retry_after or 0.0)
+        if conduct.context is not None and ask.prompt_tokens > conduct.context:
+            return too_long(ask.prompt_tokens, conduct.context)
+        if conduct.errors is not None:
+            err(ask, conduct.errors)
         reply = CUES[chance](ask) if chance else self.behaviour(ask)(ask)
         if conduct.rpm is not None or conduct.tpm is not None:
             tokens = reply.prompt_tokens + reply.completion_tokens

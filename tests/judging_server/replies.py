@@ -84,3 +84,10 @@ def limit(retry_after: str | None) -> Reply:
     """A 429 that says when to come back, or does not."""
     header = "" if retry_after is None else f"Retry-After: {retry_after}\r\n"
     return refuse(429, "Rate limit reached for requests.", "rate_limit_exceeded", header)
+
+
+def too_long(tokens: int, most: int) -> Reply:
+    """A 400 that states the context and the size of the request, as OpenAI words it."""
+    message = f"This model's maximum context length is {most} tokens. "
+    message += f"However, your messages resulted in {tokens} tokens."
+    return refuse(400, message, "context_length_exceeded")

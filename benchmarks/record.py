@@ -1,0 +1,71 @@
+"""What a judge server was shown of one large group, from its own record.
+
+    python -m benchmarks.record INPUT ROOT CONTEXT BYTES_PER_TOKEN
+
+It prints a JSON object; `large` runs it in a process of its own, so that its memory is in no measurement.
+INPUT is a line that `large` wrote, ROOT the address of the server, which takes CONTEXT tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ruler_cli.scoring.render import blocks
+
+
+def shown(source: Path, requests: list[Any], most: int, bytes_per_token: float) -> dict[str, Any]:
+    """How often and how whole each rollout was shown; requests of more than `most` tokens were refused."""
+    rollouts = json.loads(source.read_text(encoding="utf-8"))["trajectories"]
+    first = json.dumps(rollouts[0]["messages"][0]["content"], ensure_ascii=False)
+    last = [json.dumps(each["messages"][-1]["content"], ensure_ascii=False) for each in rollouts]
+    outputs = [json.dumps(each["messages"][2]["content"], ensure_ascii=False) for each in rollouts]
+    number = {text: at for at, text in enumerate(last)}
+    sizes: list[int] = []
+    times: Counter[int] = Counter()
+    cut: set[int] = set()
+    broken = refused = left = 0
+    for request in requests:
+        texts = [message["content"] for message in request["messages"]]
+        tokens = int(sum(len(text.encode()) for text in texts) / bytes_per_token)
+        fits = tokens <= most
+        refused += not fits
+        if fits:
+            sizes.append(tokens)
+        bodies = blocks(texts[-1])
+        broken += f"<context>\nuser: {first}\n" not in texts[-1]
+        for body in bodies.values():
+            at = number.get(body.rpartition("\nassistant: ")[2])
+            if at is None:
+                broken += 1
+                continue
+            times[at] += fits
+            if f"tool read: {outputs[at]}" not in body:
+                cut.add(at)
+                left = max(left, len(body.encode()))
+    return {
+        "answered": len(sizes),
+        "refused": refused,
+        "largest": max(sizes, default=0),
+        "tokens": sum(sizes),
+        "fewest": min(times[at] for at in range(len(rollouts))),
+        "most": max(times.values(), default=0),
+        "broken": broken,
+        "cut": sorted(cut),
+        "left": left,
+    }
+
+
+def _main(source: str, root: str, most: str, bytes_per_token: str) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{root}/requests", timeout=60) as reply:
+        requests = json.load(reply)
+    print(json.dumps(shown(Path(source), requests, int(most), float(bytes_per_token))))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
