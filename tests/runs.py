@@ -1,0 +1,224 @@
+"""Whole runs with judges that are functions, in a time that costs nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import orjson
+import pytest
+
+from ruler_cli.errors import InterruptedRun
+from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.prices import Price, stated
+from ruler_cli.observer import Observer
+from ruler_cli.pool.halt import Halt
+from ruler_cli.records import Fault, Reply, Request
+from ruler_cli.score import Done, score
+from ruler_cli.scoring.render import blocks
+from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings
+from ruler_cli.settings import ScoreSettings as Settings
+from tests.conftest import read, write
+from tests.judging_server.asks import expected_score
+from tests.virtual import virtually
+
+Say = Callable[[Request], Reply | Fault]
+_LONGEST = 1e6
+"""Virtual seconds after which a run that has not ended never would."""
+
+
+def answer(
+    request: Request, score_of: Callable[[str], float], tokens: tuple[int, int] = (1000, 100)
+) -> Reply:
+    """The scores that a function gives the rollouts shown, as a chat completion of so many tokens."""
+    shown = blocks(request.user)
+    entries = [
+        {"trajectory_id": label, "explanation": f"turn {request.turn}", "score": score_of(shown[label])}
+        for label in request.labels
+    ]
+    return _completion(orjson.dumps({"scores": entries}).decode(), tokens)
+
+
+def truthful(request: Request) -> Reply | Fault:
+    """Every rollout's true score."""
+    return answer(request, expected_score)
+
+
+def shifting(request: Request) -> Reply | Fault:
+    """A true score, a little less than it with every pass, by an amount of the rollout's own."""
+    return answer(request, lambda body: given(body, request.turn))
+
+
+def given(body: str, turn: int) -> float:
+    """What `shifting` gives a rollout in a pass."""
+    truth = expected_score(body)
+    return round(truth * (1 - 0.07 * turn) + 0.01 * (len(body) % 3) * (turn % 2) * (1 - truth), 6)
+
+
+def noisy(request: Request) -> Reply | Fault:
+    """True scores that a pass turns about by up to .2, however a group is named."""
+    return answer(request, lambda body: _moved(body, request.turn))
+
+
+def _moved(body: str, turn: int) -> float:
+    by = sum(map(ord, body)) * (7 + 3 * turn) % 41 / 100 - 0.2
+    return round(min(1.0, max(0.0, expected_score(body) + by)), 6)
+
+
+def refusing(request: Request) -> Reply | Fault:
+    """No."""
+    return _completion(None, refusal="I will not.")
+
+
+def _completion(content: str | None, tokens: tuple[int, int] = (1000, 100), **message: Any) -> Reply:
+    body = {
+        "choices": [{"message": {"content": content, **message}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]},
+    }
+    reply = reply_of(orjson.dumps(body))
+    assert isinstance(reply, Reply)
+    return reply
+
+
+BROKEN = Fault("transport", "it is broken", "group", billed=False)
+
+
+def failing(when: Callable[[Request], bool], then: Say = truthful) -> Say:
+    """Fail for good where a test says so."""
+    return lambda request: BROKEN if when(request) else then(request)
+
+
+def group_of(request: Request) -> str:
+    """The name of the group that is asked about, as `conftest.group` wrote it."""
+    found = re.search(r'"(\w+)-\d+ truth', request.user)
+    assert found
+    return found[1]
+
+
+def order_of(request: Request) -> list[str]:
+    """The names of the rollouts in the order shown."""
+    return re.findall(r'"(\w+-\d+) truth', request.user)
+
+
+@dataclass
+class Stub:
+    """A judge that is a function, and remembers what it was asked, from when to when."""
+
+    name: str = "one"
+    say: Say = truthful
+    latency: float = 1.0
+    price: tuple[float, float] | None = None
+    context: int | None = None
+    asked: list[Request] = field(default_factory=list)
+    times: list[tuple[float, float]] = field(default_factory=list)
+    most: int = 0
+    in_flight: int = 0
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """Take a while, then say it."""
+        self.asked.append(request)
+        number, now = len(self.times), anyio.current_time()
+        self.times.append((now, now))
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await anyio.sleep(self.latency)
+        finally:
+            self.in_flight -= 1
+        self.times[number] = (now, anyio.current_time())
+        return self.say(request)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def turns(self) -> list[tuple[str, int]]:
+        """Group and pass of every request, sorted."""
+        return sorted((group_of(request), request.turn) for request in self.asked)
+
+
+class Stage:
+    """A folder with an input, judges by their names, and runs over it."""
+
+    def __init__(self, path: Path, patch: pytest.MonkeyPatch, groups: Sequence[Any], *judges: Stub) -> None:
+        self.path, self.judges = path, {judge.name: judge for judge in judges}
+        write(path / "in.jsonl", list(groups))
+        patch.setattr("ruler_cli.score.choose", self._choose)
+
+    def _choose(self, settings: JudgeSettings) -> Chosen:
+        judge = self.judges[settings.model]
+        price: Price | None = stated(judge.price) if judge.price else None
+        return Chosen(judge, price, judge.context)
+
+    def settings(self, *names: str, **more: Any) -> Settings:
+        """A run of the judges of these names; fields of all settings by their names."""
+        kinds = {"ask": AskSettings, "combine": CombineSettings, "pool": PoolSettings}
+        named = {kind: {f.name for f in fields(made)} & set(more) for kind, made in kinds.items()}
+        parts = {kind: made(**{n: more[n] for n in named[kind]}) for kind, made in kinds.items()}
+        for name in set().union(*named.values()):
+            del more[name]
+        first, *others = map(JudgeSettings, names or [next(iter(self.judges))])
+        if isinstance(more.get("escalate"), str):
+            more["escalate"] = JudgeSettings(more["escalate"])
+        output = str(self.path / more.pop("output", "out.jsonl"))
+        ledger = self.path / "ledger.sqlite" if more.pop("kept", True) else None
+        source = InputSettings(str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {}))
+        return Settings(source, output, first, panel=tuple(others), ledger=ledger, **parts, **more)
+
+    def run(self, *names: str, until: int | None = None, **more: Any) -> Done:
+        """Run to the end, or have it interrupted once so many requests were made."""
+        settings = self.settings(*names, **more)
+
+        async def main() -> Done:
+            halt = Halt()
+            with anyio.fail_after(_LONGEST):
+                async with anyio.create_task_group() as tasks:
+                    if until is not None:
+                        tasks.start_soon(self._interrupt, halt, until)
+                    done = await score(settings, Observer(), halt)
+                    tasks.cancel_scope.cancel()
+            return done
+
+        return virtually(main)
+
+    async def _interrupt(self, halt: Halt, until: int) -> None:
+        while sum(len(judge.asked) for judge in self.judges.values()) < until:  # noqa: ASYNC110 - this clock costs nothing
+            await anyio.sleep(0.3)
+        halt.now(InterruptedRun(2))
+
+    @property
+    def asked(self) -> int:
+        """How many requests all judges had."""
+        return sum(len(judge.asked) for judge in self.judges.values())
+
+    def forget(self) -> None:
+        """Count requests from zero."""
+        for judge in self.judges.values():
+            judge.asked.clear()
+            judge.times.clear()
+
+    def records(self, name: str = "out.jsonl") -> list[Any]:
+        """The output."""
+        return read(self.path / name)
+
+    def masked(self, name: str = "out.jsonl") -> bytes:
+        """The output's bytes without what says that it was asked for before."""
+        return re.sub(rb'"cached": ?\w+', b"", (self.path / name).read_bytes())
+
+    def rewards(self, name: str = "out.jsonl") -> list[list[Any]]:
+        """Every record's rewards."""
+        return [[t["reward"] for t in record["trajectories"]] for record in self.records(name)]
+
+    def parts(self, name: str = "out.jsonl") -> list[Any]:
+        """Every record's group part."""
+        return [record["ruler"] for record in self.records(name)]
