@@ -183,7 +183,7 @@ AFTERWARDS = [
 
 
 @pytest.mark.parametrize("how", AFTERWARDS)
-def test_changed_afterwards(how: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_afterwards(how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """How passes are combined can be changed on a second run, which asks nothing."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy))
     stage.run(passes=3)

@@ -1,0 +1,239 @@
+"""Several judges in one run: all score, one stands in for another, one takes over what stays open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import CapReached, RefusedError
+from ruler_cli.judges.prices import stated
+from ruler_cli.records import Fault, Reply, Request, Usage
+from tests.conftest import group
+from tests.judging_server.asks import expected_score
+from tests.runs import (
+    BROKEN,
+    Say,
+    Stage,
+    Stub,
+    answer,
+    failing,
+    group_of,
+    noisy,
+    refusing,
+    shifting,
+    truthful,
+)
+
+GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
+KEY = Fault("transport", "the key is wrong", "run", billed=False)
+NAMES = ("one", "two")
+
+
+def half(request: Request) -> Reply | Fault:
+    """Half of every true score."""
+    return answer(request, lambda body: expected_score(body) / 2)
+
+
+def only(names: str, say: Say, then: Say = truthful) -> Say:
+    """Say one thing about these groups and another about all else."""
+    return lambda request: (say if group_of(request) in names else then)(request)
+
+
+def test_every_judge_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each judge scores each pass, the score is the mean of theirs, and each one's stands beside it."""
+    one, two = Stub("one"), Stub("two", half)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    assert stage.run(*NAMES, passes=2).summary.complete
+    every = [(f"g{i:02}", turn) for i in range(12) for turn in range(2)]
+    assert one.turns == two.turns == every
+    for i, record in enumerate(stage.records()):
+        assert record["ruler"]["judge"] == "one, two"
+        for rollout, truth in zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True):
+            assert rollout["reward"] == pytest.approx(0.75 * truth)
+            assert rollout["ruler"]["judges"] == pytest.approx({"one": truth, "two": truth / 2}, abs=1e-6)
+            assert len(rollout["ruler"]["slots"]) == 4
+
+
+def test_kept_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies are kept for each judge: another order of them, or one alone, asks nothing again."""
+    one, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
+    stage.run(*NAMES, passes=2)
+    first = stage.rewards()
+    stage.forget()
+    for names in (NAMES, ("two", "one"), ("two",)):
+        assert stage.run(*names, passes=2).summary.kept == 12
+    stage.run(*NAMES, passes=2, standardize=True)
+    assert stage.rewards() != first
+    assert stage.asked == 0
+    stage.run(*NAMES, "three", passes=2)
+    assert (stage.asked, len(three.asked)) == (24, 24)
+
+
+def test_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--standardize brings judges to one scale, so that who uses less of it does not count less."""
+
+    def turned(request: Request) -> Reply | Fault:
+        return answer(request, lambda body: 0.5 + (0.5 - expected_score(body)) / 10)
+
+    groups = [group(f"g{i:02}", 0.2, 0.8) for i in range(30)]
+    stage = Stage(tmp_path, monkeypatch, groups, Stub("one"), Stub("two", turned))
+    stage.run(*NAMES)
+    assert all(row[0] < row[1] for row in stage.rewards())
+    stage.run(*NAMES, standardize=True)
+    assert stage.rewards() == [pytest.approx([0.5, 0.5])] * 30
+
+
+def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every judge's tokens cost that judge's price, in the summary and in each group."""
+    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    used = Usage(1000, 100, 0, 1)
+    each = 2 * (stated((1.0, 2.0)).of(used) + stated((10.0, 30.0)).of(used))
+    summary = stage.run(*NAMES, passes=2).summary
+    assert summary.cost_usd == pytest.approx(12 * each)
+    assert (summary.usage.calls, summary.kept_usd) == (48, 0)
+    assert [part["cost_usd"] for part in stage.parts()] == [pytest.approx(each)] * 12
+    summary = stage.run(*NAMES, passes=2).summary
+    assert (summary.cost_usd, summary.kept_usd) == (0, pytest.approx(12 * each))
+    two.price = None
+    assert stage.run(*NAMES, passes=2).summary.cost_usd is None
+
+
+@pytest.mark.parametrize("cap", [0.0005, 0.01, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All judges draw on one budget: it is not passed, and when it is reached both come to their end."""
+    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
+    groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(60)]
+    stage = Stage(tmp_path, monkeypatch, groups, one, two)
+    done = stage.run(*NAMES, passes=passes, max_cost=cap)
+    summary = done.summary
+    dearest = stated((3.0, 9.0)).of(Usage(1000, 100, 0, 1))
+    assert summary.cost_usd is not None
+    assert summary.cost_usd <= cap + dearest
+    assert isinstance(done.stopped, CapReached)
+    assert summary.scored + summary.failed.get("budget", 0) == 60
+    assert summary.failed.keys() <= {"budget"}
+    assert done.whole
+    done = stage.run(*NAMES, passes=passes, max_cost=99.0)
+    assert (done.stopped, stage.asked, done.summary.degraded) == (None, 120 * passes, 0)
+
+
+def test_cap_with_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With INPUT = OUTPUT and `drop` a cap leaves INPUT as it was, for the run that goes on."""
+    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    before = (tmp_path / "in.jsonl").read_bytes()
+    done = stage.run(*NAMES, max_cost=0.02, on_failure="drop", output="in.jsonl")
+    assert done.summary.failed["budget"]
+    assert not done.whole
+    assert (tmp_path / "in.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("more", [{}, {"adaptive": True}, {"debias": True}])
+def test_one_judge_is_down_for_good(
+    passes: int, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge that refuses the run ends it for both, soon, and what the other said is kept."""
+    one = Stub("one", latency=3.0)
+    two = Stub("two", lambda request: KEY if group_of(request) >= "g05" else half(request))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    done = stage.run(*NAMES, passes=passes, concurrency=4, **more)
+    assert isinstance(done.stopped, RefusedError)
+    assert done.stopped.exit_code == 3
+    assert not done.whole
+    asked = len(one.asked)
+    two.say = half
+    stage.forget()
+    assert stage.run(*NAMES, passes=passes, concurrency=4).summary.complete
+    assert len(one.asked) == 12 * passes - asked
+
+
+def test_one_judge_refuses_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one judge of a panel refuses a group the other's scores stand, and it is degraded."""
+    one, two = Stub("one", only("g04", refusing)), Stub("two", half)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    done = stage.run(*NAMES, passes=3)
+    assert (done.summary.complete, done.summary.degraded) == (True, 1)
+    assert stage.rewards()[4] == pytest.approx([0.05, 0.25, 0.1, 0.45])
+    assert stage.parts()[4]["degraded"]
+    assert stage.parts()[4]["judge"] == "two"
+    assert [r for r in one.turns if r[0] == "g04"] == [("g04", 0)] * 2
+    assert "one" not in stage.records()[4]["trajectories"][0]["ruler"]["judges"]
+
+
+def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --fallback the next judge is asked only where one refuses; its scores are whole."""
+    one, two = Stub("one", only("g04 g07", refusing)), Stub("two", only("g07", refusing))
+    three = Stub("three", half)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
+    names = ("one", "two", "three")
+    done = stage.run(*names, passes=2, fallback=True)
+    assert (done.summary.complete, done.summary.degraded) == (True, 0)
+    assert two.turns == [("g04", 0), ("g04", 1), ("g07", 0), ("g07", 0)]
+    assert three.turns == [("g07", 0), ("g07", 1)]
+    judges = [part["judge"] for part in stage.parts()]
+    assert judges == ["two" if i == 4 else "three" if i == 7 else "one" for i in range(12)]
+    assert stage.rewards()[7] == pytest.approx([0.05, 0.25, 0.175, 0.45])
+    assert [part["passes"] for part in stage.parts()] == [2] * 12
+    first = stage.masked()
+    stage.forget()
+    stage.run(*names, passes=2, fallback=True)
+    assert (stage.asked, stage.masked()) == (0, first)
+
+
+def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that fails otherwise is not replaced, and where all refuse the group failed as refused."""
+    two = Stub("two", only("g05", refusing))
+    one = Stub("one", only("g04", lambda _: BROKEN, two.say))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    done = stage.run(*NAMES, passes=2, fallback=True)
+    assert done.summary.failed == {"transport": 1, "refused": 1}
+    assert {name for name, _ in two.turns} == {"g05"}
+
+
+def test_fallback_that_the_cap_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group whose next judge the cap left out is not scored for the cap, and the next run asks it."""
+    one, two = Stub("one", refusing, price=(0.0, 0.0)), Stub("two", price=(100.0, 100.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    done = stage.run(*NAMES, fallback=True, max_cost=0.3)
+    assert isinstance(done.stopped, CapReached)
+    assert done.summary.failed.keys() == {"budget"}
+    assert stage.run(*NAMES, fallback=True, max_cost=9.0).summary.complete
+
+
+def test_windows_of_the_judge_that_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a judge that refused would have been shown in parts is not told of the one that scored."""
+    long = [group("g00", *(i / 10 for i in range(10)))]
+    for rollout in long[0]["trajectories"]:
+        rollout["messages"][1]["content"] += " and so on" * 300
+    one, two = Stub("one", refusing, context=4000), Stub("two")
+    stage = Stage(tmp_path, monkeypatch, long, one, two)
+    done = stage.run(*NAMES, fallback=True)
+    assert len(two.asked) == 1
+    assert ("windows" in stage.parts()[0], done.summary.windowed) == (False, 0)
+    assert stage.rewards()[0] == [i / 10 for i in range(10)]
+
+
+def test_panel_over_the_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order in which judges answer changes nothing of what is written."""
+    one, two = Stub("one", shifting, latency=1.0), Stub("two", noisy, latency=5.0)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    stage.run(*NAMES, passes=3, kept=False)
+    first = stage.masked()
+    one.latency, two.latency = 5.0, 1.0
+    stage.run(*NAMES, passes=3, kept=False)
+    assert stage.masked() == first
+
+
+def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that no judge scores fails with the first one's reason."""
+    broken = failing(lambda request: group_of(request) == "g02")
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub("one", broken), Stub("two", broken))
+    done = stage.run(*NAMES, passes=2)
+    assert done.summary.failed == {"transport": 1}
+    assert stage.parts()[2]["judge"] == "one, two"
