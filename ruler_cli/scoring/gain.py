@@ -197,9 +197,13 @@ def _chances(standings: Sequence[Standing]) -> list[_Chance]:
 
 
 def _without_slots(standings: Sequence[Standing]) -> Correct:
-    """Scores less what the block's slot curve explains of them, as far as there are groups enough."""
+    """Scores less what the block's slot curve explains of them, as far as there are groups enough.
+
+    Where all passes show one order (`--order input`) the curve would hold how good the rollouts are.
+    """
     curve = SlotCurve()
-    for standing in standings:
+    turned = any(len({b.bodies for b in s.judged.ballots}) > 1 for s in standings if s.judged.windows == 1)
+    for standing in standings if turned else ():
         curve.add(*(ballot.scores for ballot in standing.judged.ballots))
 
     by_size: dict[int, tuple[float, ...]] = {}

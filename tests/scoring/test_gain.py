@@ -206,6 +206,21 @@ def test_panels_and_windows_are_weighed_too() -> None:
     assert sum(allot(windowed, 4)) > 0
 
 
+def test_input_order_is_not_taken_for_a_slot_curve() -> None:
+    """Where every pass shows the rollouts from worst to best, their differences are not put down to slots."""
+    rng = random.Random(11)
+    block = []
+    for _ in range(40):
+        columns = [[0.1 + 0.1 * body + 0.12 * rng.gauss(0, 1) for body in range(8)] for _ in range(2)]
+        judged = _judged(columns)
+        ballots = [
+            replace(ballot, bodies=tuple(range(8)), scores=tuple(column))
+            for ballot, column in zip(judged.ballots, columns, strict=True)
+        ]
+        block.append(Standing.of(replace(judged, ballots=tuple(ballots)), 100))
+    assert sum(allot(block, 4)) >= 20
+
+
 def test_where_passes_are_pointless_a_group_has_no_standing() -> None:
     """One body, no usable reply, or a judge whose word is final: there is nothing to decide."""
     assert Standing.of(_judged([[0.5], [0.5]]), 100) is None
