@@ -12,12 +12,12 @@ PASSING = 0.5
 """From where on a verifier's number is a pass: it serves 0 and 1, −1 and 1, and shares."""
 _PASSED = frozenset((
     "pass", "passed", "passing", "success", "successful", "succeeded", "correct", "right", "resolved",
-    "solved", "accepted", "ok", "true", "t", "yes", "y",
+    "solved", "accepted", "ok", "good", "true", "t", "yes", "y",
 ))  # fmt: skip
 _FAILED = frozenset((
     "fail", "failed", "failing", "failure", "unsuccessful", "incorrect", "wrong", "unresolved",
-    "unsolved", "rejected", "error", "errored", "false", "f", "no", "n", "not_passed", "not_resolved",
-    "not_solved",
+    "unsolved", "rejected", "error", "errored", "bad", "false", "f", "no", "n", "not_passed",
+    "not_resolved", "not_solved",
 ))  # fmt: skip
 
 
