@@ -120,7 +120,10 @@ class _Sitting:
     ) -> None:
         self._group, self._bench = group, bench
         self._on_reply, self._retry = on_reply, retry_failed
-        self._asks = [replace(ask, context_tokens=seat.context) for seat in bench.all]
+        self._asks = [
+            ask if ask.context_tokens == seat.context else replace(ask, context_tokens=seat.context)
+            for seat in bench.all
+        ]
         self._sheets: dict[int, Sheet] = {}
         self._ballots: list[Ballot] = []
         self._misses: list[Miss] = []

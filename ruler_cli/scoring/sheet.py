@@ -72,7 +72,8 @@ class Sheet:
 class Draft:
     """A group that was rendered whole, and can be rendered again with less of some rollouts.
 
-    `of_body[b]` is a rollout that looks like body b; `shared` how many first messages are the context.
+    `of_body[b]` is a rollout that looks like body b; `shared` how many first messages are the context;
+    `raws` are the bodies in UTF-8, since an encoder costs as much as a hash.
     """
 
     sheet: Sheet
@@ -80,6 +81,7 @@ class Draft:
     of_body: list[int]
     shared: int
     own_tools: bool
+    raws: list[bytes]
 
     @classmethod
     def of(cls, group: Group, ask: AskSettings) -> Draft:
@@ -103,11 +105,12 @@ class Draft:
                 of_body.append(i)
         owner = [None if r.fault is not None else which.get(place[i]) for i, r in enumerate(given)]
         rubric = readable_text(group.rubric or ask.rubric or words.RUBRIC)
-        digests = tuple(keyed(body) for body in bodies)
+        raws = [body.encode() for body in bodies]
+        digests = tuple(map(keyed, raws))
         digest = keyed(b"group", rubric, tools, context, *sorted(digests))
-        sizes = tuple(len(body.encode()) for body in bodies)
+        sizes = tuple(map(len, raws))
         sheet = Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digests, digest, sizes)
-        return cls(sheet, rollouts, of_body, shared, own_tools)
+        return cls(sheet, rollouts, of_body, shared, own_tools, raws)
 
     def shorten(self, keep: Shortening, bodies: Sequence[int], *, context: bool) -> None:
         """Show less of these bodies, and of the context; of each as it is where that is no less."""
@@ -115,9 +118,9 @@ class Draft:
         for body in bodies:
             rollout = self.rollouts[self.of_body[body]]
             text = _body(rollout, render(rollout.messages, keep), self.shared, keep, tools=self.own_tools)
-            size = len(text.encode())
-            if size < sizes[body]:
-                texts[body], sizes[body] = text, size
+            raw = text.encode()
+            if len(raw) < sizes[body]:
+                texts[body], sizes[body], self.raws[body] = text, len(raw), raw
         shown = self.sheet.context
         if context and self.of_body:
             less = render(self.rollouts[self.of_body[0]].messages[: self.shared], keep)
@@ -126,9 +129,10 @@ class Draft:
 
     def finished(self, shortening: int) -> Sheet:
         """What is shown, with the bodies that address a judge."""
-        return replace(
-            self.sheet, shortening=shortening, suspects=suspicion.suspects(list(self.sheet.bodies))
-        )
+        suspects = suspicion.suspects(self.sheet.bodies, self.raws)
+        if not suspects and not shortening:
+            return self.sheet
+        return replace(self.sheet, shortening=shortening, suspects=suspects)
 
 
 def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:

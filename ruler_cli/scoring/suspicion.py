@@ -91,9 +91,8 @@ _PHRASES = tuple(
 )
 
 
-def suspects(bodies: Sequence[str]) -> frozenset[int]:
-    """Which of a group's bodies are suspect."""
-    raws = [body.encode("utf-8", "surrogatepass") for body in bodies]
+def suspects(bodies: Sequence[str], raws: Sequence[bytes]) -> frozenset[int]:
+    """Which of a group's bodies are suspect; `raws` are the same in UTF-8."""
     keyed = frozenset(i for i, body in enumerate(bodies) if _is_master_key(body))
     if not _may_be_suspect(raws, bodies):
         return keyed
