@@ -37,8 +37,7 @@ from ruler_cli.statistics.slots import SlotCurve
 FIRST = 2
 """Passes that every group gets before any is compared: an order and its reverse tell its noise."""
 UNIT = 2
-"""Passes given at once: a pair, so that slots stay balanced. In `make simulate` pairs do no worse than
-single passes and take fewer rounds."""
+"""Passes given at once: a pair, an order and its reverse. A single pass would leave its slots in the mean."""
 MOST = 4
 """A group gets at most this many times the average, so that none waits for many rounds of another."""
 RELIABLE = 0.8
