@@ -10,37 +10,19 @@ from typing import Any, Protocol
 import anyio
 
 from ruler_cli.ballots import Ballot, Judged, Miss
-from ruler_cli.records import Failure, Fault, Group, Reply, Request, Usage
+from ruler_cli.records import Failure, Group, Usage
 from ruler_cli.scoring.collect import Check, judged_of
-from ruler_cli.scoring.dialogue import Overflow, State, converse
+from ruler_cli.scoring.dialogue import Overflow
 from ruler_cli.scoring.fit import lay_out
 from ruler_cli.scoring.plan import Part, obstacle, parts, turns, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
+from ruler_cli.talks import Seat, Talks, Told
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first failure after which the other passes of the judge would fail too."""
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
-
-
-class Call(Protocol):
-    """What asks: the pool's caller."""
-
-    async def __call__(self, request: Request, *, again: bool = False) -> Reply | Fault:
-        """One answer; `again` asks anew what was answered in an earlier run."""
-
-
-Told = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """One judge as a group meets it: its name, what asks it, how many tokens it reads (None: not known)."""
-
-    name: str
-    call: Call
-    context: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +101,7 @@ class _Sitting:
         self, group: Group, ask: AskSettings, bench: Bench, on_reply: Told | None, retry_failed: bool
     ) -> None:
         self._group, self._bench = group, bench
-        self._on_reply, self._retry = on_reply, retry_failed
+        self._talks = Talks(group.key, bench.all, on_reply, retry_failed)
         self._asks = [
             ask if ask.context_tokens == seat.context else replace(ask, context_tokens=seat.context)
             for seat in bench.all
@@ -129,9 +111,6 @@ class _Sitting:
         self._misses: list[Miss] = []
         self._windows: dict[int, int] = {}
         self._turns = [0] * len(bench.all)
-        self._used = [Usage()] * len(bench.all)
-        self._paid = [Usage()] * len(bench.all)
-        self._seconds, self._kept, self._asked = 0.0, True, False
         self._final: int | None = None
 
     async def first(self) -> None:
@@ -174,8 +153,8 @@ class _Sitting:
 
     def outcome(self) -> Outcome:
         """All of it, at the end."""
-        kept = self._kept and self._asked
-        return Outcome(self.judged(), self._seconds, kept, tuple(self._used), tuple(self._paid))
+        talks = self._talks
+        return Outcome(self.judged(), talks.seconds, talks.kept, tuple(talks.used), tuple(talks.paid))
 
     @property
     def _tokens(self) -> float:
@@ -193,7 +172,7 @@ class _Sitting:
             self._misses.append(Miss(seat, 0, 0, failure))
             return
         first, *others = parts(sheet, ask, 0)
-        said = await self._converse(seat, first)
+        said = await self._talks.hold(seat, sheet, ask, first)
         if isinstance(said, Overflow):  # the judge reads less than was known
             state = said.state
             ask = self._asks[seat] = replace(ask, context_tokens=said.target)
@@ -203,7 +182,7 @@ class _Sitting:
                 self._misses.append(Miss(seat, 0, 0, said.too_long))
                 return
             first, *others = parts(sheet, ask, 0)
-            said = await self._converse(seat, first, state)
+            said = await self._talks.hold(seat, sheet, ask, first, state)
         self._take(seat, first, said)
         self._windows[seat] = windows(sheet, ask)
         self._turns[seat] = max(least, turns(sheet, ask))
@@ -229,48 +208,15 @@ class _Sitting:
         return self._sheets[seat]
 
     async def _part(self, seat: int, part: Part) -> None:
-        self._take(seat, part, await self._converse(seat, part))
+        said = await self._talks.hold(seat, self._sheets[seat], self._asks[seat], part)
+        self._take(seat, part, said)
 
     def _take(self, seat: int, part: Part, said: Ballot | Failure | Overflow) -> None:
         if isinstance(said, Ballot):
-            self._ballots.append(replace(said, judge=seat) if seat else said)
+            self._ballots.append(said)
             return
         failure = said.failure if isinstance(said, Overflow) else said
         self._misses.append(Miss(seat, part.turn, part.window, failure))
-
-    async def _converse(
-        self, seat: int, part: Part, state: State | None = None
-    ) -> Ballot | Failure | Overflow:
-        """Ask until there is a ballot or a reason why not."""
-        said, kept = await self._asking(seat, part, state, again=False)
-        if self._retry and kept and isinstance(said, Failure):
-            said, _ = await self._asking(seat, part, state, again=True)
-        return said
-
-    async def _asking(
-        self, seat: int, part: Part, state: State | None, *, again: bool
-    ) -> tuple[Ballot | Failure | Overflow, bool]:
-        dialogue = converse(self._sheets[seat], self._asks[seat], part, state)
-        call, kept = self._bench.all[seat].call, True
-        answer: Reply | Fault | None = None
-        try:
-            while True:
-                request = dialogue.send(answer) if answer is not None else next(dialogue)
-                answer = await call(request, again=again)
-                kept = kept and answer.kept
-                self._hear(seat, answer)
-        except StopIteration as end:
-            return end.value, kept and answer is not None
-
-    def _hear(self, seat: int, answer: Reply | Fault) -> None:
-        self._asked = True
-        self._kept = self._kept and answer.kept
-        if isinstance(answer, Reply):
-            self._seconds += answer.seconds
-            self._used[seat] += answer.usage
-            self._paid[seat] += Usage() if answer.kept else answer.usage
-        if self._on_reply is not None:
-            self._on_reply(self._group.key, answer.text if isinstance(answer, Reply) else answer.reason)
 
 
 async def _together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
@@ -281,3 +227,6 @@ async def _together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> 
         async with anyio.create_task_group() as tasks:
             for one in work:
                 tasks.start_soon(one)
+
+
+__all__ = ["Bench", "Outcome", "Seat", "Turns", "judge_group"]

@@ -18,7 +18,7 @@ FLOORS = (
     {"delivery"},
     {"counts", "holding", "marks"},
     {"blocks", "judging", "reading", "shelf", "writing"},
-    {"annotate", "groups"},
+    {"annotate", "groups", "talks"},
     {"index"},
     {"pool", "ledger"},
     {"judges"},
