@@ -14,15 +14,21 @@ from ruler_cli.records import Failure, Group, Usage
 from ruler_cli.scoring.collect import Check, judged_of
 from ruler_cli.scoring.dialogue import Overflow
 from ruler_cli.scoring.fit import lay_out
-from ruler_cli.scoring.plan import Part, obstacle, parts, turns, windows
+from ruler_cli.scoring.plan import Part, halved, obstacle, parts, turns, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from ruler_cli.talks import Seat, Talks, Told
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first failure after which the other passes of the judge would fail too."""
+_ANEW = 2
+"""Times that a group is laid out anew for a judge that reads less than was known; its text then takes
+another number of tokens for its length, so once may not be enough."""
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
+
+
+_Said = Ballot | Failure | Overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class _Sitting:
         self._ballots: list[Ballot] = []
         self._misses: list[Miss] = []
         self._windows: dict[int, int] = {}
-        self._turns = [0] * len(bench.all)
+        self._turns, self._anew = [0] * len(bench.all), [0] * len(bench.all)
         self._final: int | None = None
 
     async def first(self) -> None:
@@ -166,31 +172,41 @@ class _Sitting:
 
     async def _begin(self, seat: int, least: int = 1) -> None:
         """A judge's passes: one request goes ahead, and fills the provider's cache for all others."""
-        sheet, ask, state = self._sheet(seat), self._asks[seat], None
-        failure = obstacle(self._group, sheet, ask)
-        if failure is not None:
-            self._misses.append(Miss(seat, 0, 0, failure))
+        opened = await self._opened(seat)
+        if opened is None:
             return
-        first, *others = parts(sheet, ask, 0)
-        said = await self._talks.hold(seat, sheet, ask, first)
-        if isinstance(said, Overflow):  # the judge reads less than was known
-            state = said.state
-            ask = self._asks[seat] = replace(ask, context_tokens=said.target)
-            del self._sheets[seat]
-            sheet = self._sheet(seat)
-            if obstacle(self._group, sheet, ask):
-                self._misses.append(Miss(seat, 0, 0, said.too_long))
-                return
-            first, *others = parts(sheet, ask, 0)
-            said = await self._talks.hold(seat, sheet, ask, first, state)
-        self._take(seat, first, said)
+        (first, *others), said = opened
+        sheet, ask = self._sheets[seat], self._asks[seat]
         self._windows[seat] = windows(sheet, ask)
         self._turns[seat] = max(least, turns(sheet, ask))
+        await self._settle(seat, first, said)
         if isinstance(said, Failure) and said.kind in _FOR_GOOD:
             return
         for turn in range(1, self._turns[seat]):
             others += parts(sheet, ask, turn)
         await _together([partial(self._part, seat, part) for part in others])
+
+    async def _opened(self, seat: int) -> tuple[tuple[Part, ...], _Said] | None:
+        """The requests of the first pass and what came of the first of them; None where none can be asked.
+
+        A judge that turns out to read less than was known is asked about a group laid out anew.
+        """
+        said: _Said | None = None
+        while True:
+            sheet, ask = self._sheet(seat), self._asks[seat]
+            failure = obstacle(self._group, sheet, ask)
+            if failure is not None:
+                failure = said.too_long if isinstance(said, Overflow) else failure
+                self._misses.append(Miss(seat, 0, 0, failure))
+                return None
+            found = parts(sheet, ask, 0)
+            state = said.state if isinstance(said, Overflow) else None
+            said = await self._talks.hold(seat, sheet, ask, found[0], state)
+            if not isinstance(said, Overflow) or self._anew[seat] == _ANEW:
+                return found, said
+            self._anew[seat] += 1
+            self._asks[seat] = replace(ask, context_tokens=said.target)
+            del self._sheets[seat]
 
     async def _more(self, seat: int, passes: int) -> None:
         """Further passes of a judge."""
@@ -209,9 +225,17 @@ class _Sitting:
 
     async def _part(self, seat: int, part: Part) -> None:
         said = await self._talks.hold(seat, self._sheets[seat], self._asks[seat], part)
-        self._take(seat, part, said)
+        await self._settle(seat, part, said)
 
-    def _take(self, seat: int, part: Part, said: Ballot | Failure | Overflow) -> None:
+    async def _settle(self, seat: int, part: Part, said: _Said) -> None:
+        """Take what was said; a window of which the judge says that it is too long is asked in halves."""
+        halves = halved(part, self._windows[seat]) if isinstance(said, Overflow) else ()
+        if halves:
+            await _together([partial(self._part, seat, half) for half in halves])
+        else:
+            self._take(seat, part, said)
+
+    def _take(self, seat: int, part: Part, said: _Said) -> None:
         if isinstance(said, Ballot):
             self._ballots.append(said)
             return

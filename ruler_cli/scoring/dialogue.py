@@ -21,8 +21,9 @@ from ruler_cli.settings import AskSettings
 CORRECTIONS = 3
 """Times that a defect is named and the group asked again: one reply in twenty is lost at some judges, and
 four in a row are then one group in 160,000."""
-_SAFETY = 0.9
-"""Share of the judge's stated context that a shortened prompt may fill: the estimate is one."""
+_SAFETY = 0.95
+"""Share of the judge's stated context that a prompt may fill: tokens for its length are those of the request
+that was too long, and a part of it may take more. Of a window that still does the halves are asked."""
 
 
 @dataclass(slots=True)

@@ -60,6 +60,17 @@ def parts(sheet: Sheet, ask: AskSettings, turn: int) -> tuple[Part, ...]:
     return tuple(Part(turn, number, tuple(window)) for number, window in enumerate(made))
 
 
+def halved(part: Part, count: int) -> tuple[Part, ...]:
+    """Two windows in place of one of `count` that was too long; none where too little would be in them.
+
+    Each takes every second rollout, so that places stay what they were; no window has their numbers.
+    """
+    if count < 2 or len(part.bodies) < 2 * LEAST:
+        return ()
+    number = count + 2 * part.window
+    return tuple(Part(part.turn, number + half, part.bodies[half::2]) for half in (0, 1))
+
+
 def obstacle(group: Group, sheet: Sheet, ask: AskSettings) -> Failure | None:
     """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
     if not sheet.bodies:
