@@ -62,9 +62,12 @@ def _told() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        where = "no directory for temporary files"
+        with suppress(OSError):
+            where = tempfile.gettempdir()
         raise OutputError(
-            f"{tempfile.gettempdir()}: judged groups cannot wait there for the rest: {error.strerror}; make "
-            "room, or name another directory in TMPDIR; every reply is kept"
+            f"{where}: judged groups cannot wait there for the rest: {error.strerror}; make room, or name "
+            "another directory in TMPDIR; replies are kept in the ledger"
         ) from None
 
 
