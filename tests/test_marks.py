@@ -1,0 +1,185 @@
+"""A verdict as fields: the names that other people's scripts rely on, and nothing that JSON does not know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.judging import Outcome
+from ruler_cli.marks import group_fields, judge_of, marks_of
+from ruler_cli.records import Failure, Group, Usage
+from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.combine import combine
+from ruler_cli.settings import CombineSettings
+from tests.conftest import group as record
+from tests.runs import Stage, Stub, noisy, truthful
+from tests.scoring.saying import ballot, groups, judged, miss
+from tests.values import group, talk
+
+NAMES = ("one", "two", "three", "strong")
+ROLLOUT = {"status", "score", "explanation", "judge", "passes", "slots"}
+GROUP = {"status", "key", "judge", "size", "passes", "tied", "usage", "cost_usd", "latency_s", "cached"}
+
+
+def outcome(said: Judged) -> Outcome:
+    """What became of a group of which this was said."""
+    used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
+    return Outcome(said, 1.23456, False, used, used)
+
+
+def of(said: Judged) -> Group:
+    """A group with as many rollouts."""
+    return group(*(talk(str(i)) for i in range(len(said.owner))))
+
+
+def fields(said: Judged, names: tuple[str, ...] = ("one",), **how: Any) -> tuple[list[Any], dict[str, Any]]:
+    """What is written of it, as JSON has it."""
+    verdict = combine(said, CombineSettings(**how), Batch())
+    made = of(said)
+    marks = [mark.fields for mark in marks_of(made, outcome(said), verdict, names)]
+    part = group_fields(made, outcome(said), verdict, names, 0.123456789)
+    return json.loads(json.dumps([marks, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
+
+
+def test_one_pass() -> None:
+    """One pass of one judge has the fields that it always had, and the slots."""
+    marks, part = fields(judged(ballot([0.1, 0.9])))
+    assert marks[0] == {
+        "status": "scored",
+        "score": 0.1,
+        "explanation": "judge 0 turn 0 body 0",
+        "judge": "one",
+        "passes": 1,
+        "slots": [0.0],
+    }
+    assert marks[1]["slots"] == [1.0]
+    assert part == {
+        "status": "scored",
+        "key": "g",
+        "judge": "one",
+        "size": 2,
+        "passes": 1,
+        "tied": False,
+        "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5},
+        "cost_usd": 0.12345679,
+        "latency_s": 1.235,
+        "cached": False,
+    }
+
+
+def test_several_passes() -> None:
+    """Several passes say how far they agree, by rollout and for the group."""
+    rows = [[0.1, 0.5, 0.9], [0.2, 0.45, 0.95], [0.15, 0.5, 0.8]]
+    marks, part = fields(judged(*(ballot(row, turn) for turn, row in enumerate(rows))))
+    assert marks[0].keys() == ROLLOUT | {"spread"}
+    assert marks[0]["spread"] == 0.05
+    assert part.keys() == GROUP | {"reliability", "weight", "passes_for_0.9"}
+    assert part["reliability"] == part["weight"] == pytest.approx(0.98, abs=0.02)
+    assert part["passes_for_0.9"] == 1
+
+
+def test_panel_and_escalation() -> None:
+    """Judges are told by name with each one's scores; who was asked and brought nothing is not among them."""
+    marks, part = fields(
+        judged(ballot([0.1, 0.9]), ballot([0.3, 0.5], 0, 2), miss(0, 1), judges=3), NAMES[:3]
+    )
+    assert (part["judge"], part["degraded"]) == ("one, three", True)
+    assert [mark["judges"] for mark in marks] == [{"one": 0.1, "three": 0.3}, {"one": 0.9, "three": 0.5}]
+    strong = [ballot([0.4, 0.6], turn, 1) for turn in range(2)]
+    marks, part = fields(judged(ballot([0.1, 0.9]), *strong, final=1), ("one", "strong"))
+    assert (part["judge"], part["escalated"], marks[0]["judge"]) == ("strong", True, "strong")
+    assert marks[0]["judges"] == {"one": 0.1, "strong": 0.4}
+    assert marks[0]["score"] == 0.4
+    _, part = fields(judged(ballot([0.1, 0.9]), miss(0, 1), final=1), ("one", "strong"))
+    assert (part["judge"], part["degraded"]) == ("one", True)
+
+
+def test_what_the_reward_changed() -> None:
+    """Where a reward or an outcome changed a score, the judge's own stands beside it, and only there."""
+    said = judged(ballot([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(0.0, 1.0, None))
+    marks, _ = fields(said, by_outcome=True)
+    assert [mark["score"] for mark in marks] == pytest.approx([0.55, 0.55, 0.1])
+    assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
+    marks, _ = fields(said, blend=0.5)
+    assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
+
+
+def test_told_only_where_it_is() -> None:
+    """Windows, suspects and what was mended have a field where there is something to tell, else none."""
+    said = judged(
+        ballot([0.1, 0.9], rescaled=True, unknown=2),
+        owner=(0, 1, None),
+        faults=("", "", "no messages"),
+        suspects=frozenset({1}),
+        shortened=3,
+    )
+    marks, part = fields(said)
+    assert [mark.get("suspect") for mark in marks] == [None, True, None]
+    assert marks[2] == {"status": "failed", "kind": "input", "reason": "no messages", "judge": "one"}
+    assert {name: part[name] for name in ("rescaled", "unknown_ids", "shortened")} == {
+        "rescaled": 1,
+        "unknown_ids": 2,
+        "shortened": 3,
+    }
+    assert not {"windows", "escalated", "degraded"} & part.keys()
+
+
+def test_failure() -> None:
+    """A failed group has its kind and reason on each rollout and on the group, and what it cost."""
+    said = judged(miss(kind="refused", reason="no"), size=2)
+    marks, part = fields(said)
+    assert marks == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
+    assert (part["status"], part["kind"], part["reason"], part["usage"]["calls"]) == (
+        "failed",
+        "refused",
+        "no",
+        3,
+    )
+    assert "passes" not in part
+
+
+@given(groups())
+def test_any_group(said: Judged) -> None:
+    """Whatever judges say, each rollout has a mark that is JSON, with a score in range or a reason."""
+    marks, part = fields(said, NAMES)
+    assert len(marks) == len(said.owner)
+    for mark in marks:
+        if mark["status"] == "scored":
+            assert 0 <= mark["score"] <= 1
+            assert mark.keys() >= ROLLOUT
+            assert len(mark["slots"]) == len(said.ballots)
+            assert all(0 <= slot <= 1 for slot in mark["slots"])
+        else:
+            assert mark["reason"]
+    assert part.keys() >= GROUP
+    assert (part["passes"] > 1) <= ("reliability" in part or len(said.sizes) == 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=6))
+def test_judge_of(asked: list[tuple[int, bool]]) -> None:
+    """Who is named as the judge gave scores, or, where nobody did, was asked for them."""
+    said = [ballot([0.1, 0.2], t, j) if fine else miss(t, j) for t, (j, fine) in enumerate(asked)]
+    named = judge_of(judged(*said), NAMES).split(", ")
+    heard = {NAMES[j] for j, fine in asked if fine} or {NAMES[j] for j, _ in asked} or {"one"}
+    assert set(named) == heard
+    assert isinstance(combine(judged(*said, size=2), CombineSettings(), Batch()), Verdict | Failure)
+
+
+def test_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields stand in the file: each rollout's own on it, the group's once."""
+    stage = Stage(
+        tmp_path, monkeypatch, [record("a", 0.1, 0.5, 0.9)], Stub("one", noisy), Stub("two", truthful)
+    )
+    stage.run("one", "two", passes=2, blend=0.5)
+    (out,) = stage.records()
+    assert out["ruler"].keys() == GROUP | {"reliability", "weight", "passes_for_0.9"}
+    for rollout in out["trajectories"]:
+        mark = rollout["ruler"]
+        assert mark.keys() == ROLLOUT | {"spread", "judges", "judge_score", "independent_reward"}
+        assert rollout["reward"] == mark["score"] == rollout["metrics"]["ruler_score"]
