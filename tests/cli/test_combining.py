@@ -1,0 +1,148 @@
+"""Passes, panels and how they are combined, from the command line: options, exit codes, sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Ruler, group, read, write
+from tests.judge_server import JudgeServer
+
+GROUPS = [group(f"g{i}", 0.1, i / 10, 0.9) for i in range(8)]
+PANEL = ("-m", "openai/good", "-m", "openai/reordered")
+
+
+def rewards(path: Path) -> list[list[Any]]:
+    """The rewards of the output, per record."""
+    return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
+
+
+TRUE = [[0.1, i / 10, 0.9] for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--standardize"], "--standardize: there is one judge only"),
+        ([*PANEL, "--fallback", "--standardize"], "--standardize: there is one judge only"),
+        (["--debias", "--order", "input"], "--debias"),
+        (["--adaptive"], "--adaptive"),
+        (["--escalate", "b"], "--passes 2"),
+        (["--passes", "2", "--min-passes", "3"], "--min-passes 3: is more than --passes 2"),
+        (["--passes", "5", "--adaptive", "--min-passes", "3"], "--min-passes 3: with --adaptive"),
+        (["--passes", "5", "--escalate", "b", "--min-passes", "3"], "the judge of --escalate gives 2 passes"),
+        (["--fallback"], "--fallback"),
+        (["-m", "a", "-m", "a"], "named twice"),
+        (["--blend", "1.5"], "--blend"),
+        (["--passes", "0"], "--passes"),
+    ],
+)
+def test_refused(options: list[str], says: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Options that contradict one another are bad usage, told before anything is sent."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    done = ruler("score", "in.jsonl", "out.jsonl", "--api-base", server.base, *options)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr.replace("\n", " ")
+    assert server.stats()["requests"] == 0
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A panel in passes scores, says what it was, and a second run asks nothing."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2")
+    done = ruler(*run, "--summary", "sum.json")
+    assert done.returncode == 0, done.stderr
+    assert server.stats()["requests"] == 4 * 8
+    assert rewards(tmp_path) == [pytest.approx(row) for row in TRUE]
+    assert read(tmp_path / "out.jsonl")[0]["ruler"]["judge"] == "openai/good, openai/reordered"
+    figures = json.loads((tmp_path / "sum.json").read_text())["figures"]
+    assert figures["judges"][0]["judges"] == ["openai/good", "openai/reordered"]
+    for more in ((), ("--debias",), ("--standardize",), ("--blend", "0.5"), ("--min-passes", "2")):
+        assert ruler(*run, *more).returncode == 0
+    assert server.stats()["requests"] == 4 * 8
+
+
+@pytest.mark.parametrize("cue", ["401", "quota", "404"])
+@pytest.mark.parametrize("first", [True, False])
+def test_judge_that_refuses_the_run(
+    cue: str, first: bool, ruler: Ruler, server: JudgeServer, tmp_path: Path
+) -> None:
+    """Where one judge of a panel refuses the run it ends with 3, whichever it is."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    panel = ["openai/good", f"openai/{cue}"][:: -1 if first else 1]
+    options = [text for name in panel for text in ("-m", name)]
+    done = ruler("score", "in.jsonl", "out.jsonl", *options, "--api-base", server.base, "--passes", "3")
+    assert done.returncode == 3
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_judge_that_refuses_groups(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Groups that one judge refuses are scored by the other: beside it degraded, in its place not."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    panel = ("-m", "openai/refusal", "-m", "openai/good")
+    for options, degraded in (((), 8), (("--fallback",), 0)):
+        run = ("score", "in.jsonl", "out.jsonl", *panel, "--api-base", server.base, *options)
+        done = ruler(*run, "--summary", "sum.json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "sum.json").read_text())["degraded"] == degraded
+        assert rewards(tmp_path) == TRUE
+        assert {r["ruler"]["judge"] for r in read(tmp_path / "out.jsonl")} == {"openai/good"}
+
+
+def test_cap_of_a_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A panel's cap is one: code 4 when it is reached, and a higher one pays nothing twice."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(30)])
+    run = ["score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--passes", "2"]
+    run += ["--price", "2,8", "--price", "20,80", "--summary", "sum.json"]
+    done = ruler(*run, "--max-cost", "0.2")
+    assert done.returncode == 4, done.stderr
+    summary = json.loads((tmp_path / "sum.json").read_text())
+    assert 0.1 < summary["cost_usd"] <= 0.25
+    assert "--max-cost 0.2 is reached" in done.stderr
+    assert ruler(*run, "--max-cost", "99").returncode == 0
+    assert server.stats()["requests"] == 120
+    assert server.stats()["books"]["paid_again"] == 0
+
+
+def test_missing_price_of_one(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """A cap needs the price of every judge."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    run = ("score", "in.jsonl", "out.jsonl", *PANEL, "--api-base", server.base, "--max-cost", "1")
+    done = ruler(*run)
+    assert done.returncode == 2
+    assert "the price of openai/good is not known" in done.stderr
+
+
+def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
+    """Passes score a Parquet file as they do the same records in JSON lines."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {"group_id": made["group_id"], **{k: v for k, v in t.items() if k in ("messages", "reward")}}
+        for made in GROUPS
+        for t in made["trajectories"]
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    write(tmp_path / "in.jsonl", rows)
+    for name in ("parquet", "jsonl"):
+        done = ruler("score", f"in.{name}", f"out.{name}", "-m", "simulated", "--passes", "3", "--debias")
+        assert done.returncode == 0, done.stderr
+    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["reward"] for row in table] == [row["reward"] for row in read(tmp_path / "out.jsonl")]
+    assert [row["messages"] for row in table] == [row["messages"] for row in rows]
+
+
+def test_pipe_with_passes(ruler: Ruler, server: JudgeServer) -> None:
+    """From stdin to stdout records flow as the batch goes on, with --debias at its end."""
+    text = "".join(json.dumps(g) + "\n" for g in GROUPS)
+    run = ("score", "-", "-", "-m", "openai/good", "--api-base", server.base, "--passes", "3")
+    for options in ((), ("--debias",)):
+        done = ruler(*run, *options, stdin=text)
+        assert done.returncode == 0, done.stderr
+        out = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [[t["reward"] for t in r["trajectories"]] for r in out] == TRUE
+    assert server.stats()["requests"] == 24
