@@ -14,11 +14,12 @@ from ruler_cli.scoring.windows import WIDE, fewest
 from ruler_cli.settings import AskSettings
 
 LADDER = (
-    *(Shortening(tool=n) for n in (4000, 1500, 500)),
+    *(Shortening(tool=n) for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)),
     *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
     Shortening(tool=120, reasoning=0),
 )
-"""Steps by which a rollout is shortened: tool outputs first, then reasoning."""
+"""Steps by which a rollout is shortened: tool outputs first, then reasoning. The first are for what alone
+is longer than a context."""
 
 
 def lay_out(group: Group, ask: AskSettings) -> Sheet:

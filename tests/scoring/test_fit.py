@@ -52,6 +52,11 @@ def test_shortened(tokens: int) -> None:
         assert user.count("thought ") == 2000
 
 
+def only_tools(sheet: Sheet) -> bool:
+    """Whether no step was taken that leaves out of reasoning."""
+    return all(step.reasoning is None for step in LADDER[: sheet.shortening])
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=14),
@@ -89,8 +94,19 @@ def test_only_the_long_one(number: int) -> None:
     ask = replace(ASK, context_tokens=25_000)
     sheet = lay_out(group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask)
     assert [CUT in body for body in sheet.bodies] == [True] + [False] * (number - 1)
-    assert sheet.shortening == 1
+    assert only_tools(sheet)
     assert "thought " * 1000 in sheet.bodies[0]
+
+
+@pytest.mark.parametrize("output", [40_000, 120_000])
+def test_giants_keep_much(output: int) -> None:
+    """Of an output that no context holds a quarter of the context is left at least, beside three others."""
+    tokens = 60_000
+    made = group(rollout("long", output), *(rollout(f"{n}") for n in range(11)))
+    sheet = lay_out(made, replace(ASK, context_tokens=tokens))
+    assert [CUT in body for body in sheet.bodies] == [True] + [False] * 11
+    assert sheet.tokens_of([0]) > tokens / 4
+    assert windows(sheet, replace(ASK, context_tokens=tokens)) == 3
 
 
 def test_step_by_step() -> None:
@@ -101,11 +117,10 @@ def test_step_by_step() -> None:
         sheet = lay_out(made, replace(ASK, context_tokens=tokens))
         assert sheet.tokens <= tokens
         steps.append(sheet.shortening)
-        thoughts = ("thought " * 1000 in sheet.bodies[0]) is (sheet.shortening <= 3)
-        assert thoughts
+        assert ("thought " * 1000 in sheet.bodies[0]) is only_tools(sheet)
     assert steps == sorted(steps)
     assert steps[0] == 0
-    assert steps[-1] > 3
+    assert LADDER[steps[-1] - 1].reasoning is not None
 
 
 def test_marks_say_how_much() -> None:
@@ -125,7 +140,7 @@ def test_long_context() -> None:
     sheet = lay_out(made, ask)
     assert CUT in sheet.context
     assert sheet.context.startswith('user: "What is 2+2?"')
-    assert sheet.shortening == 1
+    assert only_tools(sheet)
     assert sheet.tokens <= 5_000
     assert len(sheet.bodies) == 3
 

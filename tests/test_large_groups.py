@@ -1,0 +1,99 @@
+"""Groups that no judge reads at once, before a judge that says so and counts tokens in its own way."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.scoring.request import lay_out
+from ruler_cli.settings import AskSettings
+from tests.values import group, talk
+
+PLAIN, DENSE = "plain text ", "稠密的文字"
+
+
+class Strict:
+    """A judge of `context` tokens: one for four bytes of plain text, and for one of the dense."""
+
+    def __init__(self, context: int) -> None:
+        self.context = context
+        self.answered: list[Request] = []
+        self.refused = 0
+
+    def tokens(self, request: Request) -> int:
+        text = request.system + request.user
+        dense = text.count(DENSE) * len(DENSE.encode())
+        return dense + (len(text.encode()) - dense) // 4
+
+    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
+        """Score all alike, or refuse with the numbers."""
+        tokens = self.tokens(request)
+        if tokens > self.context:
+            self.refused += 1
+            return Fault("too_long", "HTTP 400", "group", sent=True, context=(self.context, tokens))
+        self.answered.append(request)
+        said = [{"trajectory_id": label, "explanation": "", "score": 0.5} for label in request.labels]
+        return Reply(json.dumps({"scores": said}), Usage(tokens, 10, 0, 1))
+
+
+def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome:
+    """What becomes of a group of these answers."""
+    made = group(*(talk(f"{number} {text}") for number, text in enumerate(texts)))
+    return anyio.run(judge_group, made, AskSettings(), Bench((Seat("strict", judge.call, known),)))
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.booleans(), min_size=16, max_size=60),
+    st.sampled_from([None, 20_000, 40_000]),
+)
+def test_dense_text(dense: list[bool], known: int | None) -> None:
+    """However unevenly text takes tokens, each rollout is scored in two passes, and whole."""
+    judge = Strict(20_000)
+    texts = [(DENSE * 130 if each else PLAIN * 180) for each in dense]
+    outcome = judged(judge, texts, known)
+    assert outcome.judged.misses == ()
+    assert outcome.judged.shortened == 0
+    seen = Counter((body, ballot.turn) for ballot in outcome.judged.ballots for body in ballot.bodies)
+    passes = {turn for _, turn in seen}
+    assert seen == Counter((body, turn) for body in range(len(texts)) for turn in passes)
+    assert len(passes) == 2 or len(judge.answered) == 1
+    windows = [(ballot.turn, ballot.window) for ballot in outcome.judged.ballots]
+    assert len(set(windows)) == len(windows)
+
+
+def test_context_is_kept() -> None:
+    """What one request tells of the judge's context holds for all that follow."""
+    judge = Strict(20_000)
+    judged(judge, [f"{PLAIN * 500} {n}" for n in range(40)])
+    assert judge.refused == 1
+    assert len(judge.answered) > 4
+
+
+def test_one_that_never_fits() -> None:
+    """A final answer that fits no request beside another fails the group, with the judge's numbers."""
+    judge = Strict(8_000)
+    texts = [DENSE * 600, *(PLAIN * 100 + str(n) for n in range(12))]
+    misses = judged(judge, texts, 10_000).judged.misses
+    assert {miss.failure.kind for miss in misses} == {"too_long"}
+    assert judge.refused < 10
+
+
+def test_order_does_not_matter() -> None:
+    """However the group is sorted, the same questions are asked, also in halves."""
+    texts = [f"{DENSE * 130 if n % 3 else PLAIN * 180}{n}" for n in range(40)]
+    asked = []
+    for some in (texts, texts[::-1]):
+        judge = Strict(20_000)
+        made = group(*map(talk, some))
+        anyio.run(judge_group, made, AskSettings(), Bench((Seat("strict", judge.call, 20_000),)))
+        asked.append(sorted(request.user for request in judge.answered))
+        assert judge.refused
+        assert lay_out(made, AskSettings()).shortening == 0
+    assert asked[0] == asked[1]
