@@ -27,6 +27,7 @@ class Strict:
         self.refused = 0
 
     def tokens(self, request: Request) -> int:
+        """As it counts."""
         text = request.system + request.user
         dense = text.count(DENSE) * len(DENSE.encode())
         return dense + (len(text.encode()) - dense) // 4
@@ -48,7 +49,7 @@ def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome
     return anyio.run(judge_group, made, AskSettings(), Bench((Seat("strict", judge.call, known),)))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(
     st.lists(st.booleans(), min_size=16, max_size=60),
     st.sampled_from([None, 20_000, 40_000]),

@@ -21,6 +21,9 @@ FORMATS: tuple[dict[str, Any] | None, ...] = (
     None,
 )
 """The schema; JSON with the form told in the prompt; plain text with the form told in the prompt."""
+_SECRET = 8
+"""Characters below which a key is a placeholder, as servers without keys are given one: `x`, `none` and `1`
+stand in answers for what they are."""
 
 
 def missing_key(name: str, variable: str) -> str:
@@ -46,7 +49,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
 
     Never raises: whatever is no chat completion is a Fault that carries it.
     """
-    if key and key.encode() in body:
+    if key and len(key) >= _SECRET and key.encode() in body:
         body = body.replace(key.encode(), b"[key]")
     try:
         value = orjson.loads(body)

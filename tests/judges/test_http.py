@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from ruler_cli.judges.answer_form import reply_of, usage_of
@@ -87,3 +88,13 @@ async def test_not_open() -> None:
 def test_key_not_in_repr() -> None:
     """The key is not in the judge's own text."""
     assert "sk-secret" not in repr(HttpJudge("n", "m", "http://x/v1", "sk-secret", 1.0, {}))
+
+
+@pytest.mark.parametrize("key", ["x", "1", "none", "scores"])
+def test_placeholder_key(key: str) -> None:
+    """What stands for a key at a server that wants none is left where an answer spells it."""
+    said = '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
+    body = orjson.dumps({"choices": [{"message": {"content": said}}]})
+    reply = reply_of(body, key)
+    assert isinstance(reply, Reply)
+    assert reply.text == said
