@@ -10,6 +10,8 @@ from ruler_cli.figures import Length
 
 _ENOUGH = 30
 """Rewarded rollouts below which a correlation of errors is not told: its own error is then about 0.2."""
+_LARGEST = 1e50
+"""Beyond it a reward is no scale: products of several must stay finite."""
 _NOTHING = 1e-12
 """A share of a sum of squares below this is what rounding leaves of zero."""
 
@@ -93,7 +95,8 @@ class PairSums:
         a, b = _centred(one), _centred(other)
         self._rollouts += len(one)
         self._aa, self._bb, self._ab = self._aa + _dot(a, a), self._bb + _dot(b, b), self._ab + _dot(a, b)
-        known = [(p, q, r) for p, q, r in zip(one, other, rewards, strict=True) if r is not None]
+        rows = zip(one, other, rewards, strict=True)
+        known = [(p, q, r) for p, q, r in rows if r is not None and abs(r) <= _LARGEST]
         if len(known) < 2:
             return
         self._rewarded += len(known)

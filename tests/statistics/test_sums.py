@@ -140,3 +140,18 @@ def test_a_flat_judge_correlates_with_nothing() -> None:
         sums.add([0.5, 0.5, 0.5], [0.2, 0.5, 0.9], [0.0, 1.0, 0.0])
     assert sums.correlation() is None
     assert sums.errors() is None
+
+
+@pytest.mark.parametrize("huge", [1e300, -1.7e308])
+def test_a_reward_beyond_all_scales_is_not_known(huge: float) -> None:
+    """A reward whose square no number holds is left out, and errors are those of all other rewards."""
+    plain, hostile = PairSums(), PairSums()
+    rng = random.Random(2)
+    for _ in range(20):
+        one, other = [rng.random() for _ in range(3)], [rng.random() for _ in range(3)]
+        rewards: list[float | None] = [0.0, 1.0, None]
+        plain.add(one, other, rewards)
+        hostile.add(one, other, [*rewards[:2], huge])
+    assert plain.errors() is not None
+    assert hostile.errors() == plain.errors()
+    assert hostile.rewarded == plain.rewarded == 40
