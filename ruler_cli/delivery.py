@@ -89,7 +89,9 @@ class Delivery:
 
     def close(self) -> None:
         """Give the disk back, and note the batch's figures in the summary."""
-        self._counts.summary.figures = self._batch.figures(debias=self._settings.combine.debias)
+        how = self._settings.combine
+        checked = how.by_outcome or self._settings.input.outcome is not None
+        self._counts.summary.figures = self._batch.figures(debias=how.debias, checked=checked)
         if self._holding is not None:
             self._holding.close()
 

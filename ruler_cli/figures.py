@@ -70,7 +70,7 @@ class Figures:
     is over those. `noise` is the standard deviation of one score over passes, all groups together.
     `flawed` passed their check with a score below 0.5, `near_misses` failed with one from 0.5 on: the
     most extreme of them are listed. `without_outcome` are rollouts of which a verifier said nothing
-    although it did of others.
+    although it did of others, or although outcomes were asked for.
     """
 
     groups: int = 0

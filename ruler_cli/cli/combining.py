@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Annotated
 
 import typer
@@ -58,6 +59,7 @@ ByOutcome = Annotated[
 def refuse_what_cannot_be(settings: ScoreSettings) -> None:
     """UsageError where options contradict one another, before anything is read."""
     ask, how = settings.ask, settings.combine
+    _refuse_nan(settings)
     if how.standardize and (not settings.panel or settings.fallback):
         raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
     if how.debias and ask.order == "input":
@@ -79,3 +81,18 @@ def refuse_what_cannot_be(settings: ScoreSettings) -> None:
             f"--min-passes {how.min_passes}: with --adaptive most groups get {FIRST} passes; "
             f"give {FIRST} or less"
         )
+
+
+def _refuse_nan(settings: ScoreSettings) -> None:
+    """`nan` is read as a number and passes every bound, and then no score and no wait is one."""
+    pool = settings.pool
+    given = (
+        ("--blend", settings.combine.blend),
+        ("--rpm", pool.rpm),
+        ("--tpm", pool.tpm),
+        ("--max-cost", pool.max_cost),
+        ("--timeout", settings.judge.timeout),
+    )
+    for name, value in given:
+        if value is not None and isnan(value):
+            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")

@@ -117,8 +117,12 @@ class Batch:
         elif not good and score >= PASSING:
             self._near.add(key, rollout, score)
 
-    def figures(self, *, debias: bool = False) -> Figures:
-        """What the batch comes to; `debias` tells that the slot curve was to be subtracted."""
+    def figures(self, *, debias: bool = False, checked: bool = False) -> Figures:
+        """What the batch comes to.
+
+        `debias` tells that the slot curve was to be subtracted, `checked` that outcomes were asked for:
+        then it is told, too, that there are none.
+        """
         tenths = [0] * 10
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
@@ -139,7 +143,7 @@ class Batch:
             flawed_listed=self._flawed.listed(),
             near_misses=self._near.number,
             near_misses_listed=self._near.listed(),
-            without_outcome=self._untold if self._told else 0,
+            without_outcome=self._untold if self._told or checked else 0,
         )
 
     def _named(self, one: int, other: int) -> Pair:

@@ -1,0 +1,54 @@
+"""Runs with what nobody would give on purpose: each ends, says what is wrong, and makes no score of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import Done, run_here
+from tests.conftest import write
+
+
+def score(folder: Path, *options: str) -> Done:
+    """Score `in.jsonl` with the embedded judge."""
+    return run_here(["score", "in.jsonl", "out.jsonl", "-m", "offline", *options], "", folder, {})
+
+
+def groups(number: int, **each: list[Any]) -> list[dict[str, Any]]:
+    """Groups of rollouts with members of these values in turn."""
+    size = len(next(iter(each.values()), [0, 0]))
+    return [
+        {
+            "group_id": f"g{g}",
+            "trajectories": [
+                {
+                    "messages": [
+                        {"role": "user", "content": f"task {g}"},
+                        {"role": "assistant", "content": f"answer {i} truth=0.{i + 1}"},
+                    ],
+                    **{name: values[i] for name, values in each.items()},
+                }
+                for i in range(size)
+            ],
+        }
+        for g in range(number)
+    ]
+
+
+@pytest.mark.parametrize("option", ["--blend", "--rpm", "--tpm", "--max-cost", "--timeout"])
+def test_nan_is_no_number(tmp_path: Path, option: str) -> None:
+    """An option of `nan` is refused before anything is sent: it would pass every bound."""
+    write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
+    done = score(tmp_path, option, "nan")
+    assert done.returncode == 2
+    assert f"{option} nan: is no number" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_an_order_by_outcomes_that_are_not_there_is_told(tmp_path: Path) -> None:
+    """Where --order-by-outcome finds no outcome at all, the run says of how many rollouts; else nothing."""
+    write(tmp_path / "in.jsonl", groups(2, reward=[None, None]))
+    assert "4 rollouts without an outcome" in score(tmp_path, "--order-by-outcome").stderr
+    assert "outcome" not in score(tmp_path).stderr
