@@ -7,11 +7,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import IO
+from typing import IO, Any
 
 from ruler_cli.errors import OutputError
 from ruler_cli.judging import Outcome
-from ruler_cli.records import Group, Record
+from ruler_cli.records import Group, Record, Rollout
+
+_DEEPEST = 100
+"""Levels of lists and objects in a reward that is kept: pickle goes no deeper than Python's stack."""
 
 
 class Holding:
@@ -72,7 +75,19 @@ def _told() -> Iterator[None]:
 
 
 def _slim(record: Record) -> Record:
-    rollouts = tuple(replace(rollout, messages=[], histories=(), tools=None) for rollout in record.rollouts)
+    rollouts = tuple(map(_slim_rollout, record.rollouts))
     whole = record.part + 1 == record.parts  # a line of many groups is written with the last of them
     line = record.line if whole else replace(record.line, raw=b"")
     return replace(record, line=line, rollouts=rollouts, tools=None)
+
+
+def _slim_rollout(rollout: Rollout) -> Rollout:
+    reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None  # no such object is a number
+    return replace(rollout, messages=[], histories=(), tools=None, outcome=None, reward=reward)
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    if not isinstance(value, list | dict):
+        return True
+    items = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_shallow(item, levels - 1) for item in items)

@@ -52,3 +52,15 @@ def test_an_order_by_outcomes_that_are_not_there_is_told(tmp_path: Path) -> None
     write(tmp_path / "in.jsonl", groups(2, reward=[None, None]))
     assert "4 rollouts without an outcome" in score(tmp_path, "--order-by-outcome").stderr
     assert "outcome" not in score(tmp_path).stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--passes", "2"), ("--debias", "--outcome", "reward")])
+def test_a_reward_of_any_depth_is_kept(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A reward nested more deeply than Python's stack is kept as it stands, also where groups wait."""
+    deep = "[" * 800 + "1" + "]" * 800
+    write(tmp_path / "in.jsonl", groups(2, reward=[0.25, 0.75]))
+    text = (tmp_path / "in.jsonl").read_text().replace("0.25", deep)
+    (tmp_path / "in.jsonl").write_text(text)
+    done = score(tmp_path, *options)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert (tmp_path / "out.jsonl").read_text().count(f'"independent_reward": {deep}') == 4
