@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeVar
 
 from ruler_cli.ballots import Ballot, Judged, Miss
 from ruler_cli.formats.rewards import number, passed
-from ruler_cli.records import Group
+from ruler_cli.records import Group, Rollout
 from ruler_cli.scoring.sheet import Sheet
 
+T = TypeVar("T")
 Check = Literal["outcome", "reward"]
 
 
@@ -26,10 +27,11 @@ def judged_of(
 ) -> Judged:
     """What judges said of a group that was laid out as `sheet`; `windows` is that of its passes.
 
-    `check` is which field of a rollout tells whether it passed; None: nobody asks.
+    `check` is which field of a rollout tells whether it passed; None: nobody asks. Parts of one rollout
+    have one reward and one outcome: those of the last part that has any.
     """
     rollouts = group.rollouts
-    found = [passed(getattr(rollout, check)) if check else None for rollout in rollouts]
+    found = _by_member(rollouts, [passed(getattr(r, check)) if check else None for r in rollouts])
     return Judged(
         owner=sheet.owner,
         faults=tuple(rollout.fault or "" for rollout in rollouts),
@@ -41,6 +43,20 @@ def judged_of(
         judges=judges,
         windows=windows,
         final=final,
-        rewards=tuple(number(rollout.reward) for rollout in rollouts),
+        rewards=tuple(_by_member(rollouts, [number(rollout.reward) for rollout in rollouts])),
         outcomes=tuple(None if fine is None else float(fine) for fine in found),
     )
+
+
+def _by_member(rollouts: Sequence[Rollout], values: Sequence[T | None]) -> Sequence[T | None]:
+    last = {
+        rollout.member: value
+        for rollout, value in zip(rollouts, values, strict=True)
+        if rollout.member is not None and value is not None
+    }
+    if not last:
+        return values
+    return [
+        value if rollout.member is None else last.get(rollout.member)
+        for rollout, value in zip(rollouts, values, strict=True)
+    ]

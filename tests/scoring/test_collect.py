@@ -32,3 +32,17 @@ def test_collected() -> None:
     assert judged.outcomes == (1.0, None, 1.0, None)
     assert judged_of(made, sheet, check="reward").outcomes == (1.0, None, None, 1.0)
     assert judged_of(made, sheet).outcomes == (None,) * 4
+
+
+def test_parts_of_one_rollout_have_one_reward_and_one_outcome() -> None:
+    """What the last part says that says anything holds for all parts, and for no other rollout."""
+    made = group(
+        Rollout(talk("a"), member="m", outcome=False),
+        Rollout(talk("b"), reward=0.25),
+        Rollout(talk("c"), member="m", reward=1, outcome="passed"),
+        Rollout(talk("d"), member="m", reward=float("nan")),
+        Rollout(talk("e"), member="other"),
+    )
+    judged = judged_of(made, lay_out(made, AskSettings()), check="outcome")
+    assert judged.rewards == (1.0, 0.25, 1.0, 1.0, None)
+    assert judged.outcomes == (1.0, None, 1.0, 1.0, None)
