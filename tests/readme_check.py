@@ -43,8 +43,12 @@ from ruler_cli.settings import InputSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
+"""What `make simulate`, which takes minutes, wrote with `--markdown`; the README shows it as it is."""
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
-COMMANDS = ("", "score", "check", "prompt", "ledger", "ledger path", "ledger stats", "ledger clear")
+DRAWN = ("simulated.jsonl",)
+"""Samples for the simulated judge: the embedded one sees nothing in them."""
+COMMANDS = ("", "score", "check", "prompt", "agree", "ledger", "ledger path", "ledger stats", "ledger clear")
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _END = "--- exit "
@@ -342,7 +346,7 @@ def scored_samples(report: Report, *, write: bool) -> None:
                     (ROOT / path).unlink()
     ends = (".jsonl", ".scored.jsonl", ".scored.jsonl.failed.jsonl")
     known = {name + end for name in SAMPLES for end in ends}
-    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - {"formats"}):
+    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - {"formats", *DRAWN}):
         report.wrong.append(f"samples/{strange} belongs to no sample that is checked")
     report.done.append(f"{len(SAMPLES)} samples, scored anew")
 
@@ -445,6 +449,21 @@ def check_links(readme: str, report: Report) -> None:
     report.done.append(f"{len(targets)} relative links")
 
 
+def with_gains(readme: str) -> str:
+    """The README with what the simulation wrote between its two marks."""
+    start, end = "<!-- gains -->\n", "<!-- /gains -->"
+    before, found, rest = readme.partition(start)
+    _, closed, after = rest.partition(end)
+    return f"{before}{start}{_read(GAINS)}{end}{after}" if found and closed else ""
+
+
+def check_gains(readme: str, report: Report) -> None:
+    """The table of what options buy is the one that the simulation wrote."""
+    if readme != with_gains(readme):
+        report.wrong.append(f"README.md: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}")
+    report.done.append("the simulation's table")
+
+
 def rewritten(readme: str, old: list[Block], new: list[Block]) -> str:
     """The README with each block's lines replaced."""
     lines = readme.split("\n")
@@ -469,6 +488,7 @@ def main(arguments: list[str]) -> int:
         old = blocks(readme)
         new = check_python(check_sessions(old, Report()), Report())
         readme = rewritten(readme, old, new)
+        readme = with_gains(readme) or readme
         README.write_text(readme, encoding="utf-8")
     report, found = Report(), blocks(readme)
     check_sessions(found, report)
@@ -481,6 +501,7 @@ def main(arguments: list[str]) -> int:
     check_formats(readme, report)
     check_ids(readme, report)
     check_links(readme, report)
+    check_gains(readme, report)
     for sentence in report.wrong:
         print(f"wrong: {sentence}")
     print("README.md: checked " + "; ".join(report.done))
