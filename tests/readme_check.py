@@ -119,7 +119,9 @@ def workplace() -> Iterator[tuple[Path, dict[str, str]]]:
         command = tools / "ruler"
         command.write_text(f"#!{sys.executable}\nfrom ruler_cli.cli import main\n\nmain()\n")
         command.chmod(0o755)
-        (tools / "python").symlink_to(sys.executable)
+        python = tools / "python"  # no link: beside that an environment's packages are not found
+        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        python.chmod(0o755)
         kept = {
             key: value
             for key, value in os.environ.items()
@@ -460,7 +462,9 @@ def with_gains(readme: str) -> str:
 def check_gains(readme: str, report: Report) -> None:
     """The table of what options buy is the one that the simulation wrote."""
     if readme != with_gains(readme):
-        report.wrong.append(f"README.md: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}")
+        report.wrong.append(
+            f"README.md: the table between the marks `gains` is not {GAINS.relative_to(ROOT)}"
+        )
     report.done.append("the simulation's table")
 
 
