@@ -158,10 +158,13 @@ class _Run:
                 if found.reader is not None:
                     await self._judge_all(found)
                 tasks.cancel_scope.cancel()
+            if not self._lost:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._unread, tasks.cancel_scope)
+                    await self._written(self._delivery.rest)
+                    tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise first_of(group) from None
-        if not self._lost:
-            await self._written(self._delivery.rest)
 
     def _open(self, stack: ExitStack) -> Input:
         return open_input(self._settings.input, stack, self._unreadable, self._delivery.output.into)
@@ -232,6 +235,16 @@ class _Run:
                 await anyio.sleep(_POLL)
                 blocked = blocked + _POLL if self._delivery.writing else 0.0
                 quiet = 0 if self._panel.in_flight or 0 < blocked < _READER else quiet + 1
+        scope.cancel()
+
+    async def _unread(self, scope: anyio.CancelScope) -> None:
+        """Once told to stop, do not wait for ever for who takes nothing of what is left to write."""
+        await self.halt.told.wait()
+        written, blocked = self._counts.summary.written, 0.0
+        while blocked < _READER:
+            await anyio.sleep(_POLL)
+            blocked = blocked + _POLL if self._counts.summary.written == written else 0.0
+            written = self._counts.summary.written
         scope.cancel()
 
     async def _tick(self) -> None:

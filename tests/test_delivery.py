@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,7 @@ from ruler_cli.holding import Holding
 from ruler_cli.score import Done, score
 from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, OnFailure
 from ruler_cli.settings import ScoreSettings as Settings
-from tests.conftest import group, rollout, write
+from tests.conftest import ROOT, group, rollout, write
 from tests.runs import Stage, Stub, failing, group_of, noisy, shifting
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -194,3 +198,27 @@ def columns(path: Path, groups: int) -> Path:
             many["prompt"][-1] = f"Question {number}?"
             many["completion"][-1] = answer
     return write(path, [many])
+
+
+def test_reader_that_takes_nothing(tmp_path: Path) -> None:
+    """A run that is stopped ends although nobody takes what is left to write of a batch that has waited."""
+    write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)])
+    command = [sys.executable, "-m", "ruler_cli", "score", "-", "-", "-m", "simulated", "--debias"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdin
+    process.stdin.write((tmp_path / "in.jsonl").read_bytes())
+    process.stdin.flush()
+    time.sleep(2.0)
+    process.terminate()
+    try:
+        assert process.wait(30) == 143
+    finally:
+        process.kill()
+        process.communicate()
