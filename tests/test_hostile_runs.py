@@ -63,4 +63,5 @@ def test_a_reward_of_any_depth_is_kept(tmp_path: Path, options: tuple[str, ...])
     (tmp_path / "in.jsonl").write_text(text)
     done = score(tmp_path, *options)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert (tmp_path / "out.jsonl").read_text().count(f": {deep}") == 2 * 2
+    out = (tmp_path / "out.jsonl").read_text()
+    assert out.count(f'"independent_reward": {deep}') + out.count(f'"independent_reward":{deep}') == 2 * 2
