@@ -161,6 +161,9 @@ def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdi
                 mixed.append(None)
             elif reward is None:
                 return Failure("input", f"--blend: rollout {i} has no reward that is a number")
+            elif not 0 <= reward <= 1:
+                told = f"--blend: rollout {i} has the reward {reward:g}, and scores go from 0 to 1"
+                return Failure("input", f"{told}; name one of that scale with --reward PATH")
             else:
                 mixed.append(how.blend * score + (1 - how.blend) * reward)
         scores = tuple(mixed)

@@ -59,7 +59,7 @@ def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) ->
         faults=tuple("no messages" if body is None else "" for body in owner),
         sizes=tuple(draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))),
         judges=panel,
-        rewards=tuple(draw(st.lists(st.floats(-1, 1), min_size=len(owner), max_size=len(owner)))),
+        rewards=tuple(draw(st.lists(st.floats(0, 1), min_size=len(owner), max_size=len(owner)))),
         outcomes=tuple(
             draw(st.lists(st.sampled_from([None, 0.0, 1.0]), min_size=len(owner), max_size=len(owner)))
         ),

@@ -417,6 +417,14 @@ def test_blend_without_a_reward_fails(rewards: tuple[float | None, ...]) -> None
     )
 
 
+@pytest.mark.parametrize("reward", [-1.0, 1.5, 1e300])
+def test_blend_mixes_no_scales(reward: float) -> None:
+    """A reward outside 0 to 1 fails the group, which says which, rather than make a score of no scale."""
+    found = failure(judged(ballot([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
+    assert found.kind == "input"
+    assert found.reason.startswith(f"--blend: rollout 2 has the reward {reward:g}, and scores go from 0 to 1")
+
+
 def test_blend_needs_no_reward_of_what_cannot_be_read() -> None:
     """A rollout without a score stays without one and needs no reward."""
     group = judged(
