@@ -14,7 +14,7 @@ from ruler_cli.records import Failure, Group, Usage
 from ruler_cli.scoring.collect import Check, judged_of
 from ruler_cli.scoring.dialogue import Overflow
 from ruler_cli.scoring.fit import lay_out
-from ruler_cli.scoring.plan import Part, halved, obstacle, parts, turns, windows
+from ruler_cli.scoring.plan import Part, halved, obstacle, parts, turn_of, turns, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from ruler_cli.talks import Seat, Talks, Told
@@ -183,7 +183,7 @@ class _Sitting:
         if isinstance(said, Failure) and said.kind in _FOR_GOOD:
             return
         for turn in range(1, self._turns[seat]):
-            others += parts(sheet, ask, turn)
+            others += parts(sheet, ask, self._turn(seat, turn))
         await _together([partial(self._part, seat, part) for part in others])
 
     async def _opened(self, seat: int) -> tuple[tuple[Part, ...], _Said] | None:
@@ -199,7 +199,7 @@ class _Sitting:
                 failure = said.too_long if isinstance(said, Overflow) else failure
                 self._misses.append(Miss(seat, 0, 0, failure))
                 return None
-            found = parts(sheet, ask, 0)
+            found = parts(sheet, ask, self._turn(seat, 0))
             state = said.state if isinstance(said, Overflow) else None
             said = await self._talks.hold(seat, sheet, ask, found[0], state)
             if not isinstance(said, Overflow) or self._anew[seat] == _ANEW:
@@ -212,8 +212,14 @@ class _Sitting:
         """Further passes of a judge."""
         begin, sheet, ask = self._turns[seat], self._sheets[seat], self._asks[seat]
         self._turns[seat] += passes
-        asked = [part for turn in range(begin, begin + passes) for part in parts(sheet, ask, turn)]
+        numbers = range(begin, begin + passes)
+        asked = [part for number in numbers for part in parts(sheet, ask, self._turn(seat, number))]
         await _together([partial(self._part, seat, part) for part in asked])
+
+    def _turn(self, seat: int, number: int) -> int:
+        """Which turn a judge's pass of that number is; one that stands alone begins with turn 0."""
+        beside_others = not self._bench.fallback and seat < len(self._bench.seats)
+        return turn_of(number, seat) if beside_others else number
 
     def _sheet(self, seat: int) -> Sheet:
         """The group as this judge can read it: judges that read equally much share one."""

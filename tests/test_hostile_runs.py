@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.records import Reply, Request
+from ruler_cli.scoring.render import blocks
 from tests.command import Done, run_here
-from tests.conftest import write
+from tests.conftest import group, write
+from tests.runs import Stage, Stub, answer
 
 
 def score(folder: Path, *options: str) -> Done:
@@ -65,3 +68,24 @@ def test_a_reward_of_any_depth_is_kept(tmp_path: Path, options: tuple[str, ...])
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     out = (tmp_path / "out.jsonl").read_text()
     assert out.count(f'"independent_reward": {deep}') + out.count(f'"independent_reward":{deep}') == 2 * 2
+
+
+def test_a_panel_that_scores_places_agrees_on_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two judges that see only at which place a rollout stands leave every group tied, also with one pass."""
+
+    def by_place(request: Request) -> Reply:
+        places = {body: place for place, body in enumerate(blocks(request.user).values())}
+        return answer(request, lambda body: 1 - places[body] / 3)
+
+    stage = Stage(
+        tmp_path,
+        monkeypatch,
+        [group(f"g{i}", 0.1, 0.2, 0.3, 0.4) for i in range(12)],
+        Stub("a", by_place),
+        Stub("b", by_place),
+    )
+    for passes in (1, 2, 3):
+        assert stage.run("a", "b", passes=passes).summary.complete
+        assert all(part["tied"] and part["weight"] == 0 for part in stage.parts())

@@ -138,8 +138,8 @@ def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
         for judge, _ in roles
     ]
     return [
-        Seat(judge.model, model_of(judge), judge.params, shelf, role)
-        for (judge, role), shelf in zip(roles, shelves, strict=True)
+        Seat(judge.model, model_of(judge), judge.params, shelf, role, number if role == "panel" else 0)
+        for number, ((judge, role), shelf) in enumerate(zip(roles, shelves, strict=True))
     ]
 
 

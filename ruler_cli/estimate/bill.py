@@ -33,13 +33,17 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One judge of a run: what is known of it, its parameters, what it was asked before, when it is asked."""
+    """One judge of a run: what is known of it, its parameters, what it was asked before, when it is asked.
+
+    `place` is its number on the panel, which says with which order it begins.
+    """
 
     name: str
     model: Model
     params: Mapping[str, Any] = field(default_factory=dict)
     kept: Kept | None = None
     role: Role = "panel"
+    place: int = 0
 
 
 @dataclass(slots=True)
@@ -94,18 +98,19 @@ class Bill:
         """Count the requests of a group; whether the judge is known to refuse it."""
         self.groups += 1
         self.certain += certain
-        first = plan.parts(sheet, self.ask, 0)
+        first = plan.parts(sheet, self.ask, plan.turn_of(0, self.seat.place))
         if not first:
             self.too_long += 1
             self.keys = (*self.keys, key)[:SHOWN]
             return False
         windowed, refused = len(first) > 1, False
-        for turn in range(plan.turns(sheet, self.ask)):
-            often = self.often(turn, alone=sheet.alone, certain=certain)
+        for number in range(plan.turns(sheet, self.ask)):
+            often = self.often(number, alone=sheet.alone, certain=certain)
             if not often.high:
                 return False
-            self.windowed += windowed and not turn
-            for part in plan.parts(sheet, self.ask, turn) if turn else first:
+            self.windowed += windowed and not number
+            turn = plan.turn_of(number, self.seat.place)
+            for part in plan.parts(sheet, self.ask, turn) if number else first:
                 self.requests += 1
                 answer = self._find(sheet, part)
                 if answer is None:

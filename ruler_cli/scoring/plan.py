@@ -60,6 +60,14 @@ def parts(sheet: Sheet, ask: AskSettings, turn: int) -> tuple[Part, ...]:
     return tuple(Part(turn, number, tuple(window)) for number, window in enumerate(made))
 
 
+def turn_of(number: int, judge: int) -> int:
+    """The turn that a judge of a panel takes as its pass `number`: every second judge the reverse first.
+
+    What all judges give a place would else count as agreement wherever passes are odd in number.
+    """
+    return number ^ (judge & 1)
+
+
 def halved(part: Part, count: int) -> tuple[Part, ...]:
     """Two windows in place of one of `count` that was too long; none where too little would be in them.
 
