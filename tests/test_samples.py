@@ -21,6 +21,7 @@ CASES = {
     "art_groups": (0, 2),
     "tau_bench": (0, 6),
     "hostile": (1, 5),
+    "simulated": (0, 40),
 }
 
 
@@ -114,3 +115,14 @@ def test_scoring_a_scored_file_keeps_the_first_rewards(tmp_path: Path) -> None:
         for one, other in zip(before["trajectories"], after["trajectories"], strict=True):
             assert one["ruler"]["independent_reward"] == other["ruler"]["independent_reward"]
             assert one.get("logs") == other.get("logs")
+
+
+def test_the_simulated_sample_is_what_its_judge_reads(tmp_path: Path) -> None:
+    """Without errors the simulated judge gives each rollout of its sample the truth that stands there."""
+    to = tmp_path / "out.jsonl"
+    exact = [text for name in ("persistent", "slot", "noise", "level") for text in ("-p", f"{name}=0")]
+    assert ruler("score", SAMPLES / "simulated.jsonl", to, "-m", "simulated", *exact).returncode == 0
+    for line in to.read_bytes().splitlines():
+        for trajectory in parse(line)["trajectories"]:
+            said = trajectory["messages"][-1]["content"]
+            assert abs(trajectory["reward"] - float(said.partition("truth=")[2])) <= 0.026
