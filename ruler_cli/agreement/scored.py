@@ -48,8 +48,9 @@ class Seen:
     """What a file held, in rollouts; what could not be used is never taken for a zero.
 
     `failed`: not scored by ruler; `unmarked`: without a mark; `odd_scores`: marked as scored, by what is
-    no finite number; `unlabelled`: without a label; `outcomes`: labelled by what a verifier or a person
-    said, for want of a reward; `odd_labels`: with a label that is no number.
+    no finite number; `moved`: scored, but by --blend or --order-by-outcome away from what judges said;
+    `unlabelled`: without a label; `outcomes`: labelled by what a verifier or a person said, for want of a
+    reward; `odd_labels`: with a label that is no number.
     """
 
     groups: int = 0
@@ -58,6 +59,7 @@ class Seen:
     failed: int = 0
     unmarked: int = 0
     odd_scores: int = 0
+    moved: int = 0
     unlabelled: int = 0
     outcomes: int = 0
     odd_labels: int = 0
@@ -149,11 +151,14 @@ class Extract:
         if mark["status"] != "scored":
             self.seen.failed += 1
             return None
-        found = _finite(mark.get("score"))
+        # a score with the reward in it agrees with the reward: what the judge said is what is measured
+        moved = mark.get("judge_score") is not None
+        found = _finite(mark.get("judge_score" if moved else "score"))
         if found is None:
             self.seen.odd_scores += 1
             return None
         self.seen.scored += 1
+        self.seen.moved += moved
         name = mark.get("judge")
         if isinstance(name, str) and (name in self.seen.names or len(self.seen.names) < MOST_JUDGES):
             self.seen.names[name] = self.seen.names.get(name, 0) + 1

@@ -24,6 +24,7 @@ _TOLD = {
     "cost_per_1000_usd": "USD per 1,000 rollouts",
 }
 _SHORT = {"pairwise_accuracy": "accuracy", "kendall_tau_b": "tau-b", "auc": "AUC", "top1_regret": "regret"}
+_OWN = "the judges' own, without what --blend or --order-by-outcome made of them"
 _FEW = 100
 """Mixed groups below which the width to expect is told."""
 
@@ -45,6 +46,7 @@ def lines(result: Agreement, files: Sequence[File], matched: Matched | None) -> 
         judges = f" ({', '.join(file.seen.names)})" if file.seen.names else ""
         yield from _head(name, f"{file.source}{judges}")
         yield from _head("", file.found)
+        yield from _head("scores", _OWN if file.seen.moved else "")
         yield from _head("left out", _left_out(file.seen))
     yield from _head("labels", _labels(result, files[0]))
     yield from _head("compared", _compared(result))
@@ -99,9 +101,8 @@ def _one(result: Agreement) -> Iterator[str]:
     for name, told in _TOLD.items():
         figure = main.figures.get(name)
         if figure is not None and figure.value is not None:
-            yield _row(
-                told, _number(figure.value), _interval(figure), str(figure.groups), _beside(main, name)
-            )
+            value, ends = _number(figure.value), _interval(figure)
+            yield _row(told, value, ends, str(figure.groups), _beside(main, name))
     if len(result.scorers) > 1:
         yield ""
         yield from _panel(result)
@@ -187,9 +188,7 @@ def _cell(found: Bin | None) -> str:
 def _verdict(name: str, figure: Figure) -> str:
     if not told_apart(figure):
         return "not told apart"
-    first = (figure.value or 0) > 0
-    if name in SMALLER_IS_BETTER:
-        first = not first
+    first = ((figure.value or 0) > 0) is not (name in SMALLER_IS_BETTER)
     return f"{'A' if first else 'B'} {'costs less' if name == 'cost_per_1000_usd' else 'is better'}"
 
 
@@ -277,6 +276,7 @@ def _file(file: File) -> dict[str, Any]:
         "failed": seen.failed,
         "unmarked": seen.unmarked,
         "odd_scores": seen.odd_scores,
+        "moved": seen.moved,
         "unlabelled": seen.unlabelled,
         "outcomes": seen.outcomes,
         "odd_labels": seen.odd_labels,

@@ -44,6 +44,13 @@ def test_a_trajectory_per_line() -> None:
     assert seen.names == {"m": 2}
 
 
+def test_the_judges_own() -> None:
+    """Where an outcome or a reward moved a score, what the judge said counts: the score holds its label."""
+    found, seen = of(trajectory(mark(0.9, judge_score=0.4)), trajectory(mark(0.5)))
+    assert found.scores == (0.4, 0.5)
+    assert (seen.moved, seen.scored) == (1, 2)
+
+
 def test_a_group_per_line() -> None:
     """The group's part stands on the record."""
     rollouts = [{"messages": talk(t), "reward": 0.5, "ruler": mark(0.5)} for t in "ab"]

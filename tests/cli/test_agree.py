@@ -309,3 +309,18 @@ def test_deep_nests(ruler: Ruler, tmp_path: Path) -> None:
         done = ruler("agree", "s.jsonl", *more)
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_moved_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """Scores that were blended with the labels are not praised for it, and the page says what it measures."""
+    records = dump()
+    write(tmp_path / "plain.jsonl", records)
+    for record in records:
+        mark = record["ruler"]
+        mark |= {"judge_score": mark["score"], "score": mark["independent_reward"]}
+    write(tmp_path / "moved.jsonl", records)
+    before, after = (json.loads(ruler("agree", f, "--json").stdout) for f in ("plain.jsonl", "moved.jsonl"))
+    assert before["scorers"] == after["scorers"]
+    assert (before["inputs"][0]["moved"], after["inputs"][0]["moved"]) == (0, 12)
+    assert "the judges' own" in ruler("agree", "moved.jsonl").stdout
+    assert "the judges' own" not in ruler("agree", "plain.jsonl").stdout
