@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import adaptive, cap, chaos, check, kills, large, latency, limits, prefix, virtual
-from benchmarks.promises import QUICK, Sizes, memory, speed, starts, tokens
+from benchmarks import adaptive, cap, chaos, check, kills, large, latency, limits, prefix, rounds, virtual
+from benchmarks.promises import QUICK, Sizes, memory, passes, speed, starts, tokens
 from benchmarks.results import Result, table
 
 
@@ -22,11 +22,11 @@ def _main() -> int:
     sizes = QUICK if options.quick else Sizes()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
-        for measure in (starts, tokens, speed, memory):
+        for measure in (starts, tokens, speed, passes, memory):
             for result in measure(Path(folder), sizes):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)
-        for module in (latency, limits, virtual, adaptive, chaos, kills, cap, check, large, prefix):
+        for module in (latency, limits, virtual, rounds, adaptive, chaos, kills, cap, check, large, prefix):
             for result in module.measure(Path(folder), options.quick):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)

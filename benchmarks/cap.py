@@ -17,6 +17,9 @@ from benchmarks.scoring import FOREVER, command, ended, statuses
 from tests.judge_server import JudgeServer
 
 _RUNS, _QUICK = 50, 10
+_PANEL_RUNS, _PANEL_QUICK = 20, 6
+_PANEL: dict[str, object] = {"m": ("openai/good", "openai/fine"), "passes": 2}
+"""Two judges and two passes: four calls for a group, from one purse."""
 _RUBRIC_TOKENS = 500  # roughly; a cap only has to be somewhere below the whole
 
 
@@ -24,6 +27,8 @@ _RUBRIC_TOKENS = 500  # roughly; a cap only has to be somewhere below the whole
 class _Run:
     over: float
     """Spent past the cap, in mean calls of this run; negative: what was left."""
+    used: float
+    """Share of the cap that was spent."""
     code: int
     again: int
     """Calls paid for twice, after the rerun without a cap."""
@@ -32,11 +37,17 @@ class _Run:
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
-    """The worst of all runs."""
+    """The worst of all runs, of one judge and of a panel that has several passes."""
+    yield from _worst(folder, "--max-cost", {}, _QUICK if quick else _RUNS)
+    number = _PANEL_QUICK if quick else _PANEL_RUNS
+    yield from _worst(folder, "--max-cost, 2 judges, 2 passes", _PANEL, number)
+
+
+def _worst(folder: Path, what: str, options: dict[str, object], number: int) -> Iterator[Result]:
     with ThreadPoolExecutor(2) as pool:
-        runs = list(pool.map(partial(_run, folder), range(_QUICK if quick else _RUNS)))
-    name = f"--max-cost, {len(runs)} runs"
-    detail = f"left at most {-min(run.over for run in runs):.1f} calls"
+        runs = list(pool.map(partial(_run, folder, options), range(number)))
+    name = f"{what}, {len(runs)} runs"
+    detail = f"left at most {-min(run.over for run in runs):.1f} calls, used {_shares(runs)} of the cap"
     yield Result(7, f"{name}: worst overspend in calls", max(run.over for run in runs), detail, "<=", 1.0)
     codes = [run.code for run in runs]
     yield Result(7, f"{name}: ended with 4", codes.count(4) / len(runs), f"{sorted(set(codes))}", ">=", 1.0)
@@ -46,11 +57,18 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     yield Result(7, f"{name}: rerun pays again", float(again), detail, "<=", 0.0)
 
 
-def _run(folder: Path, number: int) -> _Run:
-    dice, here = random.Random(number), folder / f"cap-{number}"
+def _shares(runs: list[_Run]) -> str:
+    """The least and the middle share of the cap that was spent."""
+    shares = sorted(run.used for run in runs)
+    return f"at least {shares[0]:.0%}, mostly {shares[len(shares) // 2]:.0%}"
+
+
+def _run(folder: Path, options: dict[str, object], number: int) -> _Run:
+    dice, here = random.Random(number), folder / f"cap-{len(options)}-{number}"
     here.mkdir()
     calls = round(2 ** dice.uniform(0, 6))
-    groups = 30 + 5 * calls
+    per_group = 4 if options else 1
+    groups = 30 + 5 * calls // (2 if options else 1)
     source = write_uneven(here / "uneven.jsonl", groups, number)
     output, ledger = here / "scored.jsonl", here / "ledger.sqlite"
     dollars = 10 ** dice.uniform(-1, 1.3), 10 ** dice.uniform(-0.5, 1.9)  # per million tokens
@@ -62,18 +80,19 @@ def _run(folder: Path, number: int) -> _Run:
         "seed": number,
     }
     prompt = source.stat().st_size / groups / conduct["bytes_per_token"] + _RUBRIC_TOKENS
-    whole = groups * (prompt * dollars[0] + conduct["completion"] * dollars[1]) / 1e6
+    whole = per_group * groups * (prompt * dollars[0] + conduct["completion"] * dollars[1]) / 1e6
     cap = round(whole * dice.uniform(0.05, 0.6), 6)
     with JudgeServer(0.05, FOREVER, **conduct) as server:
         price = ",".join(f"{each:.4f}" for each in dollars)
-        line = partial(command, source, output, server.base, c=calls, price=price, ledger=ledger)
+        line = partial(command, source, output, server.base, c=calls, price=price, ledger=ledger, **options)
         end = ended(line(max_cost=f"{cap:.6f}"), 0, 1, 4)
         books = server.stats()["books"]
         spent, asked = _spent(books, price), books["answered"]["calls"]
         rerun = ended(line(), 0, 1, 3, 4)
         again = server.stats()["books"]["paid_again"]
     complete = rerun.code == 0 and set(statuses(output)) == {"scored"}
-    return _Run((spent - cap) / (spent / asked) if asked else 0.0, end.code, again, complete)
+    over = (spent - cap) / (spent / asked) if asked else 0.0
+    return _Run(over, spent / cap, end.code, again, complete)
 
 
 def _spent(books: Any, price: str) -> float:

@@ -45,6 +45,22 @@ def write_small(path: Path, groups: int, layout: Layout) -> Path:
     return path
 
 
+def write_trios(path: Path, groups: int) -> Path:
+    """Write groups of 3 rollouts, each with its true score: in half of the groups they differ little."""
+    dice = random.Random(groups)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(groups):
+            question = {"role": "user", "content": f"Task {number}: {_text(dice, 8)}"}
+            spread = dice.choice((0.03, 0.25))
+            truths = [min(0.98, max(0.02, dice.gauss(0.5, spread))) for _ in range(3)]
+            rollouts = [
+                {"messages": [question, {"role": "assistant", "content": f"{_text(dice, 8)} truth={t:.3f}"}]}
+                for t in truths
+            ]
+            file.write(json.dumps({"group_id": f"task-{number}", "trajectories": rollouts}) + "\n")
+    return path
+
+
 def write_uneven(path: Path, groups: int, seed: int) -> Path:
     """Write groups of 2 to 6 rollouts of 5 to 400 words each, which cost a judge very different sums."""
     dice = random.Random(seed)

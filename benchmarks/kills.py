@@ -18,6 +18,8 @@ from tests.judge_server import JudgeServer
 
 _CALLS, _LATENCY = 16, 0.1
 _LONGEST = 60.0
+_PANEL: dict[str, object] = {"m": ("openai/good", "openai/fine"), "passes": 3}
+"""Six calls for a group, of two judges."""
 
 
 @dataclass(slots=True)
@@ -30,28 +32,39 @@ class _Tally:
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
     """Two rows for each signal: whether the outputs are equal, and what was paid for again."""
     groups = 400 if quick else 1_600
-    source = write_small(folder / "small.jsonl", groups, "line")
-    whole = folder / "whole.jsonl"
+    kinds = {"kill -9": (signal.SIGKILL, 25), "SIGTERM": (signal.SIGTERM, 10)}
+    for name, (which, times) in kinds.items():
+        yield from _killed(folder, name, which, times if not quick else times // 2, groups, {})
+    name = "kill -9 of 3 passes, 2 judges"
+    yield from _killed(folder, name, signal.SIGKILL, 5 if quick else 12, groups // 8, _PANEL)
+
+
+def _killed(
+    folder: Path, name: str, which: int, times: int, groups: int, options: dict[str, object]
+) -> Iterator[Result]:
+    here = folder / name.replace(" ", "-")
+    here.mkdir()
+    source = write_small(here / "small.jsonl", groups, "line")
+    output, whole, ledger = here / "scored.jsonl", here / "whole.jsonl", here / "ledger.sqlite"
     with JudgeServer(_LATENCY, FOREVER) as server:
-        ended(command(source, whole, server.base, c=_CALLS))
-    for name, which, times in (("kill -9", signal.SIGKILL, 25), ("SIGTERM", signal.SIGTERM, 10)):
-        output, ledger = folder / f"scored-{which}.jsonl", folder / f"ledger-{which}.sqlite"
-        with JudgeServer(_LATENCY, FOREVER) as server:
-            line = command(source, output, server.base, c=_CALLS, ledger=ledger)
-            tally = _interrupt(line, server, which, times if not quick else times // 2, groups)
-            books = server.stats()["books"]
-        same = digest(output) == digest(whole)
-        what = f"{name} at {tally.signals} moments: output equals"
-        yield Result(7, what, float(same), f"the uninterrupted one; {tally.codes}", ">=", 1.0)
-        what = f"{name}: paid again / in flight"
-        detail = f"{books['paid_again']} calls of {books['contents']:,}, {tally.in_flight} in flight"
-        yield Result(7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0)
+        ended(command(source, whole, server.base, c=_CALLS, **options))
+    with JudgeServer(_LATENCY, FOREVER) as server:
+        line = command(source, output, server.base, c=_CALLS, ledger=ledger, **options)
+        judges, per_group = (2, 6) if options else (1, 1)
+        tally = _interrupt(line, server, which, times, groups * per_group, judges * _CALLS)
+        books = server.stats()["books"]
+    same = digest(output) == digest(whole)
+    what = f"{name} at {tally.signals} moments: output equals"
+    yield Result(7, what, float(same), f"the uninterrupted one; {tally.codes}", ">=", 1.0)
+    what = f"{name}: paid again / in flight"
+    detail = f"{books['paid_again']} calls of {books['contents']:,}, {tally.in_flight} in flight"
+    yield Result(7, what, books["paid_again"] / max(1, tally.in_flight), detail, "<=", 1.0)
 
 
-def _interrupt(line: list[str], server: JudgeServer, which: int, times: int, groups: int) -> _Tally:
+def _interrupt(line: list[str], server: JudgeServer, which: int, times: int, calls: int, most: int) -> _Tally:
     """Four in five moments are of the judging, the others of starting up and of finishing."""
     dice, tally, codes = random.Random(which), _Tally(), set()
-    moments = sorted(dice.uniform(0, groups) for _ in range(times * 4 // 5))
+    moments = sorted(dice.uniform(0, calls) for _ in range(times * 4 // 5))
     moments += [moments[-1]] * (times - len(moments))
     dice.shuffle(early := [n >= times * 4 // 5 for n in range(times)])
     later = iter(moments)
@@ -60,11 +73,11 @@ def _interrupt(line: list[str], server: JudgeServer, which: int, times: int, gro
         if at_start:
             time.sleep(dice.uniform(0.02, 0.6))
         else:
-            _until_answered(server, child, next(later) + dice.uniform(0, _CALLS))
+            _until_answered(server, child, next(later) + dice.uniform(0, most))
         if not child.running():
             codes.add(child.end().code)
             continue
-        tally.in_flight += _freeze(server, child)
+        tally.in_flight += _freeze(server, child, most)
         child.send(which)
         child.send(signal.SIGCONT)
         tally.signals += 1
@@ -83,13 +96,13 @@ def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
         time.sleep(0.01)
 
 
-def _freeze(server: JudgeServer, child: Child) -> int:
+def _freeze(server: JudgeServer, child: Child, most: int) -> int:
     """Stop the command; the calls that it holds: not answered, or so lately that it may not know."""
     before = server.stats()["books"]["answered"]["calls"]
     time.sleep(0.01)
     child.send(signal.SIGSTOP)
     stats = server.stats()
-    return int(min(_CALLS, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))
+    return int(min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))
 
 
 if __name__ == "__main__":

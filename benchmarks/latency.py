@@ -1,4 +1,4 @@
-"""Promise 2: with a judge's latency L and C calls in flight, wall time against groups × L / C."""
+"""Promise 2: with a judge's latency L and C calls in flight, wall time against groups × passes × L / C."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.child import PYTHON, Cost
-from benchmarks.inputs import write_small
+from benchmarks.inputs import write_small, write_trios
 from benchmarks.results import Result, alone
 from benchmarks.scoring import FOREVER, command, ended, statuses
 from tests.judge_server import JudgeServer
@@ -18,6 +18,15 @@ _Run = tuple[Cost, float, float]
 # (seconds of latency, calls in flight, groups): a multiple of the calls, so that the last round is full
 _CASES = ((0.02, 4, 1_000), (0.02, 8, 2_000), (0.2, 64, 4_096), (2.0, 256, 4_096))
 _QUICK = ((0.02, 4, 1_000), (0.02, 8, 1_000), (0.2, 64, 1_024), (2.0, 256, 1_024))
+
+_LATENCY, _GROUPS = 0.25, 1_024
+_JUDGES = ("openai/good", "openai/fine")
+_SEVERAL: dict[str, tuple[int, int, dict[str, object]]] = {
+    "2 passes": (32, 1, {"passes": 2}),
+    "2 passes, 2 judges": (32, 2, {"passes": 2, "m": _JUDGES}),
+    "4 passes --adaptive": (64, 1, {"passes": 4, "adaptive": True}),
+}
+"""Calls in flight of each judge, judges, options."""
 
 
 def measure(folder: Path, quick: bool) -> Iterator[Result]:
@@ -49,6 +58,25 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         what = f"wall time / ideal, {1000 * latency:g} ms, {calls} in flight, {groups:,} groups"
         ratio = (cost.wall - start) / ideal
         yield Result(2, what, ratio, f"{detail}; bare loop {floor:.3f}", "<=", 1.03)
+    for name in list(_SEVERAL)[-1:] if quick else _SEVERAL:
+        yield _several(folder, name)
+
+
+def _several(folder: Path, name: str) -> Result:
+    """A run of passes or of a panel, whose judge errs: so that there is something to ask further."""
+    calls, judges, options = _SEVERAL[name]
+    output, source = folder / "scored.jsonl", write_trios(folder / "trios.jsonl", _GROUPS)
+    one = write_small(folder / "one.jsonl", 1, "line")
+    with JudgeServer(_LATENCY, FOREVER, errors={"noise": 0.075}) as server:
+        start = min(ended(_ruler(one, output, server.base, calls)).cost.wall for _ in range(3)) - _LATENCY
+        server.reset()
+        cost = ended(command(source, output, server.base, c=calls, **options)).cost
+        stats = server.stats()
+    ideal = stats["requests"] / judges * stats["latency"] / calls
+    detail = f"{cost.wall:.2f} s, start-up {start:.2f}, ideal {ideal:.2f}; {cost.cpu / cost.wall:.0%} CPU"
+    what = f"wall time / ideal, {1000 * _LATENCY:g} ms, {calls} in flight, {_GROUPS:,} groups, {name}"
+    detail = f"{detail}; {stats['requests']:,} calls"
+    return Result(2, what, (cost.wall - start) / ideal, detail, "<=", 1.03)
 
 
 def _floor(source: Path, output: Path, base: str, calls: int) -> list[str]:

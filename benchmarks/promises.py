@@ -27,11 +27,14 @@ class Sizes:
     direct: tuple[int, int] = (200, 1_200)
     litellm: tuple[int, int] = (60, 360)
     memory: tuple[int, int] = (1_000, 100_000)
+    several: tuple[int, int] = (1_000, 20_000)
     repeats: int = 3
     starts: int = 7
 
 
-QUICK = Sizes(direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), repeats=1, starts=3)
+QUICK = Sizes(
+    direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), several=(1_000, 5_000), repeats=1, starts=3
+)
 
 
 def speed(folder: Path, sizes: Sizes) -> Iterator[Result]:
@@ -71,26 +74,52 @@ def speed(folder: Path, sizes: Sizes) -> Iterator[Result]:
     )
 
 
-def memory(folder: Path, sizes: Sizes) -> Iterator[Result]:
-    """Promise 4: peak memory does not grow with the file, however its groups lie."""
+def passes(folder: Path, sizes: Sizes) -> Iterator[Result]:
+    """CPU of a call where a group has four, against a group's only one; a long run less a short one."""
+    few, many = (n // 2 for n in sizes.direct)
+    files = {n: write_rich(folder / f"rich-{n}.jsonl", n) for n in (few, many)}
+    cpu: dict[int, list[float]] = {1: [], 4: []}
     with JudgeServer(lifetime=3600) as server:
-        yield _peaks(folder, sizes, "line", "server", partial(_ruler, base=server.base))
+        for _ in range(sizes.repeats):
+            for number, found in cpu.items():
+                make = partial(_ruler, base=server.base, passes=number)
+                short, long = (_whole(make, files[n], n) for n in (few, many))
+                found.append((long.cpu - short.cpu) / (many - few))
+    one, four = (1000 * statistics.median(values) for values in cpu.values())
+    detail = f"{four / 4:.2f} / {one:.2f} ms; {four:.2f} ms per group"
+    yield Result(None, "CPU per call, 4 passes / 1 pass", four / 4 / one, detail)
+
+
+def memory(folder: Path, sizes: Sizes) -> Iterator[Result]:
+    """Promise 4: peak memory does not grow with the file, however its groups lie and are judged."""
+    with JudgeServer(lifetime=3600) as server:
+        yield _peaks(folder, sizes.memory, "line", "server", partial(_ruler, base=server.base))
     layouts: tuple[Layout, ...] = ("line", "adjacent", "scattered")
     for layout in layouts:
-        yield _peaks(folder, sizes, layout, "offline", _offline)
+        yield _peaks(folder, sizes.memory, layout, "offline", partial(_embedded, "offline"))
+    several: dict[str, Callable[[str, str], list[str]]] = {
+        "2 passes to a file": partial(_embedded, "simulated", passes=2),
+        "4 passes --adaptive to stdout": _piped,
+    }
+    for what, make in several.items():
+        yield _peaks(folder, sizes.several, "line", f"simulated, {what}", make)
 
 
 def _peaks(
-    folder: Path, sizes: Sizes, layout: Layout, judge: str, command: Callable[[str, str], list[str]]
+    folder: Path,
+    numbers: tuple[int, int],
+    layout: Layout,
+    judge: str,
+    command: Callable[[str, str], list[str]],
 ) -> Result:
     costs = []
-    for groups in sizes.memory:
+    for groups in numbers:
         path = write_small(folder / "small.jsonl", groups, layout)
         costs.append(_whole(command, path, groups if layout == "line" else 2 * groups))
         path.unlink()
     few, many = costs
     detail = f"{many.peak / _MIB:.1f} / {few.peak / _MIB:.1f} MiB; {many.wall:.0f} s"
-    name = f"peak memory, {sizes.memory[1]:,} / {sizes.memory[0]:,} groups, {layout}, {judge}"
+    name = f"peak memory, {numbers[1]:,} / {numbers[0]:,} groups, {layout}, {judge}"
     return Result(4, name, many.peak / few.peak, detail, "<=", 1.1)
 
 
@@ -126,12 +155,18 @@ def _loop(module: str, source: str, output: str, base: str) -> list[str]:
     return [PYTHON, "-m", f"benchmarks.{module}", source, output, base, _IN_FLIGHT]
 
 
-def _ruler(source: str, output: str, base: str) -> list[str]:
-    return _score(source, output, "-m", "openai/good", "--api-base", base)
+def _ruler(source: str, output: str, base: str, passes: int = 1) -> list[str]:
+    return _score(source, output, "-m", "openai/good", "--api-base", base, "--passes", str(passes))
 
 
-def _offline(source: str, output: str) -> list[str]:
-    return _score(source, output, "-m", "offline")
+def _embedded(judge: str, source: str, output: str, passes: int = 1) -> list[str]:
+    return _score(source, output, "-m", judge, "--passes", str(passes))
+
+
+def _piped(source: str, output: str) -> list[str]:
+    """To stdout, which a shell sends there and then is the command itself."""
+    line = _score(source, "-", "-m", "simulated", "--passes", "4", "--adaptive")
+    return ["sh", "-c", 'exec "$@" >"$0"', output, *line]
 
 
 def _score(source: str, output: str, *options: str) -> list[str]:

@@ -15,13 +15,22 @@ FOREVER = 3600.0
 
 
 def command(source: Path, output: Path, base: str, **options: object) -> list[str]:
-    """The command line; an option's underscores are dashes, `c` is the concurrency."""
+    """The command line; an option's underscores are dashes, `c` and `m` are the short ones.
+
+    True is a flag without a value, a tuple the same option several times.
+    """
     line = [PYTHON, "-m", "ruler_cli", "score", str(source), str(output)]
-    given = {"-m": "openai/good", "--api-base": base, "--progress": "none", "--ledger": "none"}
+    given: dict[str, object] = {
+        "-m": "openai/good",
+        "--api-base": base,
+        "--progress": "none",
+        "--ledger": "none",
+    }
     for name, value in options.items():
-        given["-c" if name == "c" else "--" + name.replace("_", "-")] = str(value)
+        given["-" * (1 + (len(name) > 1)) + name.replace("_", "-")] = value
     for flag, value in given.items():
-        line += [flag, value]
+        for each in value if isinstance(value, tuple) else (value,):
+            line += [flag] if each is True else [flag, str(each)]
     return line
 
 

@@ -1,0 +1,88 @@
+"""A whole run of `ruler score` in virtual time, whose judges are simulated and have a latency.
+
+    python -m benchmarks.timeless FOLDER CASE
+
+CASE is JSON, the fields of a case of `rounds`; it prints what each judge saw as JSON. `rounds` runs it in a
+process of its own, so that its memory is in no measurement.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.inputs import write_trios
+from benchmarks.rounds import Case
+from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.simulated import Model, score
+from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.score import score as run
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from tests.virtual import World, virtually
+
+
+class _Judge(World):
+    """A world whose answers are the simulated judge's."""
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """Take a while, then score."""
+        said = await super().ask(request)
+        if isinstance(said, Fault):
+            return said
+        scores = score(Model(seed=self.seed), request)
+        entries = [{"trajectory_id": k, "explanation": "Drawn.", "score": v} for k, v in scores.items()]
+        return Reply(json.dumps({"scores": entries}), said.usage)
+
+
+def seen(folder: Path, case: Case) -> list[dict[str, Any]]:
+    """What each judge was asked, and when; SystemExit unless every group was scored."""
+    judges = {
+        f"judge-{n}": _Judge(
+            latency, spread=case.spread, usage=Usage(1000, 200, 0, 1), seed=n, name=f"judge-{n}"
+        )
+        for n, latency in enumerate(case.latencies)
+    }
+    first, *others = map(JudgeSettings, judges)
+    settings = ScoreSettings(
+        InputSettings(str(write_trios(folder / "trios.jsonl", case.groups))),
+        str(folder / "scored.jsonl"),
+        first,
+        AskSettings(passes=case.passes),
+        PoolSettings(case.calls, case.rpm, case.tpm),
+        panel=tuple(others),
+        adaptive=case.adaptive,
+    )
+
+    async def main() -> bool:
+        return (await run(settings)).summary.complete
+
+    with patch("ruler_cli.score.choose", lambda judge: Chosen(judges[judge.model], None, None)):
+        if not virtually(main):
+            raise SystemExit("not every group was scored")
+    return [_report(judge) for judge in judges.values()]
+
+
+def _report(judge: World) -> dict[str, Any]:
+    """Times are seconds after the first call: the clock runs on while a thread opens the input.
+
+    The means are of what came after the first minute, but for the last call, which ends the time.
+    """
+    first, last = judge.sent[0][0], judge.sent[-1][0]
+    later = [tokens for at, tokens in judge.sent if first + 60.0 <= at < last]
+    minutes = (last - first) / 60.0 - 1
+    return {
+        "asked": judge.asked,
+        "most": judge.most,
+        "end": max(until for _, until in judge.busy) - first,
+        "work": sum(until - since for since, until in judge.busy),
+        "minutes": minutes,
+        "mean": {"rpm": len(later) / minutes, "tpm": sum(later) / minutes} if minutes > 0 else None,
+        "fullest": {"rpm": judge.fullest_minute(), "tpm": judge.fullest_minute(tokens=True)},
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(seen(Path(sys.argv[1]), Case(**json.loads(sys.argv[2])))))
