@@ -28,7 +28,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,10 @@ import orjson
 import typer.main
 
 from ruler_cli.cli import app
+from ruler_cli.figures import Figures
 from ruler_cli.formats.catalog import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
+from ruler_cli.observer import Summary
 from ruler_cli.reading import open_input
 from ruler_cli.settings import InputSettings
 
@@ -49,6 +51,8 @@ SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_benc
 DRAWN = ("simulated.jsonl",)
 """Samples for the simulated judge: the embedded one sees nothing in them."""
 COMMANDS = ("", "score", "check", "prompt", "agree", "ledger", "ledger path", "ledger stats", "ledger clear")
+RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
+"""What makes a run write the fields that one pass of one judge does not."""
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _END = "--- exit "
@@ -356,17 +360,32 @@ def scored_samples(report: Report, *, write: bool) -> None:
 def check_fields(readme: str, report: Report) -> None:
     """Every field that ruler wrote into the samples has a row in the tables of fields."""
     headings = ("### On each trajectory", "### On each group", "### In `ruler`", "### In the group's part")
-    documented = {span.split(".")[-1] for h in headings for row in table(readme, h) for span in code(row[0])}
+    spans = {span for h in headings for row in table(readme, h) for span in code(row[0])}
+    documented = spans | {span.rpartition(".")[2] for span in spans}
     seen: set[str] = set()
-    for name in SAMPLES:
-        for line in (ROOT / f"samples/{name}.scored.jsonl").read_bytes().splitlines():
-            record = orjson.loads(line.replace(b"NaN", b"null"))
-            for holder in [record, *record.get("trajectories", [])]:
-                part = holder["ruler"]
-                seen |= part.keys() | part.get("group", {}).keys() | part.get("usage", {}).keys()
+    scored = [(ROOT / f"samples/{name}.scored.jsonl").read_bytes() for name in SAMPLES]
+    with workplace() as (place, environment):
+        run(["ruler", "score", "samples/simulated.jsonl", "out.jsonl", *RICH], place, environment)
+        scored.append((place / "out.jsonl").read_bytes())
+    for line in (line for written in scored for line in written.splitlines()):
+        record = orjson.loads(line.replace(b"NaN", b"null"))
+        for holder in [record, *record.get("trajectories", [])]:
+            part = holder["ruler"]
+            seen |= part.keys() | part.get("group", {}).keys() | part.get("usage", {}).keys()
     for lost in sorted(seen - documented):
         report.wrong.append(f"README.md: the field `{lost}` of the output has no row in a table")
     report.done.append(f"{len(seen)} output fields")
+
+
+def check_summary(readme: str, report: Report) -> None:
+    """Every field of the summary and of its figures has a row below its heading."""
+    _, _, rest = readme.partition("\n### The summary\n")
+    rows = [line for line in rest.partition("\n## ")[0].split("\n") if line.startswith("| `")]
+    documented = {span for row in rows for span in code(row.split("|")[1])}
+    live = {"version"} | {one.name for kind in (Summary, Figures) for one in fields(kind)}
+    for name in sorted(documented ^ live):
+        report.wrong.append(f"README.md: `{name}` is not both in the summary and in its tables")
+    report.done.append(f"{len(live)} fields of the summary")
 
 
 def check_formats(readme: str, report: Report) -> None:
@@ -502,6 +521,7 @@ def main(arguments: list[str]) -> int:
     check_python(found, report)
     scored_samples(report, write=False)
     check_fields(readme, report)
+    check_summary(readme, report)
     check_formats(readme, report)
     check_ids(readme, report)
     check_links(readme, report)
