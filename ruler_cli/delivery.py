@@ -23,8 +23,9 @@ from ruler_cli.pool.panel import Panel
 from ruler_cli.reading import Input
 from ruler_cli.records import Failure, Group, Mark, Problem, Record
 from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.combine import combine, settle
 from ruler_cli.settings import CombineSettings, ScoreSettings
+from ruler_cli.statistics.slots import ENOUGH
 from ruler_cli.writing import AnyOutput, ByTurn, InOrder, Writer
 
 
@@ -82,8 +83,15 @@ class Delivery:
         """Write what waited, with the batch as it turned out."""
         if self._holding is None:
             return
+        how, slots = self._settings.combine, self._batch.slots
+        if how.debias and not slots.enough:
+            self._observer.warn(
+                f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
+                f"place is worth, here are {slots.groups}"
+            )
+        settle((outcome.judged for _, outcome in self._held()), how, self._batch)
         for group, outcome in self._held():
-            verdict = combine(outcome.judged, self._settings.combine, self._batch)
+            verdict = combine(outcome.judged, how, self._batch)
             await self._finish(group, outcome, verdict)
             await anyio.lowlevel.checkpoint()
 

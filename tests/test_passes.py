@@ -214,6 +214,20 @@ def test_debias_changes_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert done.summary.figures.debiased
 
 
+@pytest.mark.parametrize(("number", "told"), [(19, True), (20, False)])
+def test_too_few_groups_for_a_curve(
+    number: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--debias subtracts nothing in a batch of fewer than 20 groups, and says so."""
+    warned: list[str] = []
+    monkeypatch.setattr("ruler_cli.observer.Observer.warn", lambda _, sentence: warned.append(sentence))
+    stage = Stage(tmp_path, monkeypatch, [group(f"g{i:02}", 0.1, 0.9) for i in range(number)], Stub())
+    figures = stage.run(passes=2, debias=True).summary.figures
+    assert figures
+    assert figures.debiased is not told
+    assert any("--debias" in sentence and f"here are {number}" in sentence for sentence in warned) is told
+
+
 def test_blend_and_outcome_use_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was scored already is blended and ordered with the reward it had first."""
     groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8)]  # rewards 0 and 1

@@ -227,10 +227,6 @@ def as_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _hashed(name: str, text: str) -> str:
-    return f"{name}-" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
 def _refuse_uneven(value: Any, path: str | None, size: int) -> None:
     """A list that the user named runs parallel to the rollouts: nobody knows which items belong together."""
     found = None if path is None else lookup(value, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import sqrt
 
@@ -12,7 +12,7 @@ from ruler_cli.figures import Bin, Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.quantiles import quantile
 from ruler_cli.scoring.outcome import passed
-from ruler_cli.scoring.tables import anova, tables
+from ruler_cli.scoring.tables import Correct, anova, as_given, tables
 from ruler_cli.statistics.reliability import Noise, Prior
 from ruler_cli.statistics.slots import SlotCurve
 from ruler_cli.statistics.sums import LengthSums, Moments, PairSums
@@ -53,12 +53,22 @@ class Batch:
             for ballot in judged.ballots:
                 if ballot.judge != judged.final:  # it saw other groups than the panel did
                     self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
-        if len(judged.ballots) > 1 and not judged.alone:
-            found = tables(judged)
-            table = anova(judged, [t for t in found if t.judge == judged.final] or found)
-            if table is not None:
-                self.noise.add(table.ms_res, table.df_res)
-                self._prior = None
+        self._hear(judged, as_given)
+
+    def hear_again(self, every: Iterable[tuple[Judged, Correct]]) -> None:
+        """Learn the noise anew, by scores as they are to count: what is subtracted from them is none."""
+        self.noise, self._prior = Noise(), None
+        for judged, correct in every:
+            self._hear(judged, correct)
+
+    def _hear(self, judged: Judged, correct: Correct) -> None:
+        if len(judged.ballots) < 2 or judged.alone:
+            return
+        found = tables(judged, correct)
+        table = anova(judged, [t for t in found if t.judge == judged.final] or found)
+        if table is not None:
+            self.noise.add(table.ms_res, table.df_res)
+            self._prior = None
 
     @property
     def prior(self) -> Prior:

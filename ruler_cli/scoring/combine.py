@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, fsum, inf, sqrt
 
 from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
@@ -37,6 +38,15 @@ def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Fai
     verdict = _verdict(judged, used, counted, degraded=_degraded(judged, used, misses))
     verdict = _rated(verdict, judged, used, how, batch)
     return _by_rewards(verdict, judged, how)
+
+
+def settle(every: Iterable[Judged], how: CombineSettings, batch: Batch) -> None:
+    """Once every group was added to the batch: let it know the noise of scores as `how` has them count.
+
+    Without that, what --debias and --standardize take out of the scores would still count as their noise.
+    """
+    if how.standardize or (how.debias and batch.slots.enough):
+        batch.hear_again((judged, partial(_cells, judged=judged, how=how, batch=batch)) for judged in every)
 
 
 def _cells(ballot: Ballot, judged: Judged, how: CombineSettings, batch: Batch) -> Sequence[float]:

@@ -11,7 +11,7 @@ _STRETCHES = 6
 
 _BINS = _STRETCHES + 2
 
-_ENOUGH = 20
+ENOUGH = 20
 """Groups below which a curve is mostly the noise of the rollouts themselves."""
 
 
@@ -106,7 +106,7 @@ class SlotCurve:
     @property
     def enough(self) -> bool:
         """Whether there are groups enough to correct by the curve."""
-        return self.groups >= _ENOUGH
+        return self.groups >= ENOUGH
 
     def curve(self) -> tuple[SlotBin, ...]:
         """The bins that any score fell into, from the first slot to the last."""
@@ -136,10 +136,6 @@ class SlotCurve:
         found = [shrunk[_bin(slot, size)] for slot in range(size)]
         mean = fsum(found) / size
         return tuple(value - mean for value in found)
-
-    def correction(self, slot: int, size: int) -> float:
-        """What to subtract from the score at one slot, from 0, of a request of `size` rollouts."""
-        return self.corrections(size)[slot]
 
     def _shrunk(self) -> list[float]:
         used = [b for b in self._bins if b.groups > 1]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
 from ruler_cli.records import Failure
 from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.combine import combine
+from ruler_cli.scoring.combine import combine, settle
 from ruler_cli.scoring.outcome import passed
 from ruler_cli.settings import CombineSettings
 from tests.scoring.saying import ballot, groups, judged, miss, scores
@@ -356,6 +356,46 @@ def test_debias_leaves_the_spread_of_the_corrected() -> None:
     said = [ballot([0.7, 0.5, 0.3]), ballot([0.7, 0.5, 0.3], 1, bodies=(2, 1, 0))]
     found = verdict(judged(*said), slanted(), debias=True)
     assert all(spread is not None and spread < 0.03 for spread in found.spread)
+
+
+def turned(rng: random.Random, error: float = 0.01) -> Judged:
+    """Two passes, an order and its reverse, of a judge that is fond of places and hardly errs otherwise."""
+    true = [rng.uniform(0.3, 0.7) for _ in range(6)]
+    places = (0.2, 0.05, 0.0, 0.0, -0.05, -0.2)
+
+    def said(turn: int) -> Ballot:
+        order = rng.sample(range(6), 6)
+        shown = zip(order, places, strict=True)
+        return ballot([true[i] + by + rng.gauss(0, error) for i, by in shown], turn, bodies=tuple(order))
+
+    return judged(said(0), said(1))
+
+
+def test_what_is_subtracted_is_no_noise() -> None:
+    """What debias takes out of the scores is no noise of the batch any more, so that reliability rises."""
+    rng = random.Random(5)
+    all_judged = [turned(rng) for _ in range(60)]
+    how, batch = CombineSettings(debias=True), batch_of(*all_judged)
+    settle(all_judged, CombineSettings(), batch)
+    raw, before = batch.prior, [verdict(group, batch).reliability for group in all_judged]
+    settle(all_judged, how, batch)
+    after = [verdict(group, batch, debias=True).reliability for group in all_judged]
+    assert raw.variance > 0.01
+    assert batch.prior.variance < 0.001
+    assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
+    assert min(a for a in after if a is not None) > 0.9
+    assert batch.slots.groups == 60
+
+
+def test_standardized_noise_is_that_of_the_new_scale() -> None:
+    """Judges that differ by their scale alone have no noise once they are brought to one scale."""
+    rng = random.Random(4)
+    all_judged = [mixed_panel(rng) for _ in range(40)]
+    batch = batch_of(*all_judged)
+    assert batch.prior.variance > 0.005
+    settle(all_judged, CombineSettings(standardize=True), batch)
+    assert batch.prior.variance < 0.001
+    assert verdict(all_judged[0], batch, standardize=True).reliability == pytest.approx(1, abs=0.02)
 
 
 def mixed_panel(rng: random.Random) -> Judged:

@@ -115,7 +115,7 @@ def test_few_groups() -> None:
     assert not few.enough
     assert few.corrections(8) == (0,) * 8
     assert enough.enough
-    assert enough.correction(0, 8) > 0.03
+    assert enough.corrections(8)[0] > 0.03
 
 
 def test_corrects() -> None:
