@@ -33,7 +33,8 @@ class Counts:
         self.pay(outcome)
         if isinstance(verdict, Failure):
             summary.failed[verdict.kind] = summary.failed.get(verdict.kind, 0) + 1
-            summary.failed_before += outcome.kept
+            # what the dump itself lacks, no judge makes up for
+            summary.failed_before += outcome.kept and verdict.kind != "input"
             return
         summary.scored += 1
         summary.suspect += len(verdict.suspects)

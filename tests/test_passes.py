@@ -228,6 +228,20 @@ def test_too_few_groups_for_a_curve(
     assert any("--debias" in sentence and f"here are {number}" in sentence for sentence in warned) is told
 
 
+def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that lacks a reward for --blend fails by its input: asking a judge again would not help."""
+    bare = [group("a", 0.9, 0.1)]
+    for rollout in bare[0]["trajectories"]:
+        del rollout["reward"]
+    stage = Stage(tmp_path, monkeypatch, bare, Stub())
+    for _ in range(2):
+        summary = stage.run(blend=0.5).summary
+        assert (summary.failed, summary.failed_before) == ({"input": 1}, 0)
+    stage.forget()
+    assert stage.run(blend=1.0).summary.failed == {"input": 1}
+    assert stage.asked == 0
+
+
 def test_blend_and_outcome_use_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was scored already is blended and ordered with the reward it had first."""
     groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8)]  # rewards 0 and 1
