@@ -9,7 +9,6 @@ import typer
 
 from ruler_cli.cli import options
 from ruler_cli.errors import UsageError
-from ruler_cli.observer import Summary
 from ruler_cli.settings import ScoreSettings
 
 FIRST = 2
@@ -97,14 +96,3 @@ def _refuse_nan(settings: ScoreSettings) -> None:
     for name, value in given:
         if value is not None and isnan(value):
             raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
-
-
-def unmet(settings: ScoreSettings, done: Summary) -> str | None:
-    """What was asked for and could not be done, because the batch is too small for it."""
-    figures = done.figures
-    if not settings.combine.debias or figures is None or figures.debiased or not figures.groups:
-        return None
-    return (
-        "--debias: nothing was subtracted: a slot curve takes 20 groups in which rollouts were compared, "
-        f"and there are {figures.slot_groups}"
-    )

@@ -174,8 +174,6 @@ def command(
         combining.refuse_what_cannot_be(settings)
         _refuse_summary(summary, settings)
         done = _run(settings, progress)
-        if (unmet := combining.unmet(settings, done.summary)) is not None:
-            say(f"ruler: warning: {unmet}")
         if progress != "none" and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
                 say(f"ruler: {line}")
