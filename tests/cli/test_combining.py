@@ -61,7 +61,7 @@ def test_panel(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert read(tmp_path / "out.jsonl")[0]["ruler"]["judge"] == "openai/good, openai/reordered"
     figures = json.loads((tmp_path / "sum.json").read_text())["figures"]
     assert figures["judges"][0]["judges"] == ["openai/good", "openai/reordered"]
-    for more in ((), ("--debias",), ("--standardize",), ("--blend", "0.5"), ("--min-passes", "2")):
+    for more in ((), ("--debias",), ("--standardize",), ("--order-by-outcome",), ("--min-passes", "2")):
         assert ruler(*run, *more).returncode == 0
     assert server.stats()["requests"] == 4 * 8
 
