@@ -71,7 +71,8 @@ class Verdict:
     """A score in [0, 1] and an explanation for each rollout of a group, in input order, and how good it is.
 
     A rollout that could not be read has None and the reason in the explanation's place. `judged` are the
-    judges' own scores, before an original reward was mixed in or an outcome ordered them. `spread` is the
+    judges' own scores, before an original reward was mixed in or an outcome ordered them, and `used` the
+    numbers of those whose scores they are the mean of. `spread` is the
     standard deviation over passes, `by_judge[j]` the scores of judge j, `slots[i]` where rollout i was
     shown in each pass, from 0 (first) to 1 (last). `reliability` is that of the mean of all passes,
     `passes_for` how many would bring it to 0.9; both are None where one pass tells nothing. `tied`: no
@@ -85,6 +86,7 @@ class Verdict:
     tied: bool = False
     passes: int = 1
     judged: tuple[float | None, ...] = ()
+    used: tuple[int, ...] = ()
     spread: tuple[float | None, ...] = ()
     by_judge: tuple[tuple[float | None, ...], ...] = ()
     slots: tuple[tuple[float, ...], ...] = ()

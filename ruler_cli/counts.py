@@ -43,7 +43,7 @@ class Counts:
         summary.shortened += bool(verdict.shortened)
         summary.degraded += verdict.degraded
         summary.windowed += outcome.judged.windows > 1
-        summary.escalated += outcome.judged.final is not None
+        summary.escalated += outcome.judged.final in verdict.used
         summary.cut += any(miss.failure.kind == "budget" for miss in outcome.judged.misses)
 
     def conclude(self, verdict: Verdict | Failure) -> None:

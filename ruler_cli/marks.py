@@ -13,18 +13,17 @@ _FINE = 6
 """Decimals of what is computed from scores: enough to compute with, and short to read."""
 
 
-def judge_of(judged: Judged, names: Sequence[str]) -> str:
-    """Which judge, or judges, scored a group; of one that nobody scored, who was to."""
-    heard = sorted({ballot.judge for ballot in judged.ballots})
-    if judged.final is not None and judged.final in heard:
-        heard = [judged.final]
-    asked = heard or sorted({miss.judge for miss in judged.misses}) or [0]
-    return ", ".join(names[seat] for seat in asked)
+def judge_of(judged: Judged, verdict: Verdict | Failure, names: Sequence[str]) -> str:
+    """Which judge, or judges, a group's scores are of; of one that nobody scored, who was to."""
+    if isinstance(verdict, Verdict):
+        return ", ".join(names[seat] for seat in verdict.used)
+    heard = {ballot.judge for ballot in judged.ballots} or {miss.judge for miss in judged.misses} or {0}
+    return ", ".join(names[seat] for seat in sorted(heard))
 
 
 def marks_of(group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> list[Mark]:
     """A mark for each rollout of the group, in input order; `names` are those of all judges."""
-    name = judge_of(outcome.judged, names)
+    name = judge_of(outcome.judged, verdict, names)
     if isinstance(verdict, Failure):
         lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
         return [Mark(None, dict(lost)) for _ in group.rollouts]
@@ -69,7 +68,7 @@ def group_fields(
     fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
     if isinstance(verdict, Failure):
         fields |= {"kind": verdict.kind, "reason": verdict.reason}
-    fields |= {"judge": judge_of(judged, names), "size": group.compared}
+    fields |= {"judge": judge_of(judged, verdict, names), "size": group.compared}
     if isinstance(verdict, Verdict):
         fields |= _quality(verdict, judged)
     fields["usage"] = {
@@ -97,7 +96,7 @@ def _quality(verdict: Verdict, judged: Judged) -> dict[str, Any]:
         fields["weight"] = _fine(verdict.weight)
     told: dict[str, Any] = {
         "degraded": verdict.degraded,
-        "escalated": judged.final is not None,
+        "escalated": judged.final in verdict.used,
         "windows": judged.windows if judged.windows > 1 else 0,
         "rescaled": verdict.rescaled,
         "unknown_ids": verdict.unknown,

@@ -238,3 +238,22 @@ def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = stage.run(*NAMES, passes=2)
     assert done.summary.failed == {"transport": 1}
     assert stage.parts()[2]["judge"] == "one, two"
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_named_are_those_whose_scores_count(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group is escalated, and named after the stronger judge, only where that one's scores are its own."""
+    half = failing(lambda request: request.turn == 1)
+    close = [group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8))) for i in range(12)]
+    stage = Stage(tmp_path, monkeypatch, close, Stub("one", noisy), Stub("two", half))
+    done = stage.run("one", passes=2, escalate="two", min_passes=least)
+    sent = {group_of(request) for request in stage.judges["two"].asked}
+    assert 0 < len(sent) < len(close)
+    assert done.summary.escalated == (len(sent) if least == 1 else 0)
+    for part in stage.parts():
+        stronger = least == 1 and part["key"] in sent
+        assert part["judge"] == ("two" if stronger else "one")
+        assert part.get("escalated", False) is stronger
+        assert part.get("degraded", False) is (part["key"] in sent)

@@ -242,7 +242,7 @@ def test_escalated_scores_stand_alone() -> None:
     """Where a stronger judge scored a group, its scores are the group's and the others' only told."""
     said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1)]
     found = verdict(judged(*said, miss(2, 0), final=1))
-    assert found.scores == (0.8, 0.2)
+    assert (found.scores, found.used) == ((0.8, 0.2), (1,))
     assert found.by_judge == ((0.1, 0.9), (0.8, 0.2))
     assert found.spread == (None, None)
     assert (found.passes, found.degraded, found.explanations[0]) == (1, False, "judge 1 turn 0 body 0")
@@ -252,7 +252,7 @@ def test_escalated_scores_stand_alone() -> None:
 def test_a_failed_escalation_leaves_the_scores_there_are() -> None:
     """Where the stronger judge brought nothing, the others' scores stand, and the group is degraded."""
     found = verdict(judged(ballot([0.1, 0.9]), miss(0, 1, "budget"), final=1))
-    assert found.scores == (0.1, 0.9)
+    assert (found.scores, found.used) == ((0.1, 0.9), (0,))
     assert found.degraded
     assert found.by_judge == ((0.1, 0.9), (None, None))
 
