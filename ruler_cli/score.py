@@ -28,16 +28,13 @@ from ruler_cli.pool.pool import pool
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Failure, Group, Problem
 from ruler_cli.scoring.collect import Check
+from ruler_cli.scoring.gain import FIRST
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
+from ruler_cli.stopping import Stopping
 from ruler_cli.writing import failed_path, open_output, refuse_clashes
 
-_POLL = 0.05
 _TICK = 1.0
-_READER = 5.0
-"""Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
-_FIRST = 2
-"""Passes that every group gets before an adaptive run decides who gets more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +128,7 @@ class _Run:
     ) -> None:
         self._settings, self._observer, self._panel = settings, observer, panel
         self._counts, self._delivery = counts, delivery
+        self._stopping = Stopping(panel, delivery, counts, observer, settings.grace)
         self.halt = panel.halt
         context = settings.ask.context_tokens
         seats = [
@@ -142,14 +140,14 @@ class _Run:
         passes = settings.ask.passes
         together = settings.adaptive or settings.escalate is not None
         self._blocks = Blocks(passes if settings.adaptive else None) if together else None
-        self._ask = replace(settings.ask, passes=min(_FIRST, passes) if settings.adaptive else passes)
+        self._ask = replace(settings.ask, passes=min(FIRST, passes) if settings.adaptive else passes)
         self._begun = self._stopped = self._lost = False
 
     async def all(self, stack: ExitStack) -> None:
         """Read, judge and write every group, until the end or until the run is told to stop."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._drain, tasks.cancel_scope)
+                tasks.start_soon(self._stopping.drain, tasks.cancel_scope)
                 tasks.start_soon(self._tick)
                 # in a thread, because a pipe may be silent for long and the survey of a file be long
                 opened = threaded(self._open(stack) for _ in range(1))
@@ -160,7 +158,7 @@ class _Run:
                 tasks.cancel_scope.cancel()
             if not self._lost:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._unread, tasks.cancel_scope)
+                    tasks.start_soon(self._stopping.unread, tasks.cancel_scope)
                     await self._written(self._delivery.rest)
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -222,30 +220,6 @@ class _Run:
             return _Item(group, self._blocks.place(group) if self._blocks is not None else None)
 
         await run(next_group, self._judge, self._deliver, lambda item: item.group.size, self._panel.room)
-
-    async def _drain(self, scope: anyio.CancelScope) -> None:
-        """Once told to stop, wait for what is in flight, not for ever, and end what only waits."""
-        await self.halt.told.wait()
-        self._panel.nudge()
-        if not isinstance(self.halt.reason, ReaderGone):  # `| head` is quiet
-            self._observer.stopping(self._panel.in_flight, self._settings.grace)
-        with anyio.move_on_after(self._settings.grace):
-            quiet, blocked = 0, 0.0
-            while quiet < 2:  # twice, so that the last reply is written too
-                await anyio.sleep(_POLL)
-                blocked = blocked + _POLL if self._delivery.writing else 0.0
-                quiet = 0 if self._panel.in_flight or 0 < blocked < _READER else quiet + 1
-        scope.cancel()
-
-    async def _unread(self, scope: anyio.CancelScope) -> None:
-        """Once told to stop, do not wait for ever for who takes nothing of what is left to write."""
-        await self.halt.told.wait()
-        written, blocked = self._counts.summary.written, 0.0
-        while blocked < _READER:
-            await anyio.sleep(_POLL)
-            blocked = blocked + _POLL if self._counts.summary.written == written else 0.0
-            written = self._counts.summary.written
-        scope.cancel()
 
     async def _tick(self) -> None:
         while True:

@@ -15,6 +15,7 @@ FLOORS = (
     {"__main__"},
     {"cli"},
     {"api", "score", "estimate", "agreement"},
+    {"stopping"},
     {"delivery"},
     {"counts", "holding", "marks"},
     {"blocks", "judging", "reading", "shelf", "writing"},

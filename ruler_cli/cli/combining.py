@@ -11,8 +11,6 @@ from ruler_cli.cli import options
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import ScoreSettings
 
-FIRST = 2
-"""Passes that an adaptive run spends on every group, and a stronger judge on one of its own."""
 MinPasses = Annotated[
     int,
     typer.Option(
@@ -58,6 +56,8 @@ ByOutcome = Annotated[
 
 def refuse_what_cannot_be(settings: ScoreSettings) -> None:
     """UsageError where options contradict one another, before anything is read."""
+    from ruler_cli.scoring.gain import FIRST
+
     ask, how = settings.ask, settings.combine
     _refuse_nan(settings)
     if how.standardize and (not settings.panel or settings.fallback):
