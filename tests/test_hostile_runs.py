@@ -89,3 +89,16 @@ def test_a_panel_that_scores_places_agrees_on_nothing(
     for passes in (1, 2, 3):
         assert stage.run("a", "b", passes=passes).summary.complete
         assert all(part["tied"] and part["weight"] == 0 for part in stage.parts())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [(("--passes", "2"), True), (("-m", "simulated"), True), ((), False), (("--passes", "1"), False)],
+)
+def test_passes_in_one_order_are_warned_about(tmp_path: Path, options: tuple[str, ...], told: bool) -> None:
+    """Where all passes show the order of the file a run says what its reliability is worth."""
+    write(tmp_path / "in.jsonl", groups(1, reward=[0.0, 1.0]))
+    done = score(tmp_path, "--order", "input", *options)
+    assert done.returncode == 0
+    assert ("counts as reliability" in done.stderr) is told
+    assert "counts as reliability" not in score(tmp_path, *options).stderr

@@ -83,6 +83,18 @@ def refuse_what_cannot_be(settings: ScoreSettings) -> None:
         )
 
 
+def warning(settings: ScoreSettings) -> str | None:
+    """What the given options make of the figures, where that misleads."""
+    if settings.ask.order == "input" and (
+        settings.ask.passes > 1 or (settings.panel and not settings.fallback)
+    ):
+        return (
+            "--order input: every pass shows the same order, so what a judge gives a place for itself counts "
+            "as reliability and weight; leave it out to have that cancel"
+        )
+    return None
+
+
 def _refuse_nan(settings: ScoreSettings) -> None:
     """`nan` is read as a number and passes every bound, and then no score and no wait is one."""
     pool = settings.pool

@@ -173,6 +173,8 @@ def command(
         )
         combining.refuse_what_cannot_be(settings)
         _refuse_summary(summary, settings)
+        if misleading := combining.warning(settings):
+            say(f"ruler: warning: {misleading}")
         done = _run(settings, progress)
         if progress != "none" and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
