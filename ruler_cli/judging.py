@@ -127,8 +127,9 @@ class _Sitting:
             return
         for seat in seats:
             await self._begin(seat)
-            if any(ballot.judge == seat for ballot in self._ballots) or not self._refused(seat):
+            if self._scored_all(seat) or not self._refused(seat):
                 return
+            self._ballots = [ballot for ballot in self._ballots if ballot.judge != seat]
 
     async def go_on(self, further: Turns) -> None:
         """Further passes of the judges that have scored it, and the stronger judge."""
@@ -166,6 +167,11 @@ class _Sitting:
     def _tokens(self) -> float:
         """Estimated tokens of one pass of every judge that has been asked."""
         return float(sum(sheet.tokens for sheet in self._sheets.values()))
+
+    def _scored_all(self, seat: int) -> bool:
+        """Whether each distinct rollout has a score of a judge: one that refuses a window leaves some out."""
+        scored = {body for ballot in self._ballots if ballot.judge == seat for body in ballot.bodies}
+        return bool(scored) and len(scored) == len(self._sheets[seat].bodies)
 
     def _refused(self, seat: int) -> bool:
         return any(m.judge == seat and m.failure.kind == "refused" for m in self._misses)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.records import Reply, Request
+from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.scoring.render import blocks
 from tests.command import Done, run_here
 from tests.conftest import group, write
-from tests.runs import Stage, Stub, answer
+from tests.runs import Stage, Stub, answer, refusing, truthful
 
 
 def score(folder: Path, *options: str) -> Done:
@@ -102,3 +102,17 @@ def test_passes_in_one_order_are_warned_about(tmp_path: Path, options: tuple[str
     assert done.returncode == 0
     assert ("counts as reliability" in done.stderr) is told
     assert "counts as reliability" not in score(tmp_path, *options).stderr
+
+
+def test_a_refused_window_is_a_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a judge refuses every window that holds one rollout, the next takes over the whole group."""
+
+    def picky(request: Request) -> Reply | Fault:
+        return refusing(request) if '"g-0 truth' in request.user else truthful(request)
+
+    made = group("g", *(i / 10 for i in range(8)))
+    stage = Stage(tmp_path, monkeypatch, [made], Stub("a", picky), Stub("b"))
+    assert stage.run("a", "b", fallback=True, group_size=4).summary.complete
+    (part,) = stage.parts()
+    assert (part["judge"], "degraded" in part) == ("b", False)
+    assert stage.rewards() == [pytest.approx([i / 10 for i in range(8)])]
