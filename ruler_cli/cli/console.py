@@ -185,6 +185,8 @@ def closing(summary: Summary) -> list[str]:
         (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
         (summary.unreadable, "line or trajectory", "not readable"),
         (summary.tied, "group", "without relative signal (tied)"),
+        (summary.windowed, "group", "shown in windows"),
+        (summary.escalated, "group", "scored by the stronger judge"),
         (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
         (summary.rescaled, "reply", "on a scale to 10, rescaled"),
         (summary.unknown_ids, "unknown id", "in replies, ignored"),

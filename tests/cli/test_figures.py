@@ -65,3 +65,10 @@ def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
     (line,) = lines(Figures(flawed=1, flawed_listed=(odd,)))
     assert len(line) < 200
     assert not set(safe(line).replace("\n", "")) & {"\x1b", "\u202e"}
+
+
+def test_windows_and_escalations_are_told() -> None:
+    """How many groups were shown in windows, and how many the stronger judge scored, stands in the block."""
+    told = closing(Summary(windowed=1, escalated=2))
+    assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(told)
+    assert not [line for line in closing(Summary()) if "windows" in line or "stronger" in line]
