@@ -37,6 +37,7 @@ class Counts:
             summary.failed_before += outcome.kept and verdict.kind != "input"
             return
         summary.scored += 1
+        summary.alone += outcome.judged.alone
         summary.suspect += len(verdict.suspects)
         summary.rescaled += verdict.rescaled
         summary.unknown_ids += verdict.unknown

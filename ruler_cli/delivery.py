@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -15,18 +17,18 @@ from ruler_cli.counts import Counts
 from ruler_cli.errors import UsageError
 from ruler_cli.files.output import FailedFile
 from ruler_cli.formats.reader import Reader
-from ruler_cli.holding import Holding
 from ruler_cli.judging import Outcome
 from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.panel import Panel
 from ruler_cli.reading import Input
 from ruler_cli.records import Failure, Group, Mark, Problem, Record
-from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.combine import combine, settle
 from ruler_cli.settings import CombineSettings, ScoreSettings
-from ruler_cli.statistics.slots import ENOUGH
 from ruler_cli.writing import AnyOutput, ByTurn, InOrder, Writer
+
+if TYPE_CHECKING:  # what is needed from the first reply on is imported then: the first request goes sooner
+    from ruler_cli.holding import Holding
+    from ruler_cli.scoring.batch import Batch
 
 
 class Delivery:
@@ -45,8 +47,7 @@ class Delivery:
         """`names` are those of all judges, in their order."""
         self._settings, self._names, self._panel = settings, names, panel
         self._counts, self.output, self._failed, self._observer = counts, output, failed, observer
-        self._batch = Batch(names)
-        self._holding = Holding() if _waits(settings) else None
+        self._holding = _held(settings)
         self._waiting: dict[int, list[Marked]] = {}
         self.unfinished = self.writing = False
 
@@ -69,7 +70,7 @@ class Delivery:
     async def take(self, group: Group, outcome: Outcome) -> Verdict | Failure:
         """One group, written at once where the batch is not needed; its verdict as far as is known."""
         self._batch.add(outcome.judged)
-        verdict = combine(outcome.judged, self._early, self._batch)
+        verdict = self._combined(outcome, self._early)
         if isinstance(verdict, Failure) and verdict.kind == "interrupted":
             return verdict
         self._counts.add(group, outcome, verdict)
@@ -81,6 +82,9 @@ class Delivery:
 
     async def rest(self) -> None:
         """Write what waited, with the batch as it turned out."""
+        from ruler_cli.scoring.combine import settle
+        from ruler_cli.statistics.slots import ENOUGH
+
         if self._holding is None:
             return
         how, slots = self._settings.combine, self._batch.slots
@@ -89,9 +93,9 @@ class Delivery:
                 f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
                 f"place is worth, here are {slots.groups}"
             )
-        settle((outcome.judged for _, outcome in self._held()), how, self._batch)
-        for group, outcome in self._held():
-            verdict = combine(outcome.judged, how, self._batch)
+        settle((outcome.judged for _, outcome in self._holding.all()), how, self._batch)
+        for group, outcome in self._holding.all():
+            verdict = self._combined(outcome, how)
             await self._finish(group, outcome, verdict)
             await anyio.lowlevel.checkpoint()
 
@@ -108,14 +112,22 @@ class Delivery:
         """Who cannot read a reward that is null, where the dump's own readers cannot."""
         return self._reader.format.layout.refuses_null
 
+    @cached_property
+    def _batch(self) -> Batch:
+        from ruler_cli.scoring.batch import Batch
+
+        return Batch(self._names)
+
+    def _combined(self, outcome: Outcome, how: CombineSettings) -> Verdict | Failure:
+        from ruler_cli.scoring.combine import combine
+
+        return combine(outcome.judged, how, self._batch)
+
     @property
     def _early(self) -> CombineSettings:
         """How a group is combined before the batch is whole: what needs the batch comes later."""
         how = self._settings.combine
         return how if self._holding is None else replace(how, debias=False, standardize=False)
-
-    def _held(self) -> Iterator[tuple[Group, Outcome]]:
-        return self._holding.all() if self._holding is not None else iter(())
 
     async def _finish(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
         self._counts.conclude(verdict)
@@ -174,6 +186,14 @@ class Delivery:
         if record.part + 1 < record.parts:
             return None
         return sorted(self._waiting.pop(record.line.number), key=lambda pair: pair[0].path)
+
+
+def _held(settings: ScoreSettings) -> Holding | None:
+    if not _waits(settings):
+        return None
+    from ruler_cli.holding import Holding
+
+    return Holding()
 
 
 def _waits(settings: ScoreSettings) -> bool:

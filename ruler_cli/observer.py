@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ruler_cli.figures import Figures
 from ruler_cli.records import Problem, Usage
+
+if TYPE_CHECKING:
+    from ruler_cli.figures import Figures
 
 
 @dataclass(slots=True)
@@ -16,10 +19,11 @@ class Summary:
     `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in
     an earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
     pass, `cut` those that lack one because of the cap, `windowed` were shown in parts, `escalated` were
-    scored by the stronger judge. `asked` counts calls with
-    all their tries, `retried` tries by what made them necessary. `usage` and `cost_usd` are of this
-    run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without a reply may have cost.
-    `figures` tell what the scores are worth, at the end of a run.
+    scored by the stronger judge. `tied` groups have no relative signal, `alone` those of them that had
+    nothing to compare. `asked` counts calls with all their tries, `retried` tries by what made them
+    necessary. `usage` and `cost_usd` are of this run, `kept_usd` is what kept replies had cost,
+    `unsure_usd` what calls without a reply may have cost. `figures` tell what the scores are worth, at
+    the end of a run.
     """
 
     total: int | None = None
@@ -31,6 +35,7 @@ class Summary:
     failed_before: int = 0
     unreadable: int = 0
     tied: int = 0
+    alone: int = 0
     suspect: int = 0
     rescaled: int = 0
     unknown_ids: int = 0

@@ -10,13 +10,12 @@ from typing import cast
 
 import anyio
 
-from ruler_cli.blocks import Blocks, Member
 from ruler_cli.counts import Counts
 from ruler_cli.delivery import Delivery
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile
 from ruler_cli.judges.choose import Chosen, choose
-from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.judging import Bench, Outcome, Seat, Turns, judge_group
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.budget import Budget
@@ -28,7 +27,6 @@ from ruler_cli.pool.pool import pool
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Failure, Group, Problem
 from ruler_cli.scoring.collect import Check
-from ruler_cli.scoring.gain import FIRST
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
@@ -139,8 +137,13 @@ class _Run:
         self._bench = Bench(tuple(seats), settings.fallback, stronger, _check(settings))
         passes = settings.ask.passes
         together = settings.adaptive or settings.escalate is not None
-        self._blocks = Blocks(passes if settings.adaptive else None) if together else None
-        self._ask = replace(settings.ask, passes=min(FIRST, passes) if settings.adaptive else passes)
+        self._ask, self._blocks = settings.ask, None
+        if together:  # imported where it is needed: it takes longer than the first request may wait
+            from ruler_cli.blocks import Blocks
+            from ruler_cli.scoring.gain import FIRST
+
+            self._blocks = Blocks(passes if settings.adaptive else None)
+            self._ask = replace(settings.ask, passes=min(FIRST, passes) if settings.adaptive else passes)
         self._begun = self._stopped = self._lost = False
 
     async def all(self, stack: ExitStack) -> None:
@@ -277,4 +280,4 @@ class _Item:
     """A group on its way, with its place among those that decide together."""
 
     group: Group
-    place: Member | None
+    place: Turns | None

@@ -56,8 +56,6 @@ ByOutcome = Annotated[
 
 def refuse_what_cannot_be(settings: ScoreSettings) -> None:
     """UsageError where options contradict one another, before anything is read."""
-    from ruler_cli.scoring.gain import FIRST
-
     ask, how = settings.ask, settings.combine
     _refuse_nan(settings)
     if how.standardize and (not settings.panel or settings.fallback):
@@ -71,16 +69,23 @@ def refuse_what_cannot_be(settings: ScoreSettings) -> None:
         raise UsageError(
             f"--min-passes {how.min_passes}: is more than --passes {ask.passes}, so no group could be scored"
         )
-    if stronger is not None and how.min_passes > FIRST:
+    if how.min_passes > 1 and (stronger is not None or settings.adaptive):
+        _refuse_least(how.min_passes, adaptive=settings.adaptive)
+
+
+def _refuse_least(least: int, *, adaptive: bool) -> None:
+    from ruler_cli.scoring.gain import FIRST
+
+    if least <= FIRST:
+        return
+    if adaptive:
         raise UsageError(
-            f"--min-passes {how.min_passes}: the judge of --escalate gives {FIRST} passes, so its scores "
-            f"would never count; give {FIRST} or less"
+            f"--min-passes {least}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less"
         )
-    if settings.adaptive and how.min_passes > FIRST:
-        raise UsageError(
-            f"--min-passes {how.min_passes}: with --adaptive most groups get {FIRST} passes; "
-            f"give {FIRST} or less"
-        )
+    raise UsageError(
+        f"--min-passes {least}: the judge of --escalate gives {FIRST} passes, so its scores would never "
+        f"count; give {FIRST} or less"
+    )
 
 
 def warning(settings: ScoreSettings) -> str | None:

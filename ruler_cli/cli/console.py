@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from ruler_cli.cli.figures import lines
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.records import Problem
@@ -195,7 +194,10 @@ def closing(summary: Summary) -> list[str]:
         (summary.escalated, "group", "scored by the stronger judge"),
     )
     out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
-    out += lines(summary.figures) if summary.figures else []
+    if summary.figures is not None:
+        from ruler_cli.cli.figures import lines
+
+        out += lines(summary.figures)
     usage = summary.usage
     cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
     tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"

@@ -15,6 +15,9 @@ from ruler_cli.scoring.tables import Table, anova, mean, tables
 from ruler_cli.settings import CombineSettings
 from ruler_cli.statistics import reliability
 
+_BALANCED = 2
+"""Passes from which on the scores of an escalation stand: an order and its reverse."""
+
 
 def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Failure:
     """The scores of a group's rollouts, and how good they are.
@@ -31,8 +34,9 @@ def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Fai
     asked_once = judged.alone and how.single != "score"
     least = 1 if asked_once else max(1, how.min_passes)
     counted = [table for table in found if table.passes >= least]
-    final = [table for table in counted if table.judge == judged.final]
-    used = final or counted
+    # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
+    final = [table for table in counted if table.judge == judged.final and table.passes >= _BALANCED]
+    used = final or [table for table in counted if table.judge != judged.final] or counted
     if not used:
         return _failure(judged, found, misses, least)
     verdict = _verdict(judged, used, counted, degraded=_degraded(judged, used, misses))
@@ -145,8 +149,7 @@ def _rated(
     """With how far the scores can be trusted, as far as more than one pass tells."""
     if judged.alone:
         flagged = how.single != "score"
-        weight = 0.0 if flagged and verdict.passes > 1 else None
-        return replace(verdict, tied=flagged, weight=weight)
+        return replace(verdict, tied=flagged, weight=0.0 if flagged else None)
     table, prior = anova(judged, used), batch.prior
     if table is None or not reliability.known(table, prior):
         return verdict

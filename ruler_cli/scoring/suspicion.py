@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ruler_cli.scoring.phrases import LANGUAGES
 
@@ -85,10 +85,15 @@ _IN_BYTES = (
 )
 _IN_FOREIGN = re.compile("|".join(hint for hint in _HINTS if not hint.isascii()))
 _LETTERS = frozenset("".join(hint for hint in _HINTS if hint.isascii()))
-_PHRASES = tuple(
-    (tuple(_alike(hint) for hint in language.hints), re.compile(_alike(language.pattern)))
-    for language in LANGUAGES
-)
+
+
+@cache
+def _phrases() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
+    """Each language's hints and pattern; compiled when a hint was found, since most text holds none."""
+    return tuple(
+        (tuple(_alike(hint) for hint in language.hints), re.compile(_alike(language.pattern)))
+        for language in LANGUAGES
+    )
 
 
 def suspects(bodies: Sequence[str], raws: Sequence[bytes]) -> frozenset[int]:
@@ -115,7 +120,7 @@ def _speaks(low: str) -> bool:
     """Whether plain text holds a phrase of some language near one of its hints."""
     return any(
         pattern.search(_ESCAPED.sub(" ", _BREAK.sub(" ", low[start:end])))
-        for hints, pattern in _PHRASES
+        for hints, pattern in _phrases()
         for start, end in _near(low, hints)
     )
 

@@ -10,6 +10,7 @@ from ruler_cli.ballots import Ballot, Judged
 from ruler_cli.statistics import shifts
 from ruler_cli.statistics.reliability import Anova
 
+_EXACT = 12
 _DIGITS = 9
 """Decimals of a score that was solved for: what is behind them is the solver's rounding."""
 Correct = Callable[[Ballot], Sequence[float]]
@@ -87,11 +88,12 @@ def anova(judged: Judged, used: Sequence[Table]) -> Anova | None:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean to the last digit: of equal values it is the value.
+    """The arithmetic mean to twelve decimals; of equal values it is the value.
 
-    The rounding of the sum and the division is corrected by the mean of what they leave over.
+    What is behind them is how decimals are rounded in binary: .3 and .45 would come to another mean than
+    .35 and .4, and chance would decide who is the best.
     """
-    if len(values) == 1:
+    least, most = min(values), max(values)
+    if least == most:
         return values[0]
-    first = fsum(values) / len(values)
-    return first + fsum((*values, *[-first] * len(values))) / len(values)
+    return min(max(round(fsum(values) / len(values), _EXACT), least), most)

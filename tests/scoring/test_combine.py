@@ -70,7 +70,8 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
         assert score.hex() == values[slot].hex()
         assert found.explanations[body] == said.explanations[slot]
     assert found.judged == found.scores
-    assert (found.passes, found.reliability, found.weight, found.passes_for) == (1, None, None, None)
+    assert (found.passes, found.reliability, found.passes_for) == (1, None, None)
+    assert found.weight == (0.0 if len(values) == 1 else None)
     assert found.spread == (None,) * len(values)
     assert found.tied is (len(values) == 1)
 
@@ -88,8 +89,8 @@ def test_the_score_is_the_mean_of_the_judges_means(group: Judged) -> None:
         for judge in range(group.judges):
             own = [b.scores[b.bodies.index(body)] for b in group.ballots if b.judge == judge]
             means.append(fsum(own) / len(own))
-            assert found.by_judge[judge][i] == pytest.approx(means[-1], abs=1e-15)
-        assert found.scores[i] == pytest.approx(fsum(means) / len(means), abs=1e-15)
+            assert found.by_judge[judge][i] == pytest.approx(means[-1], abs=1e-12)
+        assert found.scores[i] == pytest.approx(fsum(means) / len(means), abs=1e-12)
 
 
 @given(groups(), st.randoms(), st.booleans())
@@ -240,13 +241,20 @@ def test_degraded_means_that_a_pass_failed() -> None:
 
 def test_escalated_scores_stand_alone() -> None:
     """Where a stronger judge scored a group, its scores are the group's and the others' only told."""
-    said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1)]
+    said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1), ballot([0.8, 0.2], 1, 1)]
     found = verdict(judged(*said, miss(2, 0), final=1))
     assert (found.scores, found.used) == ((0.8, 0.2), (1,))
     assert found.by_judge == ((0.1, 0.9), (0.8, 0.2))
-    assert found.spread == (None, None)
-    assert (found.passes, found.degraded, found.explanations[0]) == (1, False, "judge 1 turn 0 body 0")
-    assert len(found.slots[0]) == 1
+    assert found.spread == (0.0, 0.0)
+    assert (found.passes, found.degraded, found.explanations[0]) == (2, False, "judge 1 turn 0 body 0")
+    assert len(found.slots[0]) == 2
+
+
+def test_one_pass_of_an_escalation_is_too_few() -> None:
+    """Where the cap cut off the reverse of an escalation, the balanced passes of the others stand."""
+    said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1)]
+    found = verdict(judged(*said, miss(1, 1, "budget"), final=1))
+    assert (found.scores, found.used, found.degraded) == ((0.1, 0.9), (0,), True)
 
 
 def test_a_failed_escalation_leaves_the_scores_there_are() -> None:
@@ -307,7 +315,7 @@ def test_passes_needed_are_of_the_whole_panel() -> None:
 
 @pytest.mark.parametrize(
     ("single", "passes", "tied", "weight"),
-    [("flag", 1, True, None), ("flag", 2, True, 0.0), ("score", 1, False, None), ("score", 2, False, None)],
+    [("flag", 1, True, 0.0), ("flag", 2, True, 0.0), ("score", 1, False, None), ("score", 2, False, None)],
 )
 def test_one_alone(single: Literal["flag", "score"], passes: int, tied: bool, weight: float | None) -> None:
     """Where there is nothing to compare, the group is a tie unless it is to be scored absolutely."""
@@ -427,7 +435,8 @@ def test_standardize_is_for_panels() -> None:
     flat = judged(ballot([0.1, 0.9]), ballot([0.3, 0.3], 0, 1), judges=2)
     found = verdict(flat, batch_of(flat), standardize=True)
     assert found.by_judge[1] == pytest.approx((0.4, 0.4))
-    final = judged(ballot([0.2, 0.8]), ballot([0.1, 0.2], 0, 1), ballot([0.6, 0.7], 0, 2), judges=2, final=2)
+    strong = [ballot([0.6, 0.7], turn, 2) for turn in range(2)]
+    final = judged(ballot([0.2, 0.8]), ballot([0.1, 0.2], 0, 1), *strong, judges=2, final=2)
     assert verdict(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
 
 
