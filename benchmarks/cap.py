@@ -17,7 +17,7 @@ from benchmarks.scoring import FOREVER, command, ended, statuses
 from tests.judge_server import JudgeServer
 
 _RUNS, _QUICK = 50, 10
-_PANEL_RUNS, _PANEL_QUICK = 20, 6
+_PANEL_RUNS, _PANEL_QUICK = 6, 3
 _PANEL: dict[str, object] = {"m": ("openai/good", "openai/fine"), "passes": 2}
 """Two judges and two passes: four calls for a group, from one purse."""
 _RUBRIC_TOKENS = 500  # roughly; a cap only has to be somewhere below the whole

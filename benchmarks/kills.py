@@ -99,7 +99,7 @@ def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
 def _freeze(server: JudgeServer, child: Child, most: int) -> int:
     """Stop the command; the calls that it holds: not answered, or so lately that it may not know."""
     before = server.stats()["books"]["answered"]["calls"]
-    time.sleep(0.01)
+    time.sleep(0.01 * most / _CALLS)  # the more calls it has, the later it hears of one
     child.send(signal.SIGSTOP)
     stats = server.stats()
     return int(min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))

@@ -27,13 +27,13 @@ class Sizes:
     direct: tuple[int, int] = (200, 1_200)
     litellm: tuple[int, int] = (60, 360)
     memory: tuple[int, int] = (1_000, 100_000)
-    several: tuple[int, int] = (1_000, 20_000)
+    several: tuple[int, int] = (1_000, 4_000)
     repeats: int = 3
     starts: int = 7
 
 
 QUICK = Sizes(
-    direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), several=(1_000, 5_000), repeats=1, starts=3
+    direct=(100, 500), litellm=(20, 100), memory=(1_000, 10_000), several=(1_000, 3_000), repeats=1, starts=3
 )
 
 

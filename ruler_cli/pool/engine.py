@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -19,11 +20,13 @@ class Bounds:
     """How many items, and how many bytes of them, may be held at once; one item always may.
 
     Held are also those that are done and wait for a slow one before them, so this is what a straggler
-    may cost in memory, and how far the others run on meanwhile.
+    may cost in memory, and how far the others run on meanwhile. `ready` are done and wait only for whoever
+    takes results: as many as bridge a pause of a pipe's reader, however slow it is.
     """
 
     items: int = 10_000
     size: int = 64 << 20
+    ready: int = 500
 
 
 @dataclass(slots=True)
@@ -47,12 +50,13 @@ async def run(
     `room` returns when one more should be pulled.  An exception of any of them ends everything and
     comes out as itself.
     """
-    held = _Held(bounds.size)
+    held, line = _Held(bounds.size), _Ready(bounds.ready)
     send, receive = anyio.create_memory_object_stream[_Slot[Item, Result]](bounds.items)
 
     async def one(slot: _Slot[Item, Result]) -> None:
         slot.result.append(await work(slot.item))
         slot.done.set()
+        line.number += 1
 
     async def produce(out: ObjectSendStream[_Slot[Item, Result]]) -> None:
         async with out:
@@ -63,12 +67,14 @@ async def run(
                 tasks.start_soon(one, slot)
                 await anyio.lowlevel.checkpoint()  # it takes its place before room is asked for
                 await room()
+                await line.short()
 
     async def consume(slots: ObjectReceiveStream[_Slot[Item, Result]]) -> None:
         async with slots:
             async for slot in slots:
                 await slot.done.wait()
-                await deliver(slot.item, slot.result.pop())
+                with line.taking():
+                    await deliver(slot.item, slot.result.pop())
                 held.leave(slot.size)
 
     try:
@@ -96,6 +102,30 @@ class _Held:
     def leave(self, size: int) -> None:
         self._held -= size
         self._left.set()
+
+
+class _Ready:
+    """Results that are there; work goes on at the pace of whoever takes them once they are too many.
+
+    While the first of them is still worked on nobody can take any, and they may be more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._taking, self._left = limit, False, anyio.Event()
+        self.number = 0
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        self._taking = True
+        yield
+        self._taking = False
+        self.number -= 1
+        self._left.set()
+
+    async def short(self) -> None:
+        while self._taking and self.number > self._limit:
+            self._left = anyio.Event()
+            await self._left.wait()
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

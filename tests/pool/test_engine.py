@@ -43,6 +43,36 @@ async def test_bounds() -> None:
     assert most <= 10
 
 
+async def test_slow_delivery() -> None:
+    """Work goes on at the pace of a slow taker once so many results are there; a straggler holds up none."""
+    begun = taken = 0
+    ahead = []
+    items = iter(range(60))
+
+    async def pull() -> int | None:
+        return next(items, None)
+
+    async def work(item: int) -> int:
+        nonlocal begun
+        begun += 1
+        if item == 30:
+            await anyio.sleep(0.05)
+            ahead.append(begun)
+        return item
+
+    async def deliver(item: int, _: int) -> None:
+        nonlocal taken
+        taken += 1
+        if item < 30:
+            await anyio.sleep(0.001)
+            ahead.append(begun - taken)
+
+    await run(pull, work, deliver, lambda _: 1, always, Bounds(1000, 1000, 5))
+    assert taken == 60
+    assert 5 <= max(ahead[:30]) <= 8
+    assert ahead[30] == 60
+
+
 @pytest.mark.parametrize("where", ["pull", "work", "deliver"])
 async def test_exception(where: str) -> None:
     """An exception anywhere ends the run and comes out as itself."""
