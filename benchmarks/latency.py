@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.child import PYTHON, Cost
@@ -63,19 +64,36 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _several(folder: Path, name: str) -> Result:
-    """A run of passes or of a panel, whose judge errs: so that there is something to ask further."""
+    """A run of passes or of a panel, whose judge errs: so that there is something to ask further.
+
+    Beside it runs the bare loop, over as many groups as these are calls of a judge.
+    """
     calls, judges, options = _SEVERAL[name]
-    output, source = folder / "scored.jsonl", write_trios(folder / "trios.jsonl", _GROUPS)
+    source = write_trios(folder / "trios.jsonl", _GROUPS)
+    many = write_small(folder / "many.jsonl", _GROUPS * int(str(options["passes"])), "line")
     one = write_small(folder / "one.jsonl", 1, "line")
-    with JudgeServer(_LATENCY, FOREVER, errors={"noise": 0.075}) as server:
-        start = min(ended(_ruler(one, output, server.base, calls)).cost.wall for _ in range(3)) - _LATENCY
-        server.reset()
-        cost = ended(command(source, output, server.base, c=calls, **options)).cost
-        stats = server.stats()
-    ideal = stats["requests"] / judges * stats["latency"] / calls
+
+    def whole(make: Make, source: Path, judges: int) -> tuple[Cost, float, float, int]:
+        output = folder / f"scored-{source.stem}.jsonl"
+        with JudgeServer(_LATENCY, FOREVER, errors={"noise": 0.075}) as server:
+            starts = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(3)]
+            server.reset()
+            cost = ended(make(source, output, server.base, calls)).cost
+            stats = server.stats()
+        ideal = stats["requests"] / judges * stats["latency"] / calls
+        return cost, min(starts) - _LATENCY, ideal, stats["requests"]
+
+    def ruler(source: Path, output: Path, base: str, calls: int) -> list[str]:
+        return command(source, output, base, c=calls, **options)
+
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(whole, _floor, many, 1)
+        cost, start, ideal, requests = whole(ruler, source, judges)
+        bare, bare_start, bare_ideal, _ = beside.result()
     detail = f"{cost.wall:.2f} s, start-up {start:.2f}, ideal {ideal:.2f}; {cost.cpu / cost.wall:.0%} CPU"
     what = f"wall time / ideal, {1000 * _LATENCY:g} ms, {calls} in flight, {_GROUPS:,} groups, {name}"
-    detail = f"{detail}; {stats['requests']:,} calls"
+    floor = (bare.wall - bare_start) / bare_ideal
+    detail = f"{detail}; {requests:,} calls; bare loop {floor:.3f}"
     return Result(2, what, (cost.wall - start) / ideal, detail, "<=", 1.03)
 
 
