@@ -18,6 +18,8 @@ from tests.judge_server import JudgeServer
 
 _CALLS, _LATENCY = 16, 0.1
 _LONGEST = 60.0
+_LAG = 0.01
+"""Seconds for which a reply may be on its way into the ledger."""
 _PANEL: dict[str, object] = {"m": ("openai/good", "openai/fine"), "passes": 3}
 """Six calls for a group, of two judges."""
 
@@ -99,7 +101,7 @@ def _until_answered(server: JudgeServer, child: Child, calls: float) -> None:
 def _freeze(server: JudgeServer, child: Child, most: int) -> int:
     """Stop the command; the calls that it holds: not answered, or so lately that it may not know."""
     before = server.stats()["books"]["answered"]["calls"]
-    time.sleep(0.01 * most / _CALLS)  # the more calls it has, the later it hears of one
+    time.sleep(_LAG * (most // _CALLS) ** 2)  # the more replies come at once, the later it has them all
     child.send(signal.SIGSTOP)
     stats = server.stats()
     return int(min(most, stats["in_flight"] + stats["books"]["answered"]["calls"] - before))
