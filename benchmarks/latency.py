@@ -76,7 +76,7 @@ def _several(folder: Path, name: str) -> Result:
     def whole(make: Make, source: Path, judges: int) -> tuple[Cost, float, float, int]:
         output = folder / f"scored-{source.stem}.jsonl"
         with JudgeServer(_LATENCY, FOREVER, errors={"noise": 0.075}) as server:
-            starts = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(3)]
+            starts = [ended(make(one, output, server.base, calls)).cost.wall for _ in range(2)]
             server.reset()
             cost = ended(make(source, output, server.base, calls)).cost
             stats = server.stats()

@@ -78,14 +78,13 @@ def passes(folder: Path, sizes: Sizes) -> Iterator[Result]:
     """CPU of a call where a group has four, against a group's only one; a long run less a short one."""
     few, many = (n // 2 for n in sizes.direct)
     files = {n: write_rich(folder / f"rich-{n}.jsonl", n) for n in (few, many)}
-    cpu: dict[int, list[float]] = {1: [], 4: []}
+    cpu = []
     with JudgeServer(lifetime=3600) as server:
-        for _ in range(sizes.repeats):
-            for number, found in cpu.items():
-                make = partial(_ruler, base=server.base, passes=number)
-                short, long = (_whole(make, files[n], n) for n in (few, many))
-                found.append((long.cpu - short.cpu) / (many - few))
-    one, four = (1000 * statistics.median(values) for values in cpu.values())
+        for number in (1, 4):
+            make = partial(_ruler, base=server.base, passes=number)
+            short, long = (_whole(make, files[n], n) for n in (few, many))
+            cpu.append(1000 * (long.cpu - short.cpu) / (many - few))
+    one, four = cpu
     detail = f"{four / 4:.2f} / {one:.2f} ms; {four:.2f} ms per group"
     yield Result(None, "CPU per call, 4 passes / 1 pass", four / 4 / one, detail)
 
