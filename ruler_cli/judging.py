@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
-
-import anyio
+from typing import Protocol
 
 from ruler_cli.ballots import Ballot, Judged, Miss
+from ruler_cli.pool.engine import Held, together
 from ruler_cli.records import Failure, Group, Usage
 from ruler_cli.scoring.collect import Check, judged_of
 from ruler_cli.scoring.dialogue import Overflow
@@ -24,6 +22,9 @@ _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 _ANEW = 2
 """Times that a group is laid out anew for a judge that reads less than was known; its text then takes
 another number of tokens for its length, so once may not be enough."""
+_HELD = 32 << 20
+"""Bytes of prompts that a group's requests hold while they wait for their turn: passes over a large group
+come to many times its text."""
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
@@ -118,12 +119,13 @@ class _Sitting:
         self._windows: dict[int, int] = {}
         self._turns, self._anew = [0] * len(bench.all), [0] * len(bench.all)
         self._final: int | None = None
+        self._held = Held(_HELD)
 
     async def first(self) -> None:
         """The first passes of every judge; with fallback, of the first that does not refuse."""
         seats = range(len(self._bench.seats))
         if not self._bench.fallback:
-            await _together([partial(self._begin, seat) for seat in seats])
+            await together([partial(self._begin, seat) for seat in seats])
             return
         for seat in seats:
             await self._begin(seat)
@@ -135,7 +137,7 @@ class _Sitting:
         """Further passes of the judges that have scored it, and the stronger judge."""
         while more := await further.more(self.judged(), self._tokens):
             scored = sorted({ballot.judge for ballot in self._ballots})
-            await _together([partial(self._more, seat, more) for seat in scored])
+            await together([partial(self._more, seat, more) for seat in scored])
         if self._bench.stronger is not None and await further.escalate(self.judged(), self._tokens):
             self._final = len(self._bench.seats)
             await self._begin(self._final, _ESCALATED)
@@ -190,7 +192,7 @@ class _Sitting:
             return
         for turn in range(1, self._turns[seat]):
             others += parts(sheet, ask, self._turn(seat, turn))
-        await _together([partial(self._part, seat, part) for part in others])
+        await together([partial(self._part, seat, part) for part in others])
 
     async def _opened(self, seat: int) -> tuple[tuple[Part, ...], _Said] | None:
         """The requests of the first pass and what came of the first of them; None where none can be asked.
@@ -220,7 +222,7 @@ class _Sitting:
         self._turns[seat] += passes
         numbers = range(begin, begin + passes)
         asked = [part for number in numbers for part in parts(sheet, ask, self._turn(seat, number))]
-        await _together([partial(self._part, seat, part) for part in asked])
+        await together([partial(self._part, seat, part) for part in asked])
 
     def _turn(self, seat: int, number: int) -> int:
         """Which turn a judge's pass of that number is; one that stands alone begins with turn 0."""
@@ -236,14 +238,20 @@ class _Sitting:
         return self._sheets[seat]
 
     async def _part(self, seat: int, part: Part) -> None:
-        said = await self._talks.hold(seat, self._sheets[seat], self._asks[seat], part)
+        sheet = self._sheets[seat]
+        size = sum(map(sheet.sizes.__getitem__, part.bodies))
+        await self._held.enter(size)
+        try:
+            said = await self._talks.hold(seat, sheet, self._asks[seat], part)
+        finally:
+            self._held.leave(size)
         await self._settle(seat, part, said)
 
     async def _settle(self, seat: int, part: Part, said: _Said) -> None:
         """Take what was said; a window of which the judge says that it is too long is asked in halves."""
         halves = halved(part, self._windows[seat]) if isinstance(said, Overflow) else ()
         if halves:
-            await _together([partial(self._part, seat, half) for half in halves])
+            await together([partial(self._part, seat, half) for half in halves])
         else:
             self._take(seat, part, said)
 
@@ -253,16 +261,6 @@ class _Sitting:
             return
         failure = said.failure if isinstance(said, Overflow) else said
         self._misses.append(Miss(seat, part.turn, part.window, failure))
-
-
-async def _together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run all of it at once; one alone needs no task."""
-    if len(work) == 1:
-        await work[0]()
-    elif work:
-        async with anyio.create_task_group() as tasks:
-            for one in work:
-                tasks.start_soon(one)
 
 
 __all__ = ["Bench", "Outcome", "Seat", "Turns", "judge_group"]

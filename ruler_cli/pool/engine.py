@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -50,7 +50,7 @@ async def run(
     `room` returns when one more should be pulled.  An exception of any of them ends everything and
     comes out as itself.
     """
-    held, line = _Held(bounds.size), _Ready(bounds.ready)
+    held, line = Held(bounds.size), _Ready(bounds.ready)
     send, receive = anyio.create_memory_object_stream[_Slot[Item, Result]](bounds.items)
 
     async def one(slot: _Slot[Item, Result]) -> None:
@@ -85,21 +85,25 @@ async def run(
         raise first_of(group) from None
 
 
-class _Held:
+class Held:
     """Bytes held; whoever would overfill it waits, unless it is empty."""
 
     def __init__(self, limit: int) -> None:
+        """At most `limit` bytes, or one thing that is larger."""
         self._limit = limit
         self._held = 0
         self._left = anyio.Event()
 
     async def enter(self, size: int) -> None:
+        """Wait until there is room for so much, and take it."""
         while self._held and self._held + size > self._limit:
-            self._left = anyio.Event()
+            if self._left.is_set():  # one event for all who wait
+                self._left = anyio.Event()
             await self._left.wait()
         self._held += size
 
     def leave(self, size: int) -> None:
+        """Give it back."""
         self._held -= size
         self._left.set()
 
@@ -126,6 +130,16 @@ class _Ready:
         while self._taking and self.number > self._limit:
             self._left = anyio.Event()
             await self._left.wait()
+
+
+async def together(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run all of it at once; one alone needs no task."""
+    if len(work) == 1:
+        await work[0]()
+    elif work:
+        async with anyio.create_task_group() as tasks:
+            for one in work:
+                tasks.start_soon(one)
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
