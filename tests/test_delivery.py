@@ -72,7 +72,7 @@ def test_file_and_pipe_are_the_same(
 def test_one_pass_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no score needs the batch nothing is held back on disk; where one does, everything is."""
     held = []
-    monkeypatch.setattr("ruler_cli.delivery.Holding.put", lambda _, group, __: held.append(group.key))
+    monkeypatch.setattr("ruler_cli.holding.Holding.put", lambda _, group, __: held.append(group.key))
     stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub())
     stage.run(passes=1)
     assert held == []
