@@ -114,6 +114,8 @@ class Extract:
                 if at is not None:
                     sizes[at] += len(text)
                     prints[at] = _digest(prints[at] + text)
+                    if rollout.reward is not None or rollout.outcome is not None:
+                        rollouts[at] = rollout  # dumps name the reward on the last part
                     continue
                 if rollout.member is not None:
                     member_at[rollout.member] = len(rollouts)

@@ -156,3 +156,20 @@ def test_parts_are_one_rollout() -> None:
     assert found.scores == (0.25, 0.25)
     assert found.sizes[0] > found.sizes[1]
     assert seen.rollouts == 2
+
+
+def test_a_label_on_the_last_part() -> None:
+    """The label of a rollout in parts is the last that any of them has, as for `score`."""
+    records = [
+        {
+            "input": "user\nhi",
+            "output": f"answer {uid}",
+            "score": 0.25,
+            "step": 1,
+            "uid": uid,
+            "ruler": mark(0.25, independent_reward=reward),
+        }
+        for uid, reward in [("task_0_0", None), ("task_0_1", 0.0), ("task_1_0", None), ("task_1_1", 1.0)]
+    ]
+    found, seen = of(*records)
+    assert (found.labels, seen.unlabelled) == ((0.0, 1.0), 0)
