@@ -102,7 +102,7 @@ class Extract:
     def group(self, group: Group) -> Scored:
         """One group; rollouts that are parts of one count once."""
         marks: list[Mapping[str, Any] | None] = []
-        rollouts: list[Rollout] = []
+        told: list[tuple[Mapping[str, Any] | None, Rollout]] = []  # whose label counts, with its own mark
         sizes: list[int] = []
         prints: list[bytes] = []
         member_at: dict[str, int] = {}
@@ -114,22 +114,21 @@ class Extract:
                 if at is not None:
                     sizes[at] += len(text)
                     prints[at] = _digest(prints[at] + text)
-                    if rollout.reward is not None or rollout.outcome is not None:
-                        rollouts[at] = rollout  # dumps name the reward on the last part
+                    if self._tells_more(rollout, told[at][1]):
+                        told[at] = (self._mark(value, rollout), rollout)
                     continue
                 if rollout.member is not None:
-                    member_at[rollout.member] = len(rollouts)
-                marks.append(self._reader.mark(value, rollout) if value else None)
-                rollouts.append(rollout)
+                    member_at[rollout.member] = len(told)
+                marks.append(self._mark(value, rollout))
+                told.append((marks[-1], rollout))
                 sizes.append(len(text))
                 prints.append(_digest(_json(rollout.messages) + text) if self._prints else b"")
         self.seen.groups += 1
-        self.seen.rollouts += len(rollouts)
-        pairs = list(zip(marks, rollouts, strict=True))
+        self.seen.rollouts += len(told)
         return Scored(
             group.key,
             tuple(self._score(mark) for mark in marks),
-            tuple(self._label(mark, rollout) for mark, rollout in pairs),
+            tuple(self._label(mark, rollout) for mark, rollout in told),
             tuple(_place(mark) for mark in marks),
             tuple(sizes),
             self._panel(marks),
@@ -165,6 +164,15 @@ class Extract:
         if isinstance(name, str) and (name in self.seen.names or len(self.seen.names) < MOST_JUDGES):
             self.seen.names[name] = self.seen.names.get(name, 0) + 1
         return found
+
+    def _mark(self, value: dict[str, Any], rollout: Rollout) -> Mapping[str, Any] | None:
+        return self._reader.mark(value, rollout) if value else None
+
+    def _tells_more(self, part: Rollout, before: Rollout) -> bool:
+        """Whether the label of a rollout is a later part's: dumps name it on the last that has one."""
+        if self._given:
+            return part.outcome is not None
+        return part.reward is not None or (part.outcome is not None and before.reward is None)
 
     def _label(self, mark: Mapping[str, Any] | None, rollout: Rollout) -> float | None:
         raw = rollout.outcome if self._given else rollout.reward

@@ -173,3 +173,34 @@ def test_a_label_on_the_last_part() -> None:
     ]
     found, seen = of(*records)
     assert (found.labels, seen.unlabelled) == ((0.0, 1.0), 0)
+
+
+def part(uid: str, score: float, reward: Any, **more: Any) -> dict[str, Any]:
+    """A part of a rollout as a dump names it, scored."""
+    scored = mark(score, independent_reward=reward)
+    return {
+        "input": "user\nhi",
+        "output": uid,
+        "score": score,
+        "step": 1,
+        "uid": uid,
+        "ruler": scored,
+        **more,
+    }
+
+
+def test_a_label_that_equals_the_score() -> None:
+    """A label on the last part counts also where the judge's score is the same number."""
+    found, seen = of(part("task_0_0", 1.0, None), part("task_0_1", 1.0, 1.0), part("task_1_0", 0.5, 0.0))
+    assert (found.labels, seen.unlabelled) == ((1.0, 0.0), 0)
+
+
+def test_a_part_with_another_field() -> None:
+    """A later part takes the label over only where it has one in the field that labels are read from."""
+    records = [
+        part("task_0_0", 0.5, 0.0, ok=True),
+        part("task_0_1", 0.5, 0.0),
+        part("task_1_0", 0.5, 0.0, ok=False),
+    ]
+    found, seen = of(*records, outcome="ok")
+    assert (found.labels, seen.unlabelled) == ((1.0, 0.0), 0)
