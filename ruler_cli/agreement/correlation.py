@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ruler_cli.agreement.bootstrap import Totals
 
+_FLAT = 1e-9
+"""Scores of a group that differ by less are the same: what rounding leaves of one score is no signal."""
 _NONE = 1e-12
 """Share of a variance below which a residual is rounding and no error."""
 
@@ -63,6 +65,8 @@ def _r(aa: float, bb: float, ab: float) -> float | None:
 
 
 def _centred(values: Sequence[float]) -> list[float]:
+    if max(values) - min(values) < _FLAT:
+        return [0.0] * len(values)
     mean = math.fsum(values) / len(values)
     return [value - mean for value in values]
 

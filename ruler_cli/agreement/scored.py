@@ -50,7 +50,8 @@ class Seen:
     `failed`: not scored by ruler; `unmarked`: without a mark; `odd_scores`: marked as scored, by what is
     no finite number; `moved`: scored, but by --blend or --order-by-outcome away from what judges said;
     `unlabelled`: without a label; `outcomes`: labelled by what a verifier or a person said, for want of a
-    reward; `odd_labels`: with a label that is no number.
+    reward; `odd_labels`: with a label that is no number; `own_labels`: whose label, where the user said
+    that it stands, is the score itself.
     """
 
     groups: int = 0
@@ -63,6 +64,7 @@ class Seen:
     unlabelled: int = 0
     outcomes: int = 0
     odd_labels: int = 0
+    own_labels: int = 0
     odd_costs: int = 0
     more_judges: int = 0
     names: dict[str, int] = field(default_factory=dict)
@@ -188,6 +190,8 @@ class Extract:
             return None
         found = label_of(raw)
         self.seen.odd_labels += found is None
+        own = _finite(mark.get("score")) if self._given and mark is not None else None
+        self.seen.own_labels += found is not None and found == own
         return found
 
     def _panel(self, marks: Sequence[Mapping[str, Any] | None]) -> dict[str, Scores]:

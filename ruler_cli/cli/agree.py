@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import Console, safe, safe_value, told
+from ruler_cli.cli.console import Console, safe, safe_value, say, told
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -89,6 +89,8 @@ def _agree(where: list[InputSettings], *, as_json: bool) -> bool:
             result = measure_two(paired(one, other, matched, problems.tell), ("A", "B"))
         for file in opened:
             file.refuse_unmarked()
+            if doubt := file.doubt():
+                say(f"ruler: warning: {doubt}")
         if result.empty:
             raise UsageError(f"{opened[0].name}: nothing to compare: {_why(opened, matched)}")
         files = [file.told() for file in opened]
@@ -129,6 +131,16 @@ class _Opened:
                 f"{self.name}: no rollout has a mark of ruler; score it first, with "
                 f"`ruler score {self.name} scored.jsonl`, and give what that writes"
             )
+
+    def doubt(self) -> str | None:
+        """That labels may be what ruler wrote: scores that agree with themselves say nothing."""
+        seen = self.extract.seen
+        if not 1 < seen.own_labels == seen.scored:
+            return None
+        return (
+            f"--labels {self._labels}: every label is the very score of its rollout; if that is where ruler "
+            "wrote it, leave --labels out for the original rewards, or name where a verifier's word stands"
+        )
 
 
 class _Problems:

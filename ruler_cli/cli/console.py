@@ -189,9 +189,7 @@ def closing(summary: Summary) -> list[str]:
         (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
         (summary.rescaled, "reply", "on a scale to 10, rescaled"),
         (summary.unknown_ids, "unknown id", "in replies, ignored"),
-        (summary.windowed, "group", "shown in windows"),
         (summary.shortened, "group", "shortened to fit the judge"),
-        (summary.escalated, "group", "scored by the stronger judge"),
     )
     out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
     if summary.figures is not None:

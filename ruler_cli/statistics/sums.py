@@ -12,6 +12,8 @@ _ENOUGH = 30
 """Rewarded rollouts below which a correlation of errors is not told: its own error is then about 0.2."""
 _LARGEST = 1e50
 """Beyond it a reward is no scale: products of several must stay finite."""
+_FLAT = 1e-9
+"""Values of a group that differ by less are the same: what rounding leaves of them is no signal."""
 _NOTHING = 1e-12
 """A share of a sum of squares below this is what rounding leaves of zero."""
 
@@ -138,6 +140,8 @@ class PairSums:
 
 
 def _centred(values: Sequence[float]) -> list[float]:
+    if max(values) - min(values) < _FLAT:
+        return [0.0] * len(values)
     mean = fsum(values) / len(values)
     return [value - mean for value in values]
 

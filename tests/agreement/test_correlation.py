@@ -86,5 +86,7 @@ def test_shared_errors_are_found() -> None:
 def test_not_defined() -> None:
     """Judges without spread, without error, or without labels have no correlation of errors."""
     assert plain("")(sums([[(0.5, 0.1, 0.0), (0.5, 0.2, 1.0)]])) is None
+    nearly = [(0.1 + 0.2, 0.1, 0.0), (0.3, 0.5, 1.0), (0.3, 0.9, 1.0)]  # what rounding leaves is no signal
+    assert plain("")(sums([nearly] * 30)) is None
     assert of_errors("")(sums([[(0.0, 0.1, 0.0), (1.0, 0.2, 1.0), (0.0, 0.3, 0.0)]])) is None
     assert of_errors("")(sums([[(0.0, 0.1, 1.0), (1.0, 0.2, 1.0)]])) is None

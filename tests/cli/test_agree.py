@@ -128,6 +128,8 @@ def test_labels(ruler: Ruler, tmp_path: Path) -> None:
     assert rows(done.stdout)["pairwise accuracy"].startswith("0.167")
     assert "`meta.ok`, 0 or 1" in done.stdout
     assert ruler("agree", "s.jsonl", RULER_LABELS="meta.ok").stdout == done.stdout
+    done = ruler("agree", "s.jsonl", "--labels", "ruler.score")
+    assert "warning: --labels ruler.score: every label is the very score of its rollout" in done.stderr
     done = ruler("agree", "s.jsonl", "--labels", "nowhere")
     assert done.returncode == 2
     assert "--labels nowhere: none of the first records has it" in done.stderr

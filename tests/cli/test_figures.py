@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from ruler_cli.cli.console import closing, safe
 from ruler_cli.cli.figures import lines
@@ -72,3 +72,10 @@ def test_windows_and_escalations_are_told() -> None:
     told = closing(Summary(windowed=1, escalated=2))
     assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(told)
     assert not [line for line in closing(Summary()) if "windows" in line or "stronger" in line]
+
+
+def test_every_line_once() -> None:
+    """The closing block tells each thing once."""
+    counts = {field.name: 2 for field in fields(Summary) if field.type == "int"}
+    told = closing(Summary(**counts))  # type: ignore[arg-type]  # by name
+    assert len(set(told)) == len(told) > 10

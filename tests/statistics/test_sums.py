@@ -155,3 +155,11 @@ def test_a_reward_beyond_all_scales_is_not_known(huge: float) -> None:
     assert plain.errors() is not None
     assert hostile.errors() == plain.errors()
     assert hostile.rewarded == plain.rewarded == 40
+
+
+def test_a_constant_judge_correlates_with_nobody() -> None:
+    """What rounding leaves of one score for all is no signal, and no correlation of 1e-17 is told."""
+    sums = PairSums()
+    for _ in range(30):
+        sums.add([0.1 + 0.2, 0.3, 0.3], [0.1, 0.5, 0.9], [0.0, 1.0, 1.0])
+    assert (sums.correlation(), sums.errors()) == (None, None)
