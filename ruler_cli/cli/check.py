@@ -147,15 +147,15 @@ def _estimate(
     found: Input, notes: Notes, settings: ScoreSettings, seats: list[Seat]
 ) -> tuple[Estimate, Overview]:
     """From all groups of a small input, or of one that can be read once; from some of a large one."""
-    from ruler_cli.estimate.extrapolate import SMALL, extrapolate_all
-    from ruler_cli.estimate.whole import estimate_all
+    from ruler_cli.estimate.extrapolate import SMALL, extrapolate
+    from ruler_cli.estimate.whole import estimate
 
     ask, adaptive = settings.ask, settings.adaptive
     if found.survey is None or notes.bytes <= SMALL:
-        result = estimate_all(found.groups, ask, seats, adaptive=adaptive)
+        result = estimate(found.groups, ask, seats, adaptive=adaptive)
         return result, notes.overview()
     whole = notes.overview()
-    return extrapolate_all(notes, whole, found.picked, ask, seats, adaptive=adaptive), whole
+    return extrapolate(notes, whole, found.picked, ask, seats, adaptive=adaptive), whole
 
 
 def _show(page: Page, console: Console) -> None:

@@ -20,16 +20,6 @@ Source = Annotated[
         "`-` is stdin.",
     ),
 ]
-Model = Annotated[
-    str,
-    typer.Option(
-        "--judge-model",
-        "-m",
-        metavar="NAME",
-        envvar="RULER_JUDGE_MODEL",
-        help="The judge: openai/…, hosted_vllm/…, any litellm name, or `offline` (no model) or `simulated`.",
-    ),
-]
 Models = Annotated[
     list[str] | None,
     typer.Option(
@@ -61,14 +51,6 @@ Param = Annotated[
         metavar="KEY=VALUE",
         envvar="RULER_PARAM",
         help="Extra parameter of the judge call; VALUE is read as JSON where it is JSON. Repeatable.",
-    ),
-]
-Price = Annotated[
-    str | None,
-    typer.Option(
-        metavar="IN,OUT",
-        envvar="RULER_PRICE",
-        help="USD per million prompt and completion tokens, for a model without a known price.",
     ),
 ]
 Prices = Annotated[

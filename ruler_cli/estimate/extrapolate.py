@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ruler_cli.estimate.bill import Bill, Kept, Seat
+from ruler_cli.estimate.bill import Bill, Seat
 from ruler_cli.estimate.notes import Noted, Notes, Overview
 from ruler_cli.estimate.outlay import NEVER, Range
 from ruler_cli.estimate.rate import Looked, Rate, passes
@@ -63,19 +62,6 @@ class _TooLong:
 
 
 def extrapolate(
-    notes: Notes,
-    whole: Overview,
-    fetch: Fetch,
-    ask: AskSettings,
-    model: Model,
-    params: Mapping[str, Any] | None = None,
-    kept: Kept | None = None,
-) -> Estimate:
-    """What one judge is asked, as `extrapolate_all` tells it. UsageError as `estimate`."""
-    return extrapolate_all(notes, whole, fetch, ask, [Seat("", model, params or {}, kept)])
-
-
-def extrapolate_all(
     notes: Notes,
     whole: Overview,
     fetch: Fetch,

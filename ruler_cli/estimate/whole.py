@@ -7,9 +7,8 @@ Which requests there are is the plan's to say; what one takes is `outlay`'s.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ruler_cli.estimate.bill import Bill, Kept, Seat
 from ruler_cli.estimate.outlay import (
@@ -24,7 +23,6 @@ from ruler_cli.estimate.outlay import (
     cost_of,
     summed,
 )
-from ruler_cli.judges.prices import Model
 from ruler_cli.quantiles import rounded
 from ruler_cli.records import Group
 from ruler_cli.scoring.request import BYTES_PER_TOKEN, Sheet
@@ -68,20 +66,6 @@ class Estimate:
 
 
 def estimate(
-    groups: Iterable[Group],
-    ask: AskSettings,
-    model: Model,
-    params: Mapping[str, Any] | None = None,
-    kept: Kept | None = None,
-) -> Estimate:
-    """What one judge is asked, as `estimate_all` tells it.
-
-    `params` are those of the judge call; UsageError where they are no JSON values and `kept` is given.
-    """
-    return estimate_all(groups, ask, [Seat("", model, params or {}, kept)])
-
-
-def estimate_all(
     groups: Iterable[Group], ask: AskSettings, seats: Sequence[Seat], *, adaptive: bool = False
 ) -> Estimate:
     """Lay out every group as `score` would and add up, in memory that does not grow with their number.
@@ -170,5 +154,5 @@ class Seen:
 
 __all__ = [
     "CALLS", "ENTRY", "PROMPT", "THINKING", "Estimate", "Kept", "Outlay", "Range", "Seat", "Seen", "added",
-    "answer_bound", "charge", "estimate", "estimate_all",
+    "answer_bound", "charge", "estimate",
 ]  # fmt: skip

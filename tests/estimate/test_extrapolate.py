@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ruler_cli.estimate.bill import Seat
-from ruler_cli.estimate.extrapolate import extrapolate, extrapolate_all
+from ruler_cli.estimate.extrapolate import extrapolate
 from ruler_cli.estimate.notes import Notes
-from ruler_cli.estimate.whole import Estimate, Range, estimate, estimate_all
+from ruler_cli.estimate.whole import Estimate, Range, estimate
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
 from ruler_cli.reading import Input, open_input
@@ -22,6 +22,7 @@ from ruler_cli.records import Fault, Reply
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings, InputSettings
 from ruler_cli.shelf import Shelf
+from tests.estimate.one import estimate_one, extrapolate_one
 from tests.values import talk
 
 ASK = AskSettings()
@@ -69,8 +70,8 @@ def noted(path: Path) -> Iterator[tuple[Notes, Input]]:
 def both(path: Path, ask: AskSettings = ASK, model: Model = PLAIN, **more: Any) -> tuple[Estimate, Estimate]:
     """What all groups come to, laid out and extrapolated."""
     with noted(path) as (notes, found):
-        guessed = extrapolate(notes, notes.overview(), found.picked, ask, model, **more)
-        return estimate(found.groups, ask, model, **more), guessed
+        guessed = extrapolate_one(notes, notes.overview(), found.picked, ask, model, **more)
+        return estimate_one(found.groups, ask, model, **more), guessed
 
 
 @pytest.mark.parametrize("lie", ["line", "adjacent", "scattered"])
@@ -178,8 +179,8 @@ def test_passes_and_windows(tmp_path: Path) -> None:
     ask = AskSettings(passes=3, group_size=2)
     judges = [Seat("a", PLAIN), Seat("b", Model(reasoning=True)), Seat("c", PLAIN, role="escalation")]
     with noted(path) as (notes, found):
-        guessed = extrapolate_all(notes, notes.overview(), found.picked, ask, judges, adaptive=True)
-        exact = estimate_all(found.groups, ask, judges, adaptive=True)
+        guessed = extrapolate(notes, notes.overview(), found.picked, ask, judges, adaptive=True)
+        exact = estimate(found.groups, ask, judges, adaptive=True)
     assert guessed.laid_out < 150
     assert 0 < exact.windowed < 300
     assert guessed.windowed == exact.windowed
@@ -233,7 +234,7 @@ def test_refused_before(tmp_path: Path) -> None:
                 request = compose(lay_out(group, ASK), ASK).request
                 ledger.keep(shelf.key(request), "a", Fault("refused", "no", "group"), 1.0)
         judges = [Seat("a", PLAIN, kept=shelf), Seat("b", PLAIN, role="fallback")]
-        guessed = extrapolate_all(notes, notes.overview(), found.picked, ASK, judges)
+        guessed = extrapolate(notes, notes.overview(), found.picked, ASK, judges)
     assert 60 < guessed.judges[1].calls.expected < 140
     assert guessed.judges[1].calls.high == 400
 

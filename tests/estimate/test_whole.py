@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.estimate.whole import CALLS, ENTRY, PROMPT, THINKING, Estimate, Range, answer_bound, estimate
+from ruler_cli.estimate.whole import CALLS, ENTRY, PROMPT, THINKING, Estimate, Range, answer_bound
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.ledger import Ledger
 from ruler_cli.records import Fault, Group, Reply
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
 from ruler_cli.shelf import Shelf
+from tests.estimate.one import estimate_one
 from tests.values import group, talk
 
 ASK = AskSettings()
@@ -51,7 +52,7 @@ models = st.builds(
 @given(model=models, params=st.fixed_dictionaries({}, optional={"max_tokens": st.integers(1, 9000)}))
 def test_order(model: Model, params: dict[str, Any]) -> None:
     """Low is never above expected, nor expected above high, nor the high cost above the cap named."""
-    found = estimate([PAIR, ALIKE, EMPTY, *many(2)], ASK, model, params)
+    found = estimate_one([PAIR, ALIKE, EMPTY, *many(2)], ASK, model, params)
     for each in numbers(found):
         assert 0 <= each.low <= each.expected <= each.high
     assert found.cost_usd is not None
@@ -61,7 +62,7 @@ def test_order(model: Model, params: dict[str, Any]) -> None:
 
 def test_one_group() -> None:
     """A group is one request, two at most, whose prompt is what would be sent."""
-    found = estimate([PAIR], ASK, PLAIN)
+    found = estimate_one([PAIR], ASK, PLAIN)
     tokens = lay_out(PAIR, ASK).tokens
     assert found.calls == CALLS == Range(1, 1, 2)
     assert found.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
@@ -72,8 +73,8 @@ def test_one_group() -> None:
 
 def test_sum() -> None:
     """Groups add up, and what costs no call or no entry is not counted."""
-    one, alike = estimate([PAIR], ASK, PLAIN), estimate([ALIKE], ASK, PLAIN)
-    both = estimate([PAIR, EMPTY, ALIKE], ASK, PLAIN)
+    one, alike = estimate_one([PAIR], ASK, PLAIN), estimate_one([ALIKE], ASK, PLAIN)
+    both = estimate_one([PAIR, EMPTY, ALIKE], ASK, PLAIN)
     for first, second, whole in zip(numbers(one), numbers(alike), numbers(both), strict=True):
         assert whole.expected == pytest.approx(first.expected + second.expected)
         assert whole.low == pytest.approx(first.low + second.low, abs=1)
@@ -88,7 +89,7 @@ def test_sum() -> None:
 )
 def test_thinking(reasoning: bool | None, more: Range) -> None:
     """Thinking is billed once a request, and a model of which it is not known is allowed it at most."""
-    plain, found = estimate([PAIR], ASK, PLAIN), estimate([PAIR], ASK, Model(reasoning=reasoning))
+    plain, found = estimate_one([PAIR], ASK, PLAIN), estimate_one([PAIR], ASK, Model(reasoning=reasoning))
     assert found.completion_tokens.low - plain.completion_tokens.low == more.low
     assert found.completion_tokens.expected - plain.completion_tokens.expected == more.expected
     assert found.completion_tokens.high - plain.completion_tokens.high == 2 * more.high
@@ -109,7 +110,7 @@ def test_thinking(reasoning: bool | None, more: Range) -> None:
 )
 def test_bound(params: dict[str, Any], most: int | None, bound: int | None) -> None:
     """No request bills more completion tokens than the user's parameter or the model allows."""
-    found = estimate([PAIR], ASK, Model(max_output=most, reasoning=True), params)
+    found = estimate_one([PAIR], ASK, Model(max_output=most, reasoning=True), params)
     high = THINKING.high + 2 * ENTRY.high
     assert found.completion_tokens.high == 2 * min(high, bound or high)
 
@@ -122,21 +123,21 @@ def test_no_bound() -> None:
 
 def test_unknown_price() -> None:
     """An unknown price is unknown, not zero; a price of zero is zero."""
-    unknown, free = estimate([PAIR], ASK, Model()), estimate([PAIR], ASK, Model(Price(0, 0, 0)))
+    unknown, free = estimate_one([PAIR], ASK, Model()), estimate_one([PAIR], ASK, Model(Price(0, 0, 0)))
     assert (unknown.cost_usd, unknown.cap_usd) == (None, None)
     assert (free.cost_usd, free.cap_usd) == (Range(0, 0, 0), 0)
 
 
 def test_nothing_to_ask() -> None:
     """Without a group that can be asked, all is zero."""
-    found = estimate([EMPTY], ASK, PLAIN)
+    found = estimate_one([EMPTY], ASK, PLAIN)
     assert numbers(found) == [Range(0, 0, 0)] * 4
     assert found.cap_usd == 0
 
 
 def test_too_long() -> None:
     """A group that the judge's context cannot hold is counted as such and costs nothing."""
-    found = estimate([PAIR], AskSettings(context_tokens=50), Model(PLAIN.price, 50, reasoning=False))
+    found = estimate_one([PAIR], AskSettings(context_tokens=50), Model(PLAIN.price, 50, reasoning=False))
     assert found.too_long == 1
     assert numbers(found) == [Range(0, 0, 0)] * 4
 
@@ -150,11 +151,11 @@ def test_kept(tmp_path: Path) -> None:
         requests = [compose(lay_out(each, ASK), ASK).request for each in groups]
         ledger.keep(shelf.key(requests[0]), "m", Reply("{}", body=body), 1.0)
         ledger.keep(shelf.key(requests[1]), "m", Fault("refused", "no", "group"), 1.0)
-        found = estimate(groups, ASK, PLAIN, {"seed": 1}, shelf)
+        found = estimate_one(groups, ASK, PLAIN, {"seed": 1}, shelf)
         assert (found.kept, found.kept_failed) == (2, 1)
-        assert numbers(found) == numbers(estimate(groups[2:], ASK, PLAIN))
+        assert numbers(found) == numbers(estimate_one(groups[2:], ASK, PLAIN))
         for other in (Shelf(ledger, "n", {"seed": 1}), Shelf(ledger, "m", {})):
-            assert estimate(groups, ASK, PLAIN, {}, other).kept == 0
+            assert estimate_one(groups, ASK, PLAIN, {}, other).kept == 0
 
 
 def test_cap_admits_the_first_call() -> None:
@@ -162,7 +163,7 @@ def test_cap_admits_the_first_call() -> None:
     from ruler_cli.pool.estimates import Estimates
 
     price = Price(1e-9, 1e-3, 1e-9)
-    found = estimate([PAIR], ASK, Model(price, reasoning=False))
+    found = estimate_one([PAIR], ASK, Model(price, reasoning=False))
     assert found.cap_usd is not None
     assert found.cost_usd is not None
     reserved = price.of(Estimates().highest(compose(lay_out(PAIR, ASK), ASK).request))
@@ -174,7 +175,7 @@ def test_memory() -> None:
 
     def peak(number: int) -> int:
         tracemalloc.start()
-        estimate(many(number, words=4000), ASK, PLAIN)
+        estimate_one(many(number, words=4000), ASK, PLAIN)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
