@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.agreement.labels import LARGEST, label_of
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number
+from ruler_cli.marked.labels import LARGEST, label_of
 from ruler_cli.records import Group, Record, Rollout
 
 MOST_JUDGES = 8

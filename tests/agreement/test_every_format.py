@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from ruler_cli.agreement.labels import label_of
 from ruler_cli.agreement.scored import Extract
+from ruler_cli.marked.labels import label_of
 from ruler_cli.reading import open_input
 from ruler_cli.records import Problem
 from ruler_cli.settings import InputSettings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.agreement.labels import label_of
+from ruler_cli.marked.labels import label_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""A group that was scored, as its marks tell it, and what may be asked of it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Literal
+
+from ruler_cli.records import Rollout, Usage
+
+Status = Literal["scored", "failed", "unmarked"]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedRollout:
+    """One rollout with its mark; parts of one rollout are one.
+
+    `at` are the places of its parts among `Group.rollouts`, `rollout` is the first of them. `score` is
+    what ruler wrote as the reward, `judged` what the judges said where an outcome or a reward has moved
+    it, else the same. `label` is the first original reward, else the outcome, as a number. `slots` are
+    the places it was shown at, 0 first, 1 last, one for each pass; `judges` the scores of a panel's.
+    `spread` is the standard deviation of its score over passes. `size`: bytes of what the agent did.
+    A rollout that has no score has a `kind` and a `reason`.
+    """
+
+    at: tuple[int, ...]
+    rollout: Rollout
+    status: Status
+    score: float | None = None
+    judged: float | None = None
+    label: float | None = None
+    explanation: str = ""
+    spread: float | None = None
+    slots: tuple[float, ...] = ()
+    judges: Mapping[str, float] = field(default_factory=dict)
+    suspect: bool = False
+    size: int = 0
+    kind: str = ""
+    reason: str = ""
+
+    @property
+    def place(self) -> float | None:
+        """The mean place over passes, from 0 to 1."""
+        return math.fsum(self.slots) / len(self.slots) if self.slots else None
+
+
+@dataclass(frozen=True)
+class MarkedGroup:
+    """One group, its rollouts in input order, and the group's part of the marks.
+
+    `failed` where it was asked about and no rollout has a score: `kind` and `reason` say why.
+    `cost` in USD; `latency` in seconds; `judged_at` in seconds since 1970. None: the file does not say.
+    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached.
+    """
+
+    key: str
+    rollouts: tuple[MarkedRollout, ...]
+    status: Status
+    kind: str = ""
+    reason: str = ""
+    judge: str = ""
+    passes: int | None = None
+    marked_tied: bool | None = None
+    reliability: float | None = None
+    weight: float | None = None
+    usage: Usage = Usage()  # noqa: RUF009 - it is frozen
+    cost: float | None = None
+    latency: float | None = None
+    judged_at: float | None = None
+    flags: tuple[str, ...] = ()
+
+    @cached_property
+    def scores(self) -> tuple[float, ...]:
+        """The scores there are."""
+        return tuple(r.score for r in self.rollouts if r.score is not None)
+
+    @cached_property
+    def mean(self) -> float | None:
+        """The mean score; None without any."""
+        return math.fsum(self.scores) / len(self.scores) if self.scores else None
+
+    @cached_property
+    def sd(self) -> float | None:
+        """The standard deviation of the scores, by which GRPO divides; None with fewer than two."""
+        if len(self.scores) < 2 or self.mean is None:
+            return None
+        return math.sqrt(math.fsum((s - self.mean) ** 2 for s in self.scores) / len(self.scores))
+
+    @property
+    def failed(self) -> bool:
+        """Whether ruler was asked and no rollout has a score."""
+        return self.status == "failed"
+
+    @property
+    def tied(self) -> bool:
+        """Whether its scores say nothing: equal, or not told apart beyond the judge's noise."""
+        return bool(self.scores) and (self.marked_tied is True or not self.sd)
+
+    @property
+    def live(self) -> bool:
+        """Whether a trainer learns from it: scored, and not tied."""
+        return bool(self.scores) and not self.tied
+
+    @cached_property
+    def disputes(self) -> tuple[float, int]:
+        """Pairs that the judge orders against their labels, a tie as half of one; pairs of unlike labels."""
+        return disputes([r.judged for r in self.rollouts], [r.label for r in self.rollouts])
+
+    @property
+    def disagreement(self) -> float | None:
+        """The share of those pairs, from 0 to 1; None where no two labels differ."""
+        against, pairs = self.disputes
+        return against / pairs if pairs else None
+
+
+def disputes(scores: Sequence[float | None], labels: Sequence[float | None]) -> tuple[float, int]:
+    """Pairs of unlike labels that scores order the other way (a tie counts a half), and all such pairs."""
+    both = sorted((y, s) for s, y in zip(scores, labels, strict=True) if s is not None and y is not None)
+    below: list[float] = []
+    against, pairs = 0.0, 0
+    for _, same in groupby(both, key=lambda pair: pair[0]):
+        found = [score for _, score in same]
+        for score in found:
+            above = len(below) - bisect_right(below, score)
+            against += above + (len(below) - above - bisect_left(below, score)) / 2
+            pairs += len(below)
+        below = sorted(below + found)
+    return against, pairs

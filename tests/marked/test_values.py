@@ -1,0 +1,52 @@
+"""What may be asked of a group that was scored."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout, disputes
+from ruler_cli.records import Rollout
+
+
+def of(*scores: float | None, tied: bool | None = None) -> MarkedGroup:
+    """A group with these scores."""
+    rollouts = tuple(
+        MarkedRollout((i,), Rollout([]), "failed" if s is None else "scored", s, s)
+        for i, s in enumerate(scores)
+    )
+    scored = any(s is not None for s in scores)
+    return MarkedGroup("g", rollouts, "scored" if scored else "failed", marked_tied=tied)
+
+
+def test_disputes_are_counted_pair_by_pair() -> None:
+    """Pairs ordered against their labels are those that a look at every pair finds."""
+    dice = random.Random(6)
+    for _ in range(200):
+        size = dice.randrange(9)
+        scores = [dice.choice([None, 0.0, 0.5, 1.0]) for _ in range(size)]
+        labels = [dice.choice([None, 0.0, 1.0, 2.0]) for _ in range(size)]
+        known = [(s, y) for s, y in zip(scores, labels, strict=True) if s is not None and y is not None]
+        unlike = [(a, b) for a, b in itertools.combinations(known, 2) if a[1] != b[1]]
+        against = sum(0.5 if a[0] == b[0] else (a[0] < b[0]) != (a[1] < b[1]) for a, b in unlike)
+        assert disputes(scores, labels) == (against, len(unlike))
+
+
+def test_a_group_is_failed_tied_or_live() -> None:
+    """Every group that was asked about is exactly one of failed, tied and live."""
+    groups = [of(None, None), of(0.5, 0.5), of(0.2, 0.9), of(0.2, 0.9, tied=True), of(0.4), of(None, 0.3)]
+    assert [(g.failed, g.tied, g.live) for g in groups] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+        (False, True, False),
+        (False, True, False),
+        (False, True, False),
+    ]
+
+
+def test_spread_needs_two_scores() -> None:
+    """A single score has no spread, and scores that failed are no zeros."""
+    assert of(0.5, None).sd is None
+    assert of(0.25, 0.75, None).sd == 0.25
+    assert of(0.25, 0.75, None).mean == 0.5
