@@ -65,5 +65,5 @@ def digest(output: Path) -> str:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if k not in ("latency_s", "cached")}
+        return {k: _timeless(v) for k, v in value.items() if k not in ("judged_at", "latency_s", "cached")}
     return [_timeless(item) for item in value] if isinstance(value, list) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -66,7 +67,8 @@ class Outcome:
     """What became of a group.
 
     `seconds` is what judges took for their replies, `kept` that none of them had to be asked for, `used`
-    the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now.
+    the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now,
+    `ended` when this run had judged it, in seconds since 1970 in UTC.
     """
 
     judged: Judged
@@ -74,6 +76,7 @@ class Outcome:
     kept: bool
     used: tuple[Usage, ...]
     paid: tuple[Usage, ...]
+    ended: float
 
     @property
     def usage(self) -> Usage:
@@ -163,7 +166,8 @@ class _Sitting:
     def outcome(self) -> Outcome:
         """All of it, at the end."""
         talks = self._talks
-        return Outcome(self.judged(), talks.seconds, talks.kept, tuple(talks.used), tuple(talks.paid))
+        used, paid = tuple(talks.used), tuple(talks.paid)
+        return Outcome(self.judged(), talks.seconds, talks.kept, used, paid, time.time())
 
     @property
     def _tokens(self) -> float:

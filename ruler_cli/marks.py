@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from ruler_cli.records import Failure, Group, Mark
 
 _FINE = 6
 """Decimals of what is computed from scores: enough to compute with, and short to read."""
+_INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+"""RFC 3339 in UTC, to the second."""
 
 
 def judge_of(judged: Judged, verdict: Verdict | Failure, names: Sequence[str]) -> str:
@@ -78,6 +81,7 @@ def group_fields(
         "cached_tokens": usage.cached,
     }
     fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
+    fields["judged_at"] = time.strftime(_INSTANT, time.gmtime(outcome.ended))
     fields["latency_s"] = round(outcome.seconds, 3)
     fields["cached"] = outcome.kept
     return fields

@@ -11,9 +11,9 @@ Fenced blocks are held to these rules:
   the command line takes.
 - `python`: must run; a `text` block right behind it is what must be printed.
 
-Time varies from run to run, so `"latency_s":0.012`, `"seconds": 0.012`, `in 0.1 s` and what depends on
-it, `"most_in_flight": 3`, are compared as if each stood at 0.  Whatever is run keeps its ledger in a
-directory of its own.
+Time varies from run to run, so `"judged_at":"2026-11-21T02:14:05Z"`, `"latency_s":0.012`,
+`"seconds": 0.012`, `in 0.1 s` and what depends on it, `"most_in_flight": 3`, are compared as if each
+stood at 0.  Whatever is run keeps its ledger in a directory of its own.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4"
 """What makes a run write the fields that one pass of one judge does not."""
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
+_INSTANT = re.compile(r'("judged_at": ?")[^"]+')
 _END = "--- exit "
 _TIMEOUT = 120
 _FEW = 4
@@ -93,8 +94,8 @@ class Report:
 
 
 def normal(text: str) -> str:
-    """The text with every number that time decides at 0."""
-    return _SECONDS.sub(r"\g<1>0\g<2>", text)
+    """The text with everything that time decides at 0."""
+    return _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", text))
 
 
 def blocks(readme: str) -> list[Block]:

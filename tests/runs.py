@@ -212,8 +212,8 @@ class Stage:
         return read(self.path / name)
 
     def masked(self, name: str = "out.jsonl") -> bytes:
-        """The output's bytes without what says that it was asked for before."""
-        return re.sub(rb'"cached": ?\w+', b"", (self.path / name).read_bytes())
+        """The output's bytes without what says when it was asked for."""
+        return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+', b"", (self.path / name).read_bytes())
 
     def rewards(self, name: str = "out.jsonl") -> list[list[Any]]:
         """Every record's rewards."""

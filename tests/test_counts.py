@@ -36,13 +36,13 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> Coun
 def failed(counts: Counts, kind: Kind) -> None:
     """A group fails."""
     nothing = (Usage(),)
-    counts.add(GROUP, Outcome(Judged((), (), ()), 0.0, False, nothing, nothing), Failure(kind, "why"))
+    counts.add(GROUP, Outcome(Judged((), (), ()), 0.0, False, nothing, nothing, 0.0), Failure(kind, "why"))
 
 
 def scored(counts: Counts, *, kept: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if kept else SEEN
-    counts.add(GROUP, Outcome(Judged((), (), ()), 1.0, kept, (SEEN,), (paid,)), Verdict((), ()))
+    counts.add(GROUP, Outcome(Judged((), (), ()), 1.0, kept, (SEEN,), (paid,), 0.0), Verdict((), ()))
 
 
 def test_kept_is_not_paid() -> None:

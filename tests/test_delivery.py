@@ -27,7 +27,9 @@ SAMPLES = Path(__file__).parent.parent / "samples"
 EVERY = sorted(
     p for p in (*SAMPLES.glob("*.jsonl"), *SAMPLES.glob("formats/*.jsonl")) if ".scored" not in p.name
 )
-OF_THE_BATCH = re.compile(rb'"(?:tied|reliability|weight|passes_for_0.9)": ?[^,}]+,? ?|"latency_s": ?[0-9.]+')
+OF_THE_BATCH = re.compile(
+    rb'"(?:tied|reliability|weight|passes_for_0.9)": ?[^,}]+,? ?|"judged_at": ?"[^"]+"|"latency_s": ?[0-9.]+'
+)
 """What the whole batch tells of a group, and its neighbour the comma; and what no two runs share."""
 
 

@@ -45,7 +45,7 @@ def same(one: Any, other: Any) -> bool:
 def test_comes_back(put: list[tuple[Group, Judged]]) -> None:
     """Groups come back in their order, twice if asked twice, with all that is written of them."""
     holding = Holding()
-    given_ = [(group, Outcome(said, 1.5, True, (Usage(1),), (Usage(),))) for group, said in put]
+    given_ = [(group, Outcome(said, 1.5, True, (Usage(1),), (Usage(),), 1.8e9 + 0.1)) for group, said in put]
     for group, outcome in given_:
         holding.put(group, outcome)
     assert len(holding) == len(put)

@@ -24,13 +24,14 @@ from tests.values import group, talk
 
 NAMES = ("one", "two", "three", "strong")
 ROLLOUT = {"status", "score", "explanation", "judge", "passes", "slots"}
-GROUP = {"status", "key", "judge", "size", "passes", "tied", "usage", "cost_usd", "latency_s", "cached"}
+ALWAYS = {"status", "key", "judge", "size", "usage", "cost_usd", "judged_at", "latency_s", "cached"}
+GROUP = ALWAYS | {"passes", "tied"}
 
 
 def outcome(said: Judged) -> Outcome:
     """What became of a group of which this was said."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
-    return Outcome(said, 1.23456, False, used, used)
+    return Outcome(said, 1.23456, False, used, used, 1795227245.9)
 
 
 def of(said: Judged) -> Group:
@@ -68,6 +69,7 @@ def test_one_pass() -> None:
         "tied": False,
         "usage": {"calls": 3, "prompt_tokens": 101, "completion_tokens": 11, "cached_tokens": 5},
         "cost_usd": 0.12345679,
+        "judged_at": "2026-11-21T02:14:05Z",
         "latency_s": 1.235,
         "cached": False,
     }
@@ -131,7 +133,7 @@ def test_told_only_where_it_is() -> None:
 
 
 def test_failure() -> None:
-    """A failed group has its kind and reason on each rollout and on the group, and what it cost."""
+    """A failed group has its kind and reason on each rollout and on the group, and when and what it cost."""
     said = judged(miss(kind="refused", reason="no"), size=2)
     marks, part = fields(said)
     assert marks == [{"status": "failed", "kind": "refused", "reason": "no", "judge": "one"}] * 2
@@ -141,7 +143,8 @@ def test_failure() -> None:
         "no",
         3,
     )
-    assert "passes" not in part
+    assert part["judged_at"] == "2026-11-21T02:14:05Z"
+    assert part.keys() == ALWAYS | {"kind", "reason"}
 
 
 @given(groups())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,30 @@ def test_rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.forget()
     stage.run(passes=2)
     assert (stage.asked, stage.masked()) == (0, first)
+
+
+def test_when_it_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scored or failed, a group says when its last reply came; if all were kept, the time of this run."""
+    now, last = [0.0], {}
+    monkeypatch.setattr("ruler_cli.judging.time", SimpleNamespace(time=lambda: now[0]))
+    say = failing(lambda r: group_of(r) == "g1", shifting)
+
+    def later(request: Request) -> Reply | Fault:
+        now[0] += 20.5
+        last[group_of(request)] = f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
+        return say(request)
+
+    stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(3)], Stub(say=later))
+    stage.run(passes=2, concurrency=1)
+    first = stage.parts()
+    assert [part["status"] for part in first] == ["scored", "failed", "scored"]
+    assert [part["judged_at"] for part in first] == [last[part["key"]] for part in first]
+    assert len(set(last.values())) == 3
+    now[0] = 3599.0
+    stage.run(passes=2, concurrency=1)
+    again = stage.parts()[0]
+    assert (again["cached"], again["judged_at"]) == (True, "1970-01-01T00:59:59Z")
+    assert again["latency_s"] == first[0]["latency_s"]
 
 
 def test_pass_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
