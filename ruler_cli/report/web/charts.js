@@ -1,0 +1,161 @@
+"use strict";
+// The charts of the overview: which there are, what each says in a sentence, and how it stands on the page.
+
+/** Each chart there is something to see in: an id, a heading, a sentence, its numbers, how it is drawn. */
+function charts(figures) {
+  const found = [scoreChart, spreadChart, labelChart, slotChart, lengthChart, reliabilityChart, failureChart];
+  return found.map((chart) => chart(figures)).filter((chart) => chart !== null);
+}
+
+function scoreChart({ scores }) {
+  if (!scores.bins.some((bin) => bin.n)) return null;
+  return {
+    id: "scores",
+    heading: "Scores",
+    sentence: `Mean ${number(scores.mean, 3)}, standard deviation ${number(scores.sd, 3)}.`,
+    ...histogram(scores.bins, { condition: "score", shown: decimal, what: "rollout", label: "score", domain: [0, 1] }),
+  };
+}
+
+function spreadChart({ spread }) {
+  if (!spread.bins.some((bin) => bin.n)) return null;
+  return {
+    id: "spread",
+    heading: "Spread within groups",
+    sentence: `Standard deviation of a group's scores, median ${number(spread.median, 3)}; at 0 a trainer learns nothing.`,
+    ...histogram(spread.bins, { condition: "sd", shown: short, what: "group", label: "spread" }),
+  };
+}
+
+function labelChart({ against_label: found }) {
+  if (!found.cells.length) return null;
+  const words = found.cells.every((cell) => cell.label[0] === cell.label[1]);
+  const agreed = found.agreement;
+  return {
+    id: "labels",
+    heading: "Judge against original reward",
+    sentence:
+      agreed === null
+        ? "No group holds rollouts of different rewards."
+        : `Of ${many(found.pairs, "pair")} of different rewards the judge orders ${number(100 * agreed, 1)} % as they are.`,
+    ...fields(found.cells, {
+      condition: "label",
+      at: "label",
+      shown: short,
+      label: "original reward",
+      words,
+    }),
+  };
+}
+
+function slotChart({ slots }) {
+  if (slots.bins.length < 2) return null;
+  return {
+    id: "slots",
+    heading: "Slot curve",
+    sentence: `What the place at which the judge sees a rollout is worth, over ${many(slots.groups, "group")}; flat is fair.`,
+    ...slotCurve(slots.bins),
+  };
+}
+
+function lengthChart({ lengths }) {
+  if (!lengths.cells.length) return null;
+  const trend =
+    lengths.slope == null
+      ? ""
+      : ` Within groups, twice as long scores ${signed(lengths.slope)} (± ${number(lengths.error, 3)}).`;
+  return {
+    id: "lengths",
+    heading: "Score against length",
+    sentence: `What the agent did, in bytes.${trend}`,
+    ...fields(lengths.cells, {
+      condition: "bytes",
+      at: "bytes",
+      shown: bytes,
+      label: "length",
+      axis: { type: "log", base: 2, tickFormat: (x) => bytes(x), ticks: 5 },
+    }),
+  };
+}
+
+function reliabilityChart({ reliability }) {
+  if (!reliability.groups) return null;
+  return {
+    id: "reliability",
+    heading: "Reliability",
+    sentence: `Of ${many(reliability.groups, "group")} judged more than once, median ${number(reliability.median, 2)}; 1 is certain.`,
+    ...histogram(reliability.bins, {
+      condition: "reliability",
+      shown: (x) => number(x, 1),
+      what: "group",
+      label: "reliability",
+      domain: [0, 1],
+    }),
+  };
+}
+
+function failureChart({ over_time: time, groups }) {
+  if (!groups.failed || !time.bins.length) return null;
+  return {
+    id: "failures",
+    heading: "Failures over time",
+    sentence: `${whole(groups.failed)} of ${many(groups.all, "group")} failed.`,
+    ...failures(time),
+  };
+}
+
+/** A chart that is drawn anew when its width changes; its numbers stand below it as a table. */
+function Chart({ chart }) {
+  const place = lib.useRef(null);
+  lib.useLayoutEffect(() => {
+    const node = place.current;
+    let drawnAt = 0;
+    const draw = () => {
+      const width = Math.round(node.clientWidth);
+      if (!width || width === drawnAt) return;
+      drawnAt = width;
+      const svg = chart.draw(width);
+      // a group of links, not an image: an image would hide them from a screen reader
+      svg.setAttribute("role", "group");
+      svg.setAttribute("aria-label", `${chart.heading}. ${chart.sentence}`);
+      node.replaceChildren(svg);
+    };
+    const watch = new ResizeObserver(draw);
+    watch.observe(node);
+    draw();
+    return () => watch.disconnect();
+  }, [chart]);
+  return html`<figure class="chart card" id=${`chart-${chart.id}`}>
+    <h3>${chart.heading}</h3>
+    <figcaption>${chart.sentence}</figcaption>
+    ${chart.legend && html`<${Legend} entries=${chart.legend} />`}
+    <div class="plot" ref=${place}></div>
+    <details>
+      <summary>The numbers</summary>
+      <${Numbers} table=${chart.table} name=${chart.heading} />
+    </details>
+  </figure>`;
+}
+
+/** Which colour is what. */
+function Legend({ entries }) {
+  return html`<ul class="legend">
+    ${entries.map(
+      ({ words, colour, href }) => html`<li>
+        <a href=${href}><span class="swatch" style=${{ background: colour }} aria-hidden="true"></span>${words}</a>
+      </li>`,
+    )}
+  </ul>`;
+}
+
+/** A table of numbers. */
+function Numbers({ table, name }) {
+  return html`<table class="numbers" aria-label=${name}>
+    <thead>
+      <tr>${table.head.map((head) => html`<th scope="col">${head}</th>`)}</tr>
+    </thead>
+    <tbody>
+      ${table.rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}
+    </tbody>
+  </table>`;
+}

@@ -1,0 +1,208 @@
+"use strict";
+// How the figures are drawn, by the plotting library: each plot is its numbers as a table and a function of
+// the width. Every mark is a link with a name, to the groups that it counts.
+
+const CHART_HEIGHT = 190;
+const KIND_COLOURS = {
+  reply: "var(--kind-reply)",
+  transport: "var(--kind-transport)",
+  refused: "var(--kind-refused)",
+  too_long: "var(--kind-too-long)",
+  input: "var(--kind-input)",
+  budget: "var(--kind-budget)",
+  interrupted: "var(--kind-interrupted)",
+};
+
+/** Both ends of a stretch as a condition; the outermost ones take in what lies beyond them. */
+function ends(bins, i) {
+  return [i === 0 ? null : bins[i].from, i === bins.length - 1 ? null : bins[i].to];
+}
+
+/** A stretch in words. */
+function stretch(from, to, shown) {
+  return from === to ? shown(from) : `${shown(from)} to ${shown(to)}`;
+}
+
+const whole = (n) => number(n, 0);
+const many = (n, what) => `${whole(n)} ${what}${n === 1 ? "" : "s"}`;
+
+const colourOf = (kind) => KIND_COLOURS[kind] ?? "var(--muted)";
+
+/** What both axes and marks share: no space wasted, text in the page's own font. */
+function drawn(width, options) {
+  return lib.plot({ width, height: CHART_HEIGHT, marginLeft: 48, marginBottom: 34, ...options });
+}
+
+/** The channels that make a mark a link with a name. */
+const linked = { href: "href", ariaLabel: "name", title: "name" };
+
+/** A histogram: bars over stretches. */
+function histogram(bins, { condition, shown, what, label, domain }) {
+  const marks = bins.map((bin, i) => ({
+    ...bin,
+    href: link({ [condition]: ends(bins, i) }),
+    name: `${label} ${stretch(bin.from, bin.to, shown)}: ${many(bin.n, what)}; show the groups`,
+  }));
+  return {
+    table: { head: [label, `${what}s`], rows: bins.map((b) => [stretch(b.from, b.to, shown), whole(b.n)]) },
+    draw: (width) =>
+      drawn(width, {
+        x: { label: `${label} →`, domain },
+        y: { label: `↑ ${what}s`, grid: true, tickFormat: "~s", ticks: ticks(Math.max(...bins.map((bin) => bin.n))) },
+        marks: [
+          lib.rectY(
+            marks.filter((m) => m.n),
+            { x1: "from", x2: "to", y: "n", fill: "var(--accent)", insetLeft: 0.5, insetRight: 0.5, ...linked },
+          ),
+          lib.ruleY([0]),
+        ],
+      }),
+  };
+}
+
+/** Scores against something else of the rollouts: how many fall into each field, the darker the more. */
+function fields(cells, { condition, at, shown, label, axis, words }) {
+  const marks = cells.map((cell) => ({
+    n: cell.n,
+    low: cell.score[0],
+    high: cell.score[1],
+    from: cell[at][0],
+    to: cell[at][1],
+    words: stretch(...cell[at], shown),
+    href: link({ score: scoreEnds(cell.score), [condition]: cell[at] }),
+    name:
+      `score ${stretch(...cell.score, decimal)}, ${label} ${stretch(...cell[at], shown)}: ` +
+      `${many(cell.n, "rollout")}; show the groups`,
+  }));
+  const shade = { fill: "var(--accent)", fillOpacity: "n", stroke: "var(--line)", ...linked };
+  const options = { y1: "low", y2: "high", inset: 0.5, ...shade };
+  return {
+    table: {
+      head: ["score", label, "rollouts"],
+      rows: marks.map((m) => [stretch(m.low, m.high, decimal), m.words, whole(m.n)]),
+    },
+    draw: (width) =>
+      drawn(width, {
+        opacity: { type: "sqrt", range: [0.12, 1] },
+        x: { label: `${label} →`, ...axis, ...(words ? { domain: [...new Set(marks.map((m) => m.words))] } : {}) },
+        y: { label: "↑ score", domain: [0, 1], ticks: 5 },
+        marks: [
+          words ? lib.barY(marks, { x: "words", ...options }) : lib.rect(marks, { x1: "from", x2: "to", ...options }),
+        ],
+      }),
+  };
+}
+
+/** Scores beyond 0 and 1 are counted in the outermost fields. */
+function scoreEnds([low, high]) {
+  return [low <= 0 ? null : low, high >= 1 ? null : high];
+}
+
+const decimal = (x) => number(x, 2);
+
+/** A number without the zeros at its end. */
+const short = (x) => number(x, 3).replace(/\.?0+$/, "");
+
+/** Ticks of an axis that counts: never between two whole numbers. */
+const ticks = (most) => Math.min(4, Math.max(1, most));
+
+/** The slot curve: what a place is worth, with two standard errors. */
+function slotCurve(bins) {
+  const marks = bins.map((bin) => ({
+    ...bin,
+    x: (bin.from + bin.to) / 2,
+    low: bin.mean - 2 * (bin.error ?? 0),
+    high: bin.mean + 2 * (bin.error ?? 0),
+    href: link({ slot: [bin.from, bin.to >= 1 ? null : bin.to] }),
+    name:
+      `shown at ${stretch(bin.from, bin.to, decimal)}: ${signed(bin.mean)} on average` +
+      `${bin.error === null ? "" : ` (standard error ${number(bin.error, 3)})`}, ${many(bin.n, "rollout")}; show the groups`,
+  }));
+  return {
+    table: {
+      head: ["place", "above the group's mean", "standard error", "rollouts"],
+      rows: bins.map((b) => [stretch(b.from, b.to, decimal), signed(b.mean), number(b.error, 3), whole(b.n)]),
+    },
+    draw: (width) =>
+      drawn(width, {
+        x: { label: "place shown: 0 first, 1 last →", domain: [0, 1] },
+        y: { label: "↑ above the group's mean", grid: true, ticks: 4 },
+        marks: [
+          lib.ruleY([0]),
+          lib.line(marks, { x: "x", y: "mean", stroke: "var(--muted)", strokeDasharray: "3 3" }),
+          lib.ruleX(marks, { x: "x", y1: "low", y2: "high", stroke: "var(--accent)" }),
+          lib.dot(marks, { x: "x", y: "mean", r: 5, fill: "var(--accent)", ...linked }),
+        ],
+      }),
+  };
+}
+
+const signed = (x) => (x > 0 ? "+" : "") + number(x, 3);
+
+/** Failed groups over time, or over the file, piled by kind. */
+function failures({ unit, bins }) {
+  const timed = unit === "time";
+  const at = (x) => (timed ? new Date(x * 1000) : x);
+  const shown = (x) => (timed ? moment(x).slice(0, 16) : `group ${whole(x)}`);
+  const condition = timed ? "at" : "ordinal";
+  const kinds = Object.keys(KIND_COLOURS).filter((kind) => bins.some((bin) => bin.failed[kind]));
+  const others = [...new Set(bins.flatMap((bin) => Object.keys(bin.failed)))].filter((k) => !kinds.includes(k));
+  const every = [...kinds, ...others];
+  const marks = bins.flatMap((bin, i) => {
+    let low = 0;
+    return every
+      .filter((kind) => bin.failed[kind])
+      .map((kind) => ({
+        colour: colourOf(kind),
+        from: at(bin.from),
+        to: at(bin.to),
+        low,
+        high: (low += bin.failed[kind]),
+        href: link({ where: "failed", kind, [condition]: ends(bins, i) }),
+        name:
+          `${kindInWords(kind)}, ${stretch(bin.from, bin.to, shown)}: ${whole(bin.failed[kind])} of ` +
+          `${many(bin.groups, "group")} failed; show them`,
+      }));
+  });
+  return {
+    legend: every.map((kind) => ({ words: kindInWords(kind), colour: colourOf(kind), href: link({ where: "failed", kind }) })),
+    table: {
+      head: [timed ? "time (UTC)" : "groups", "groups", ...every.map(kindInWords)],
+      rows: bins
+        .filter((bin) => bin.groups)
+        .map((bin) => [
+          stretch(bin.from, bin.to, shown),
+          whole(bin.groups),
+          ...every.map((kind) => whole(bin.failed[kind] ?? 0)),
+        ]),
+    },
+    draw: (width) =>
+      drawn(width, {
+        x: {
+          label: timed ? "time (UTC) →" : "group in the file →",
+          type: timed ? "utc" : "linear",
+          domain: [at(bins[0].from), at(bins.at(-1).to)],
+        },
+        y: { label: "↑ failed groups", grid: true, ticks: ticks(Math.max(...marks.map((mark) => mark.high))) },
+        color: { type: "identity" },
+        marks: [
+          lib.rect(marks, { x1: "from", x2: "to", y1: "low", y2: "high", fill: "colour", insetLeft: 0.5, ...linked }),
+          lib.ruleY([0]),
+        ],
+      }),
+  };
+}
+
+/** Why a group has no scores, in words. */
+function kindInWords(kind) {
+  const words = {
+    reply: "unusable reply",
+    transport: "no answer",
+    refused: "judge refused",
+    too_long: "too long",
+    input: "nothing to judge",
+    budget: "cost cap",
+    interrupted: "interrupted",
+  };
+  return words[kind] ?? visible(String(kind));
+}
