@@ -88,6 +88,8 @@ class MarkedGroup:
         """The standard deviation of the scores, by which GRPO divides; None with fewer than two."""
         if len(self.scores) < 2 or self.mean is None:
             return None
+        if min(self.scores) == max(self.scores):  # rounding of their mean is no spread
+            return 0.0
         return math.sqrt(math.fsum((s - self.mean) ** 2 for s in self.scores) / len(self.scores))
 
     @property

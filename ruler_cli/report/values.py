@@ -75,9 +75,14 @@ class Overview:
     `started` and `ended` are seconds since 1970, of the first and the last group.
     `scores` are rollouts by score, `spreads` groups by the standard deviation of their scores,
     `against_label` rollouts by score and label, of all pairs of unlike labels in a group (`pairs`)
-    `against` are ordered the other way, ties as halves. `slots` is the slot curve over `slot_groups`.
+    `against` are ordered the other way, ties as halves, by what the judges said. `slots` is the slot curve
+    over `slot_groups`: marks hold one score for all passes, so it is by the mean place of a rollout over
+    them, and a group in which all have the same, as balanced orders have it, says nothing.
     `lengths` are rollouts by score and bytes, `length` the trend within groups. `reliability` are groups by
     it. `over_time` is in seconds since 1970, or where the file names no time in numbers of groups.
+    `untimed` are the groups asked about that tell no time, or one more than a year from the median.
+    Quantiles are within 0.5 %. Where a file holds very many different words, the first ones are counted
+    by name and the rest as `other`, of numbers of passes as 0. Bars are empty where there is nothing.
     """
 
     groups: int = 0
@@ -119,6 +124,7 @@ class Overview:
     reliable_groups: int = 0
     over_time: tuple[TimeBar, ...] = ()
     time_unit: Literal["time", "group"] = "time"
+    untimed: int = 0
 
     @property
     def agreement(self) -> float | None:
