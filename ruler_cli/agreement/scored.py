@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
-from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump, parse
-from ruler_cli.formats.chat import first_turn
+from ruler_cli.files.parse import dump
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import number
-from ruler_cli.marked.labels import LARGEST, label_of
-from ruler_cli.records import Group, Record, Rollout
+from ruler_cli.marked.read import MOST_JUDGES, Marks
+from ruler_cli.marked.values import MarkedRollout
+from ruler_cli.records import Group, Rollout
 
-MOST_JUDGES = 8
-"""Judges of a panel that are told apart; a file that names more in its marks is damaged or hostile."""
-_DIGITS = 9
-"""Decimals of a score that count: a mean over passes in another order of addition is the same score."""
+_JUDGES = "judges."
 
 Scores = tuple[float | None, ...]
 
@@ -96,160 +89,78 @@ class Extract:
     """
 
     def __init__(self, reader: Reader, *, given: bool, prints: bool = False) -> None:
-        self._reader, self._given, self._prints = reader, given, prints
-        self._line: tuple[bytes, dict[str, Any]] = (b"", {})
+        self._marks, self._given, self._prints = Marks(reader, given=given), given, prints
         self._judges: dict[str, None] = {}
         self.seen = Seen()
 
     def group(self, group: Group) -> Scored:
         """One group; rollouts that are parts of one count once."""
-        marks: list[Mapping[str, Any] | None] = []
-        told: list[tuple[Mapping[str, Any] | None, Rollout]] = []  # whose label counts, with its own mark
-        sizes: list[int] = []
-        prints: list[bytes] = []
-        member_at: dict[str, int] = {}
-        for record in group.records:
-            value = self._value(record)
-            for rollout in record.rollouts:
-                text = _text(rollout)
-                at = None if rollout.member is None else member_at.get(rollout.member)
-                if at is not None:
-                    sizes[at] += len(text)
-                    prints[at] = _digest(prints[at] + text)
-                    if self._tells_more(rollout, told[at][1]):
-                        told[at] = (self._mark(value, rollout), rollout)
-                    continue
-                if rollout.member is not None:
-                    member_at[rollout.member] = len(told)
-                marks.append(self._mark(value, rollout))
-                told.append((marks[-1], rollout))
-                sizes.append(len(text))
-                prints.append(_digest(_json(rollout.messages) + text) if self._prints else b"")
+        marked = self._marks.group(group)
+        rollouts = marked.rollouts
         self.seen.groups += 1
-        self.seen.rollouts += len(told)
+        self.seen.rollouts += len(rollouts)
+        self.seen.odd_costs += "cost_usd" in marked.odd
+        for rollout in rollouts:
+            self._count(rollout)
         return Scored(
             group.key,
-            tuple(self._score(mark) for mark in marks),
-            tuple(self._label(mark, rollout) for mark, rollout in told),
-            tuple(_place(mark) for mark in marks),
-            tuple(sizes),
-            self._panel(marks),
-            self._cost(group, marks),
-            tuple(prints) if self._prints else (),
+            tuple([rollout.judged for rollout in rollouts]),
+            tuple([rollout.label for rollout in rollouts]),
+            tuple([rollout.place for rollout in rollouts]),
+            tuple([rollout.size for rollout in rollouts]),
+            self._panel(rollouts),
+            marked.cost,
+            _prints(group.rollouts, rollouts) if self._prints else (),
         )
 
-    def _value(self, record: Record) -> dict[str, Any]:
-        """The record as it stands; the groups of one columnar line share it."""
-        if self._line[0] is not record.line.raw:
-            try:
-                self._line = (record.line.raw, parse(record.line.raw))
-            except (RecursionError, UnreadableError):  # at the very depth that the reader could just read
-                self._line = (record.line.raw, {})
-        return self._line[1]
-
-    def _score(self, mark: Mapping[str, Any] | None) -> float | None:
-        if mark is None or "status" not in mark:
-            self.seen.unmarked += 1
-            return None
-        if mark["status"] != "scored":
-            self.seen.failed += 1
-            return None
+    def _count(self, rollout: MarkedRollout) -> None:
+        seen = self.seen
         # a score with the reward in it agrees with the reward: what the judge said is what is measured
-        moved = mark.get("judge_score") is not None
-        found = _finite(mark.get("judge_score" if moved else "score"))
-        if found is None:
-            self.seen.odd_scores += 1
-            return None
-        self.seen.scored += 1
-        self.seen.moved += moved
-        name = mark.get("judge")
-        if isinstance(name, str) and (name in self.seen.names or len(self.seen.names) < MOST_JUDGES):
-            self.seen.names[name] = self.seen.names.get(name, 0) + 1
-        return found
+        if rollout.judged is not None:
+            seen.scored += 1
+            seen.moved += rollout.judged != rollout.score
+            name = rollout.judge
+            if name and (name in seen.names or len(seen.names) < MOST_JUDGES):
+                seen.names[name] = seen.names.get(name, 0) + 1
+        elif rollout.odd:
+            seen.odd_scores += 1
+        elif rollout.status == "failed":
+            seen.failed += 1
+        else:
+            seen.unmarked += 1
+        seen.unlabelled += not rollout.label_from
+        seen.outcomes += not self._given and rollout.label_from == "outcome"
+        if rollout.label_from and rollout.label is None:
+            seen.odd_labels += 1
+        elif self._given and rollout.label is not None and rollout.label == rollout.score:
+            seen.own_labels += 1
 
-    def _mark(self, value: dict[str, Any], rollout: Rollout) -> Mapping[str, Any] | None:
-        return self._reader.mark(value, rollout) if value else None
-
-    def _tells_more(self, part: Rollout, before: Rollout) -> bool:
-        """Whether the label of a rollout is a later part's: dumps name it on the last that has one."""
-        if self._given:
-            return part.outcome is not None
-        return part.reward is not None or (part.outcome is not None and before.reward is None)
-
-    def _label(self, mark: Mapping[str, Any] | None, rollout: Rollout) -> float | None:
-        raw = rollout.outcome if self._given else rollout.reward
-        if not self._given and mark is not None and mark.get("independent_reward") is None:
-            # the dump had no reward before ruler wrote its score there: a score is no label of itself
-            score = _finite(mark.get("score"))
-            raw = None if score is not None and number(raw) == score else raw
-        if raw is None and rollout.outcome is not None:
-            self.seen.outcomes += 1
-            raw = rollout.outcome
-        if raw is None:
-            self.seen.unlabelled += 1
-            return None
-        found = label_of(raw)
-        self.seen.odd_labels += found is None
-        own = _finite(mark.get("score")) if self._given and mark is not None else None
-        self.seen.own_labels += found is not None and found == own
-        return found
-
-    def _panel(self, marks: Sequence[Mapping[str, Any] | None]) -> dict[str, Scores]:
+    def _panel(self, rollouts: Sequence[MarkedRollout]) -> dict[str, Scores]:
         by_judge: dict[str, list[float | None]] = {}
-        for i, mark in enumerate(marks):
-            told = mark.get("judges") if mark is not None and mark.get("status") == "scored" else None
-            if not isinstance(told, Mapping):
+        for i, rollout in enumerate(rollouts):
+            if not rollout.judges and not rollout.odd:
                 continue
+            self.seen.more_judges += rollout.more_judges
+            told: dict[str, float | None] = dict(rollout.judges)
+            told |= {name.removeprefix(_JUDGES): None for name in rollout.odd if name.startswith(_JUDGES)}
             for name, score in told.items():
                 if name not in self._judges and len(self._judges) >= MOST_JUDGES:
                     self.seen.more_judges += 1
                     continue
                 self._judges[name] = None
-                by_judge.setdefault(name, [None] * len(marks))[i] = _finite(score)
+                by_judge.setdefault(name, [None] * len(rollouts))[i] = score
         return {name: tuple(scores) for name, scores in by_judge.items()}
 
-    def _cost(self, group: Group, marks: Sequence[Mapping[str, Any] | None]) -> float | None:
-        """USD for the group: its part stands on every rollout, or once on the record."""
-        holders = [mark.get("group") for mark in marks if mark is not None]
-        if self._reader.format.shape == "group" and group.records:
-            holders.append(self._value(group.records[0]).get("ruler"))
-        for holder in holders:
-            if isinstance(holder, Mapping) and holder.get("cost_usd") is not None:
-                found = _finite(holder["cost_usd"])
-                if found is not None and found >= 0:
-                    return found
-                self.seen.odd_costs += 1
-                return None
-        return None
+
+def _prints(rollouts: Sequence[Rollout], marked: Sequence[MarkedRollout]) -> tuple[bytes, ...]:
+    """A digest of all that each rollout holds, part by part."""
+    return tuple(
+        blake2b(b"".join(_json(rollouts[at]) for at in one.at), digest_size=8).digest() for one in marked
+    )
 
 
-def _finite(value: Any) -> float | None:
-    """A number that stands as a number; neither a truth value nor text is a score."""
-    found = number(value) if type(value) in (int, float) else None
-    return None if found is None or abs(found) > LARGEST else round(found, _DIGITS)
-
-
-def _place(mark: Mapping[str, Any] | None) -> float | None:
-    """The mean place over passes; None where a mark tells none, or what is no place."""
-    told = mark.get("slots") if mark is not None else None
-    if not isinstance(told, list) or not told:
-        return None
-    found = [place for place in map(_finite, told) if place is not None and 0 <= place <= 1]
-    return math.fsum(found) / len(found) if len(found) == len(told) else None
-
-
-def _text(rollout: Rollout) -> bytes:
-    """What the agent did, as JSON; the prompt is the same for all of a group."""
-    messages = rollout.messages
-    return b"".join(_json(part) for part in (messages[first_turn(messages) :], *rollout.histories))
-
-
-def _json(messages: Any) -> bytes:
+def _json(rollout: Rollout) -> bytes:
     try:
-        return dump(messages)
+        return b"".join(dump(messages) for messages in (rollout.messages, *rollout.histories))
     except RecursionError:  # so deep that it can be read but not written
         return b""
-
-
-def _digest(text: bytes) -> bytes:
-    return blake2b(text, digest_size=8).digest()

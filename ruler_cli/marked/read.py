@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -12,19 +13,23 @@ from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number
 from ruler_cli.marked.labels import LARGEST, label_of
-from ruler_cli.marked.values import MarkedGroup, MarkedRollout, Status
+from ruler_cli.marked.values import LabelFrom, MarkedGroup, MarkedRollout, Status
 from ruler_cli.records import Group, Record, Rollout, Usage
 
 KINDS = ("reply", "transport", "refused", "too_long", "input", "budget", "interrupted")
 """Why a group has no scores, as ruler names it; anything else in a file is `unknown`."""
 FLAGS = ("suspect", "degraded", "escalated", "windows", "shortened", "alone", "cached")
 """What may be said of a group, the weightiest first."""
-_MOST_JUDGES = 8
+MOST_JUDGES = 8
+"""Judges of a panel that are told apart; a file that names more in its marks is damaged or hostile."""
 _DIGITS = 9
 """Decimals of a score that count: a mean over passes in another order of addition is the same score."""
 
 _Json = Mapping[str, Any]
 _NOTHING: _Json = {}
+_NOBODY: Mapping[str, float] = {}
+_Part = tuple[int, Rollout, _Json]
+"""A part of a rollout: its place among all of the group's, and its mark."""
 
 
 class Marks:
@@ -40,7 +45,7 @@ class Marks:
 
     def group(self, group: Group) -> MarkedGroup:
         """One group; rollouts that are parts of one count once."""
-        parts: dict[object, list[tuple[int, Rollout, _Json]]] = {}
+        parts: dict[object, list[_Part]] = {}
         own: _Json = _NOTHING
         at = 0
         for record in group.records:
@@ -64,47 +69,57 @@ class Marks:
                 self._line = (record.line.raw, {})
         return self._line[1]
 
-    def _rollout(self, parts: list[tuple[int, Rollout, _Json]]) -> MarkedRollout:
+    def _rollout(self, parts: list[_Part]) -> MarkedRollout:
         _, rollout, mark = parts[0]
-        score = _finite(mark.get("score")) if mark.get("status") == "scored" else None
-        moved = _finite(mark.get("judge_score"))
-        told = _object(mark.get("judges"))
-        judges = {name: s for name, value in told.items() if (s := _finite(value)) is not None}
+        said = mark.get("status")
+        score = _finite(mark.get("score")) if said == "scored" else None
         status: Status = "unmarked" if "status" not in mark else "failed" if score is None else "scored"
-        odd = status == "failed" and mark.get("status") == "scored"
+        odd = ["score"] if status == "failed" and said == "scored" else []
+        judged = score
+        if score is not None and mark.get("judge_score") is not None:
+            judged = _finite(mark["judge_score"])
+            odd += ["judge_score"] if judged is None else []
+        judges, more = _panel(mark.get("judges"), odd) if said == "scored" else (_NOBODY, 0)
+        label, label_from = self._label(parts)
+        lost = status == "failed"
         return MarkedRollout(
-            at=tuple(at for at, _, _ in parts),
+            at=tuple([at for at, _, _ in parts]),
             rollout=rollout,
             status=status,
             score=score,
-            judged=score if moved is None or score is None else moved,
-            label=self._label([(part, one) for _, part, one in parts]),
+            judged=judged,
+            label=label,
             explanation=_text(mark.get("explanation")),
-            spread=_finite(mark.get("spread")),
+            spread=_at_least_0(mark.get("spread")),
             slots=_slots(mark.get("slots")),
-            judges=dict(list(judges.items())[:_MOST_JUDGES]),
+            judges=judges,
             suspect=mark.get("suspect") is True,
-            size=sum(len(_agent(part)) for _, part, _ in parts),
-            kind=_kind(mark) if status == "failed" else "",
-            reason="its score is no number" if odd else _text(mark.get("reason") or ""),
+            size=sum([_size(part) for _, part, _ in parts]),
+            kind=_kind(mark) if lost else "",
+            reason="" if not lost else "its score is no number" if odd else _text(mark.get("reason")),
+            judge=_text(mark.get("judge")),
+            label_from=label_from,
+            odd=tuple(odd),
+            more_judges=more,
         )
 
-    def _label(self, parts: list[tuple[Rollout, _Json]]) -> float | None:
-        """The label of a rollout; of one in parts, the last that has one."""
-        found = [self._raw_label(rollout, mark) for rollout, mark in parts]
-        rewards = [reward for reward, _ in found if reward is not None]
-        outcomes = [outcome for _, outcome in found if outcome is not None]
-        return label_of((rewards or outcomes or [None])[-1])
+    def _label(self, parts: list[_Part]) -> tuple[float | None, LabelFrom]:
+        """The label of a rollout, and where it stands; of one in parts, the last that has one."""
+        outcome: Any = None
+        for _, rollout, mark in reversed(parts):
+            reward = None if self._given else _first_reward(rollout, mark)
+            if reward is not None:
+                return label_of(reward), "reward"
+            outcome = rollout.outcome if outcome is None else outcome
+        return (None, "") if outcome is None else (label_of(outcome), "outcome")
 
-    def _raw_label(self, rollout: Rollout, mark: _Json) -> tuple[Any, Any]:
-        if self._given:
-            return None, rollout.outcome
-        reward = rollout.reward
-        if mark and mark.get("independent_reward") is None:
-            # the dump had no reward before ruler wrote its score there: a score is no label of itself
-            score = _finite(mark.get("score"))
-            reward = None if score is not None and number(reward) == score else reward
-        return reward, rollout.outcome
+
+def _first_reward(rollout: Rollout, mark: _Json) -> Any:
+    """What the dump gave before ruler wrote its score there: a score is no label of itself."""
+    if mark and mark.get("independent_reward") is None:
+        score = _finite(mark.get("score"))
+        return None if score is not None and number(rollout.reward) == score else rollout.reward
+    return rollout.reward
 
 
 def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedGroup:
@@ -115,6 +130,7 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
     )
     lost = status == "failed"
     first = failed[0] if failed else None
+    cost = _at_least_0(own.get("cost_usd"))
     told = own if own.get("kind") else {"kind": first.kind, "reason": first.reason} if first else _NOTHING
     return MarkedGroup(
         key=key,
@@ -128,10 +144,11 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
         reliability=_finite(own.get("reliability")),
         weight=_finite(own.get("weight")),
         usage=_usage(_object(own.get("usage"))),
-        cost=_at_least_0(own.get("cost_usd")),
+        cost=cost,
         latency=_at_least_0(own.get("latency_s")),
         judged_at=_time(own.get("judged_at")),
         flags=tuple(_flags(rollouts, own)),
+        odd=("cost_usd",) if cost is None and own.get("cost_usd") is not None else (),
     )
 
 
@@ -160,8 +177,9 @@ def _kind(mark: _Json) -> str:
 
 def _finite(value: Any) -> float | None:
     """A number that stands as a number; neither a truth value nor text is a score."""
-    found = number(value) if type(value) in (int, float) else None
-    return None if found is None or abs(found) > LARGEST else round(found, _DIGITS)
+    if type(value) is not float and type(value) is not int:
+        return None
+    return round(float(value), _DIGITS) if -LARGEST <= value <= LARGEST else None  # NaN is neither
 
 
 def _at_least_0(value: Any) -> float | None:
@@ -176,10 +194,26 @@ def _whole(value: Any) -> int | None:
 
 def _slots(value: Any) -> tuple[float, ...]:
     """The places of a rollout; none where what stands there is no place."""
-    if not isinstance(value, list):
+    if type(value) is not list:
         return ()
-    found = [place for place in map(_finite, value) if place is not None and 0 <= place <= 1]
-    return tuple(found) if len(found) == len(value) else ()
+    for place in value:
+        if (type(place) is not float and type(place) is not int) or not 0 <= place <= 1:
+            return ()
+    return tuple(map(float, value))
+
+
+def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
+    """The scores of the first few judges, and how many more there are; `odd` takes names without one."""
+    if not isinstance(value, Mapping) or not value:
+        return _NOBODY, 0
+    judges: dict[str, float] = {}
+    for name, told in islice(value.items(), MOST_JUDGES):
+        score = _finite(told)
+        if score is None:
+            odd.append(f"judges.{name}")
+        else:
+            judges[name] = score
+    return judges, max(0, len(value) - MOST_JUDGES)
 
 
 def _usage(value: _Json) -> Usage:
@@ -188,17 +222,19 @@ def _usage(value: _Json) -> Usage:
 
 
 def _time(value: Any) -> float | None:
-    """`2026-11-21T02:14:05Z` as seconds since 1970."""
+    """`2026-11-21T02:14:05Z` as seconds since 1970; a time that names no zone is UTC."""
     try:
-        return datetime.fromisoformat(value).astimezone(UTC).timestamp()
+        found = datetime.fromisoformat(value)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except (TypeError, ValueError, OverflowError, OSError):
         return None
 
 
-def _agent(rollout: Rollout) -> bytes:
-    """What the agent did, as JSON; the prompt is the same for all of a group."""
+def _size(rollout: Rollout) -> int:
+    """Bytes of what the agent did, as JSON; the prompt is the same for all of a group."""
     messages = rollout.messages
     try:
-        return b"".join(dump(part) for part in (messages[first_turn(messages) :], *rollout.histories))
+        own = len(dump(messages[first_turn(messages) :]))
+        return own + sum(map(len, map(dump, rollout.histories))) if rollout.histories else own
     except RecursionError:  # so deep that it can be read but not written
-        return b""
+        return 0

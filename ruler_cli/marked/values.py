@@ -13,6 +13,7 @@ from typing import Literal
 from ruler_cli.records import Rollout, Usage
 
 Status = Literal["scored", "failed", "unmarked"]
+LabelFrom = Literal["", "reward", "outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class MarkedRollout:
     the places it was shown at, 0 first, 1 last, one for each pass; `judges` the scores of a panel's.
     `spread` is the standard deviation of its score over passes. `size`: bytes of what the agent did.
     A rollout that has no score has a `kind` and a `reason`.
+
+    What a file says and cannot be used is no number, and is told: `odd` names the fields of the mark
+    that hold what they cannot, of them `score`, `judge_score`, and `judges.NAME` of a panel's judge;
+    `more_judges` are scores of a panel beyond the first few. `label_from` is where a label stands,
+    also one that is no number.
     """
 
     at: tuple[int, ...]
@@ -41,6 +47,10 @@ class MarkedRollout:
     size: int = 0
     kind: str = ""
     reason: str = ""
+    judge: str = ""
+    label_from: LabelFrom = ""
+    odd: tuple[str, ...] = ()
+    more_judges: int = 0
 
     @property
     def place(self) -> float | None:
@@ -54,7 +64,8 @@ class MarkedGroup:
 
     `failed` where it was asked about and no rollout has a score: `kind` and `reason` say why.
     `cost` in USD; `latency` in seconds; `judged_at` in seconds since 1970. None: the file does not say.
-    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached.
+    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `odd` names the
+    fields of the group's part that hold what they cannot.
     """
 
     key: str
@@ -72,6 +83,7 @@ class MarkedGroup:
     latency: float | None = None
     judged_at: float | None = None
     flags: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
 
     @cached_property
     def scores(self) -> tuple[float, ...]:
