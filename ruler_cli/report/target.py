@@ -1,0 +1,106 @@
+"""The file that a report becomes: whole or not at all, beside its place until it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.remote import is_remote, public
+
+
+class Target:
+    """FILE.html, or `-` for stdout; use as a context and `commit` at the end."""
+
+    def __init__(self, name: str, source: str) -> None:
+        """UsageError where it cannot be written, before anything is read; `source` is what is read."""
+        self.name = name
+        self.size = 0
+        self._target: Path | None = None
+        if name == "-":
+            if sys.stdout is None:
+                raise UsageError("-: stdout is closed; give a file name that ends in .html")
+            self._file: BinaryIO = sys.stdout.buffer
+            return
+        refuse(name, source)
+        self._target = Path(os.path.realpath(name))
+        self._partial = self._target.with_name(f".{self._target.name[:200]}.{secrets.token_hex(4)}.partial")
+        try:
+            self._file = os.fdopen(os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
+            if self._target.exists():  # who may read it stays as it was
+                os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
+        except FileNotFoundError:
+            way = f"create it with: mkdir -p {self._target.parent}"
+            raise UsageError(f"{name}: its directory does not exist; {way}") from None
+        except OSError as error:
+            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
+
+    def write(self, text: str) -> None:
+        """Append text."""
+        raw = text.encode()
+        self.size += len(raw)
+        with self._told():
+            self._file.write(raw)
+
+    def commit(self) -> None:
+        """Make the file appear: flush to disk, then rename."""
+        with self._told():
+            self._file.flush()
+            if self._target is not None:
+                os.fsync(self._file.fileno())
+                self._partial.replace(self._target)
+                self._target = None
+
+    def __enter__(self) -> Target:
+        """The file, open."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close; without `commit` nothing is left of it."""
+        if self.name == "-":
+            return
+        with contextlib.suppress(OSError):  # a full disk, which `write` or `commit` has told
+            self._file.close()
+        if self._target is not None:
+            self._partial.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"{self.name}: cannot be written: {error.strerror}; make room, then run the same command "
+                "again"
+            ) from None
+
+
+def refuse(name: str, source: str) -> None:
+    """UsageError where a report cannot have this name."""
+    if is_remote(name):
+        raise UsageError(
+            f"{public(name)}: a report is written to a file of this machine, such as report.html"
+        )
+    path = Path(name)
+    own = source != "-" and not is_remote(source) and path.exists() and Path(source).exists()
+    if own and path.samefile(source):
+        raise UsageError(f"{name}: is the scored file itself; give the report another name")
+    if path.is_dir():
+        raise UsageError(f"{name}: is a directory; give a file name, such as {path / 'report.html'}")
+    if path.suffix.lower() != ".html":
+        raise UsageError(
+            f"{name}: a report is one HTML file; name it {path.with_suffix('.html')}, or give `-` for stdout"
+        )
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
