@@ -74,7 +74,8 @@ class Verdict:
     judges' own scores, before an original reward was mixed in or an outcome ordered them, and `used` the
     numbers of those whose scores they are the mean of. `spread` is the
     standard deviation over passes, `by_judge[j]` the scores of judge j, `slots[i]` where rollout i was
-    shown in each pass, from 0 (first) to 1 (last). `reliability` is that of the mean of all passes,
+    shown in each pass, from 0 (first) to 1 (last), and `pass_scores[i]` what the judge gave it there, before
+    any correction. `reliability` is that of the mean of all passes,
     `passes_for` how many would bring it to 0.9; both are None where one pass tells nothing. `tied`: no
     relative signal that passes could tell from noise. `degraded`: some pass failed. `rescaled` and
     `unknown` count what the reply reader had to mend or ignore.
@@ -90,6 +91,7 @@ class Verdict:
     spread: tuple[float | None, ...] = ()
     by_judge: tuple[tuple[float | None, ...], ...] = ()
     slots: tuple[tuple[float, ...], ...] = ()
+    pass_scores: tuple[tuple[float, ...], ...] = ()
     reliability: float | None = None
     weight: float | None = None
     passes_for: int | None = None

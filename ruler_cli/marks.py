@@ -12,6 +12,8 @@ from ruler_cli.records import Failure, Group, Mark
 
 _FINE = 6
 """Decimals of what is computed from scores: enough to compute with, and short to read."""
+_COARSE = 3
+"""Decimals of what a judge gave in one pass, and of where it saw the rollout."""
 _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
 
@@ -56,7 +58,9 @@ def _mark(i: int, verdict: Verdict, name: str, names: Sequence[str]) -> Mark:
             if i < len(scores) and scores[i] is not None
         }
     if verdict.slots:
-        fields["slots"] = [round(slot, 3) for slot in verdict.slots[i]]
+        fields["slots"] = [round(slot, _COARSE) for slot in verdict.slots[i]]
+    if verdict.pass_scores and verdict.pass_scores[i] != (judged,):  # of one pass the score itself tells it
+        fields["pass_scores"] = [round(given, _COARSE) for given in verdict.pass_scores[i]]
     if i in verdict.suspects:
         fields["suspect"] = True
     return Mark(score, fields)

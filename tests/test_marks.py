@@ -79,7 +79,8 @@ def test_several_passes() -> None:
     """Several passes say how far they agree, by rollout and for the group."""
     rows = [[0.1, 0.5, 0.9], [0.2, 0.45, 0.95], [0.15, 0.5, 0.8]]
     marks, part = fields(judged(*(ballot(row, turn) for turn, row in enumerate(rows))))
-    assert marks[0].keys() == ROLLOUT | {"spread"}
+    assert marks[0].keys() == ROLLOUT | {"spread", "pass_scores"}
+    assert [mark["pass_scores"] for mark in marks] == [list(column) for column in zip(*rows, strict=True)]
     assert marks[0]["spread"] == 0.05
     assert part.keys() == GROUP | {"reliability", "weight", "passes_for_0.9"}
     assert part["reliability"] == part["weight"] == pytest.approx(0.98, abs=0.02)
@@ -110,6 +111,27 @@ def test_what_the_reward_changed() -> None:
     assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
     marks, _ = fields(said, blend=0.5)
     assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
+
+
+def test_pass_scores() -> None:
+    """What judges gave stands judge by judge and pass by pass, as the slots do, to three decimals."""
+    said = [ballot([0.12345, 0.9], 1, 1), ballot([0.3, 0.5], bodies=(1, 0)), ballot([0.2, 0.7], 1)]
+    marks, _ = fields(judged(*said, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two"))
+    assert [mark["slots"] for mark in marks] == [[0, 1, 1], [1, 0, 0], [0, 1, 1]]
+    assert [mark["pass_scores"] for mark in marks] == [[0.3, 0.7, 0.9], [0.5, 0.2, 0.123], [0.3, 0.7, 0.9]]
+
+
+def test_one_pass_that_is_not_the_score() -> None:
+    """Of one pass the score tells what was given; only where it was corrected that stands beside it."""
+    assert "pass_scores" not in fields(judged(ballot([0.1, 0.9]), rewards=(1.0, 0.0)), blend=0.5)[0][0]
+    batch = Batch()
+    for _ in range(20):
+        batch.add(judged(ballot([0.75, 0.25])))
+    said = judged(ballot([0.75, 0.25], bodies=(1, 0)))
+    verdict = combine(said, CombineSettings(debias=True), batch)
+    marks = [mark.fields for mark in marks_of(of(said), outcome(said), verdict, ("one",))]
+    assert [mark["score"] for mark in marks] == pytest.approx([0.5, 0.5])
+    assert [mark["pass_scores"] for mark in marks] == [[0.25], [0.75]]
 
 
 def test_told_only_where_it_is() -> None:
@@ -158,6 +180,9 @@ def test_any_group(said: Judged) -> None:
             assert mark.keys() >= ROLLOUT
             assert len(mark["slots"]) == len(said.ballots)
             assert all(0 <= slot <= 1 for slot in mark["slots"])
+            given = mark.get("pass_scores", [mark.get("judge_score", mark["score"])])
+            assert len(given) == len(mark["slots"])
+            assert ("pass_scores" in mark) is (len(said.ballots) > 1)
         else:
             assert mark["reason"]
     assert part.keys() >= GROUP
@@ -182,5 +207,6 @@ def test_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert out["ruler"].keys() == GROUP | {"reliability", "weight", "passes_for_0.9"}
     for rollout in out["trajectories"]:
         mark = rollout["ruler"]
-        assert mark.keys() == ROLLOUT | {"spread", "judges", "judge_score", "independent_reward"}
+        more = {"spread", "judges", "judge_score", "pass_scores", "independent_reward"}
+        assert mark.keys() == ROLLOUT | more
         assert rollout["reward"] == mark["score"] == rollout["metrics"]["ruler_score"]

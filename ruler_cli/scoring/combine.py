@@ -71,7 +71,7 @@ def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table], *,
     cells = [[cell for table in used for cell in table.cells[body]] for body in bodies]
     spread = [_deviation(row) for row in cells]
     said = _explanations(used, scores)
-    places = _places(judged, used)
+    places, given = _shown(judged, used)
     by_judge: list[tuple[float | None, ...]] = [(None,) * len(judged.owner)] * _judges(judged)
     for table in counted:
         by_judge[table.judge] = tuple(None if b is None else table.scores[b] for b in judged.owner)
@@ -87,7 +87,8 @@ def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table], *,
         used=tuple(table.judge for table in used),
         spread=tuple(None if body is None else spread[body] for body in judged.owner),
         by_judge=tuple(by_judge),
-        slots=tuple(() if body is None else places[body] for body in judged.owner),
+        slots=tuple(() if body is None else tuple(places[body]) for body in judged.owner),
+        pass_scores=tuple(() if body is None else tuple(given[body]) for body in judged.owner),
         degraded=degraded,
         rescaled=sum(ballot.rescaled for ballot in judged.ballots),
         unknown=sum(ballot.unknown for ballot in judged.ballots),
@@ -122,15 +123,17 @@ def _explanations(used: Sequence[Table], scores: Sequence[float]) -> list[str]:
     return [text for *_, text in best]
 
 
-def _places(judged: Judged, used: Sequence[Table]) -> list[tuple[float, ...]]:
-    """For each body where it was shown, from 0 (first) to 1 (last), judge by judge and pass by pass."""
+def _shown(judged: Judged, used: Sequence[Table]) -> tuple[list[list[float]], list[list[float]]]:
+    """For each body, judge by judge and pass by pass: its place, 0 first and 1 last, and its score."""
     places: list[list[float]] = [[] for _ in judged.sizes]
+    given: list[list[float]] = [[] for _ in judged.sizes]
     for table in used:
         for ballot in table.ballots:
             last = max(1, len(ballot.bodies) - 1)
-            for slot, body in enumerate(ballot.bodies):
+            for slot, (body, score) in enumerate(zip(ballot.bodies, ballot.scores, strict=True)):
                 places[body].append(slot / last)
-    return [tuple(row) for row in places]
+                given[body].append(score)
+    return places, given
 
 
 def _degraded(judged: Judged, used: Sequence[Table], misses: Sequence[Miss]) -> bool:

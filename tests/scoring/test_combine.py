@@ -150,10 +150,11 @@ def test_spread_is_over_all_cells(group: Judged) -> None:
 
 
 def test_slots_are_relative_places_by_pass() -> None:
-    """A rollout's places are told pass by pass, first 0, last 1; its duplicate's are the same."""
+    """A rollout's places, first 0, last 1, and scores are told pass by pass; its duplicate's are the same."""
     said = [ballot([0.1, 0.2, 0.3]), ballot([0.1, 0.2, 0.3], 1, bodies=(2, 1, 0))]
     found = verdict(judged(*said, owner=(0, 1, 2, 0, None), faults=("", "", "", "", "no messages")))
     assert found.slots == ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), ())
+    assert found.pass_scores == ((0.1, 0.3), (0.2, 0.2), (0.3, 0.1), (0.1, 0.3), ())
 
 
 def test_what_was_mended_is_summed() -> None:
