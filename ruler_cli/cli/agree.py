@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import Console, safe, safe_value, say, told
+from ruler_cli.cli.console import safe, safe_value, say, told
+from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from ruler_cli.agreement.paired import Matched
     from ruler_cli.agreement.scored import Extract, Scored
     from ruler_cli.cli.agree_page import File
-    from ruler_cli.records import Problem
-
-_NAMED = 20
-"""Problems that are named one by one; the rest is counted."""
 
 
 def command(
@@ -78,7 +75,7 @@ def _agree(where: list[InputSettings], *, as_json: bool) -> bool:
     from ruler_cli.agreement.measure import measure, measure_two
     from ruler_cli.agreement.paired import Matched, paired
 
-    problems, matched = _Problems(quiet=as_json), Matched()
+    problems, matched = Problems(quiet=as_json), Matched()
     with ExitStack() as stack:
         stack.push(problems.left)
         opened = [_Opened(one, problems, stack, prints=len(where) == 2) for one in where]
@@ -102,7 +99,7 @@ def _agree(where: list[InputSettings], *, as_json: bool) -> bool:
 class _Opened:
     """One scored file, ready to be read."""
 
-    def __init__(self, where: InputSettings, problems: _Problems, stack: ExitStack, *, prints: bool) -> None:
+    def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack, *, prints: bool) -> None:
         from ruler_cli.agreement.scored import Extract
         from ruler_cli.files.remote import public
         from ruler_cli.files.source import shown
@@ -143,40 +140,6 @@ class _Opened:
         )
 
 
-class _Problems:
-    """Names what cannot be used: on stderr at once, or in a list for a program."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._console = Console("log", "")
-        self.number = 0
-        self.first: list[str] = []
-
-    def problem(self, name: str, problem: Problem) -> None:
-        """A record that cannot be read."""
-        self.tell(f"{name}: {problem.where} {problem.reason}")
-
-    def tell(self, sentence: str) -> None:
-        """A sentence."""
-        self.number += 1
-        if self.number > _NAMED:
-            return
-        self.first.append(sentence)
-        if not self._quiet:
-            self._console.note(sentence)
-
-    def left(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
-        """Where there is no page that could list them, they are told after all."""
-        if kind is not None and self._quiet:
-            for sentence in self.first:
-                self._console.note(sentence)
-
-    def close(self) -> None:
-        """Say how many were not named."""
-        if self.number > _NAMED and not self._quiet:
-            self._console.note(f"… and {self.number - _NAMED} more")
-
-
 def _why(opened: list[_Opened], matched: Matched) -> str:
     """Why there is nothing to compare, and the way out."""
     seen = opened[0].extract.seen
@@ -190,7 +153,7 @@ def _why(opened: list[_Opened], matched: Matched) -> str:
 
 
 def _show(
-    result: Agreement, files: list[File], matched: Matched | None, problems: _Problems, *, as_json: bool
+    result: Agreement, files: list[File], matched: Matched | None, problems: Problems, *, as_json: bool
 ) -> None:
     from ruler_cli.cli.agree_page import lines, values
 
