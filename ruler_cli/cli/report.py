@@ -1,0 +1,126 @@
+"""`ruler report SCORED`: what became of a run, which groups are worth a look, and one group as it was."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import safe_value, told
+from ruler_cli.cli.problems import Problems
+from ruler_cli.errors import UsageError
+from ruler_cli.settings import InputSettings
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html",
+            envvar="RULER_OUTPUT",
+            help="Write a page for a browser instead: one file, which opens offline.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Show one group as its judge read it."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
+    ] = False,
+    max_groups: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            envvar="RULER_MAX_GROUPS",
+            help="Groups whose text is in FILE.html, the most telling first.  [default: what fits]",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            envvar="RULER_LABELS",
+            help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
+        ),
+    ] = None,
+    group_by: options.GroupBy = None,
+    messages: options.Messages = None,
+    grouping: options.Grouping = "auto",
+    format_: options.Format = "auto",
+) -> None:
+    """Show what `score` has written: the run's figures, the worst groups, or one group in full.
+
+    Colours are for a terminal only; NO_COLOR leaves them away. One group is shown with $PAGER.
+
+    \b
+    Examples:
+      ruler report scored.jsonl
+      ruler report scored.jsonl --group task-17
+      ruler report scored.jsonl -o report.html
+      ruler report scored.jsonl --json | jq .figures.groups
+
+    Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no marks
+    of ruler in it.
+    """
+    with told():
+        _refuse(output, group, max_groups, as_json=as_json)
+        where = InputSettings(source, format_, grouping, group_by, None, messages, labels, "--labels")
+        problems = Problems(quiet=as_json)
+        _report(where, problems, output, group, max_groups, as_json=as_json)
+        raise typer.Exit(1 if problems.number else 0)
+
+
+def _refuse(output: str | None, group: str | None, most: int | None, *, as_json: bool) -> None:
+    if most is not None and output is None:
+        raise UsageError("--max-groups is of the page that -o writes; give -o FILE.html as well")
+    if output is None:
+        return
+    if group is not None:
+        raise UsageError("--group shows a group here, -o writes a page of all; leave one of them out")
+    if as_json:
+        raise UsageError("--json and -o: one command writes one of them; leave the other out")
+
+
+def _report(
+    where: InputSettings,
+    problems: Problems,
+    output: str | None,
+    key: str | None,
+    most: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    from contextlib import ExitStack
+
+    from ruler_cli.cli.report_look import Look
+
+    if output is not None:
+        from ruler_cli.report.html import write_html
+
+        write_html(output, where, most, problems)
+        return
+    with ExitStack() as stack:
+        stack.push(problems.left)
+        look = Look(where, problems, stack)
+        page = look.run() if key is None else look.one(key)
+        problems.close()
+        if as_json:
+            _print(page.as_json() | {"problems": problems.number, "first_problems": problems.first})
+        else:
+            page.show()
+
+
+def _print(page: dict[str, Any]) -> None:
+    import orjson
+
+    out = typer.get_binary_stream("stdout")
+    out.write(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2) + b"\n")
+    out.flush()

@@ -1,0 +1,212 @@
+"""One group for a person: its figures, its rollouts in a table, and each as the judge read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.bar import Bar
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from ruler_cli.cli import report_talk as talk
+from ruler_cli.cli import report_words as words
+from ruler_cli.cli.console import count
+from ruler_cli.cli.report_page import facts
+from ruler_cli.cli.terminal import Terminal
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
+from ruler_cli.report.texts import GroupText, parting
+
+_WIDE = 60
+"""Columns from which on a score has a bar."""
+
+
+def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
+    """Write the group; `found` names the file and the group's place in it."""
+    order = ranked(group.rollouts)
+    terminal.show(_rule(f"group {terminal.key(group.key)}"), _head(group, found, terminal))
+    if group.rollouts:
+        terminal.show("", _table(group, order, terminal))
+    _shared(text, terminal)
+    best = order[0] if order and group.rollouts[order[0]].score is not None else None
+    for number in order:
+        _rollout(group, text, number, best, terminal)
+
+
+def ranked(rollouts: Sequence[MarkedRollout]) -> list[int]:
+    """The rollouts by their scores, the best first; those without one last, all else as in the input."""
+    return sorted(range(len(rollouts)), key=lambda i: -_score(rollouts[i]))
+
+
+def _score(rollout: MarkedRollout) -> float:
+    return float("-inf") if rollout.score is None else rollout.score
+
+
+def _rank(rollouts: Sequence[MarkedRollout], number: int) -> int:
+    """From 1; equal scores share one."""
+    return 1 + sum(_score(other) > _score(rollouts[number]) for other in rollouts)
+
+
+def _rule(said: str | Text) -> Rule:
+    title = said if isinstance(said, Text) else Text(said, "bold")
+    return Rule(title, align="left", style="dim")
+
+
+def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
+    table = facts()
+    for name, said in (
+        ("in", found),
+        ("status", _status(group)),
+        ("judge", _judge(group)),
+        ("agreement", _agreement(group)),
+        ("of note", ", ".join(group.flags)),
+        ("cost", _cost(group)),
+        ("judged", "" if group.judged_at is None else f"{words.moment(group.judged_at)} UTC"),
+    ):
+        if said:
+            table.add_row(name, terminal.text(said, "red" if name == "status" and group.failed else ""))
+    return table
+
+
+def _status(group: MarkedGroup) -> str:
+    if group.failed:
+        return f"failed ({group.kind}): {group.reason}" if group.reason else f"failed ({group.kind})"
+    if group.status == "unmarked":
+        return "ruler was not asked about it"
+    if group.tied:
+        return "scored, tied: nothing for a trainer to learn from"
+    return f"scored, mean {words.number(group.mean)}, sd {words.number(group.sd)}"
+
+
+def _judge(group: MarkedGroup) -> str:
+    passes = "" if group.passes is None else f"{group.passes} pass{'es' * (group.passes != 1)}"
+    told = "" if group.reliability is None else f"reliability {group.reliability:.2f}"
+    weight = "" if group.weight is None else f"weight {group.weight:.3g}"
+    return ", ".join(filter(None, (group.judge, passes, told, weight)))
+
+
+def _agreement(group: MarkedGroup) -> str:
+    against, pairs = group.disputes
+    return f"{against:g} of {count(pairs, 'pair')} of unlike rewards are in the other order" if pairs else ""
+
+
+def _cost(group: MarkedGroup) -> str:
+    usage = group.usage
+    tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
+    return ", ".join(
+        filter(
+            None,
+            (
+                "" if group.cost is None else words.usd(group.cost),
+                count(usage.calls, "call") if usage.calls else "",
+                tokens if usage.prompt or usage.completion else "",
+                "" if group.latency is None else words.seconds(group.latency),
+            ),
+        )
+    )
+
+
+def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Table:
+    """Rank, number in the input, score and the rest, without what none of them has."""
+    rollouts = group.rollouts
+    bar = terminal.width >= _WIDE and bool(group.scores)
+    columns = {
+        "rank": [str(_rank(rollouts, i)) if rollouts[i].score is not None else "" for i in order],
+        "rollout": [str(i + 1) for i in order],
+        "score": [words.number(rollouts[i].score) if rollouts[i].score is not None else "" for i in order],
+        "judged": [
+            words.number(r.judged) if r.judged != r.score and r.judged is not None else ""
+            for r in (rollouts[i] for i in order)
+        ],
+        "±": [_told(rollouts[i].spread, ".2f") for i in order],
+        "reward": [_told(rollouts[i].label, ".4g") for i in order],
+        "shown at": [_told(rollouts[i].place, ".2f") for i in order],
+        "bytes": [words.short(rollouts[i].size) for i in order],
+    }
+    told = {name: cells for name, cells in columns.items() if any(cells)}
+    notes = [_note(rollouts[i]) for i in order]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in told:
+        table.add_column(name, justify="right", no_wrap=True)
+    if bar:
+        table.add_column("", no_wrap=True)
+    if any(notes):
+        table.add_column("of note", overflow="fold")
+    for at, number in enumerate(order):
+        cells: list[Text | Bar] = [Text(column[at]) for column in told.values()]
+        if bar:
+            cells.append(Bar(1, 0, max(0, rollouts[number].score or 0), width=10, color="cyan"))
+        table.add_row(*cells, *([terminal.text(notes[at], "red")] if any(notes) else []))
+    return table
+
+
+def _told(number: float | None, form: str) -> str:
+    return "" if number is None else format(number, form)
+
+
+def _note(rollout: MarkedRollout) -> str:
+    parts = ["suspect"] * rollout.suspect
+    if rollout.status == "failed":
+        parts.append(f"failed ({rollout.kind})")
+    elif rollout.status == "unmarked":
+        parts.append("no mark")
+    return ", ".join(parts)
+
+
+def _shared(text: GroupText, terminal: Terminal) -> None:
+    if text.rubric:
+        terminal.show("", _rule("rubric"), terminal.text(text.rubric, lines=True))
+    for name, lines in (
+        ("tools", text.tools.split("\n") if text.tools else []),
+        ("shared by all rollouts", text.context),
+    ):
+        if lines:
+            terminal.show("", _rule(name))
+            talk.show(lines, terminal)
+
+
+def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None, terminal: Terminal) -> None:
+    """One rollout: what was said of it, then its lines, with a mark where it parts from the best one."""
+    rollout, lines = group.rollouts[number], text.rollouts[number]
+    terminal.show("", _rule(_title(rollout, number)))
+    for said in _said(rollout):
+        terminal.show(terminal.text(said, "italic", lines=True))
+    first = text.identical[number]
+    if not lines:
+        terminal.show(Text("(nothing of it can be shown)", "dim"))
+        return
+    if first != number and _before(group, first, number):
+        terminal.show(talk.mark(f"(word for word rollout {first + 1})"))
+        return
+    apart = None if best is None or best == number else parting(text.rollouts[best], lines)
+    if apart is None:
+        talk.show(lines, terminal)
+        return
+    talk.show(lines[:apart], terminal)
+    where = f"from here on unlike rollout {(best or 0) + 1}, the best"
+    if apart == len(lines):
+        where = f"here it ends; rollout {(best or 0) + 1}, the best, goes on"
+    terminal.show(_rule(talk.mark(where)))
+    talk.show(lines, terminal, apart)
+
+
+def _before(group: MarkedGroup, one: int, other: int) -> bool:
+    """Whether a rollout is shown before another."""
+    order = ranked(group.rollouts)
+    return order.index(one) < order.index(other)
+
+
+def _title(rollout: MarkedRollout, number: int) -> str:
+    spread = "" if rollout.spread is None else f" ± {rollout.spread:.2f}"
+    score = "not scored" if rollout.score is None else f"score {rollout.score:.2f}{spread}"
+    label = "" if rollout.label is None else f", reward {rollout.label:.4g}"
+    return f"rollout {number + 1}: {score}{label}"
+
+
+def _said(rollout: MarkedRollout) -> list[str]:
+    said = [rollout.explanation] if rollout.explanation else []
+    if rollout.judges:
+        said.append("judges: " + ", ".join(f"{name} {score:.2f}" for name, score in rollout.judges.items()))
+    if rollout.reason:
+        said.append(f"{rollout.kind}: {rollout.reason}")
+    return said

@@ -1,0 +1,296 @@
+"""The figures of a run on one page for a person: what became of it, small plots, groups worth a look."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.bar import Bar as Block
+from rich.console import Group as Below
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ruler_cli.cli import report_words as words
+from ruler_cli.cli.report_look import Run
+from ruler_cli.cli.terminal import Terminal
+from ruler_cli.marked.values import MarkedGroup
+from ruler_cli.report.values import Bar, Overview, SlotBar, Telling
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BESIDE = 72
+"""Columns from which on two plots stand side by side."""
+_ROWS = 10
+_PLOTS = 4
+_REASONS = 3
+_SCORES = 8
+"""Scores of a group that are listed; of more, the ends."""
+_LONGEST = 120
+"""Characters of a reason that are shown."""
+_BAD, _MUTED, _TITLE = "red", "dim", "bold"
+_SIGNED, _COUNTED = 7, 6
+
+
+def show(page: Run, terminal: Terminal) -> None:
+    """Write the page."""
+    o = page.overview
+    terminal.show(_head(page, terminal))
+    blocks = list(_plots(o, terminal))
+    beside = 2 if terminal.width >= _BESIDE else 1
+    for at in range(0, len(blocks), beside):
+        row = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(beside):
+            row.add_column(ratio=1)
+        row.add_row(*blocks[at : at + beside])
+        terminal.show("", row)
+    said = _said(o, terminal)
+    if said.row_count:
+        terminal.show("", said)
+    if page.worst:
+        title = Text("worst groups (failed, suspect, then least reliable)", _TITLE)
+        terminal.show("", title, _groups(page.worst, terminal))
+    if page.disputed:
+        title = Text(f"most disputed groups ({_dispute(page)})", _TITLE)
+        terminal.show("", title, _groups(page.disputed, terminal, apart=True))
+    if page.source is not None:
+        terminal.show("", Text("next", _TITLE), *map(Text, _next(page, terminal)))
+
+
+def facts() -> Table:
+    """A table of names and what is said of each."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style=_MUTED, no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _head(page: Run, terminal: Terminal) -> Table:
+    o, table = page.overview, facts()
+    rows: list[tuple[str, str, str]] = [
+        ("scored", page.name, _TITLE),
+        ("found", page.found, ""),
+        ("judge", words.judges(o), ""),
+        ("groups", words.groups(o), ""),
+        ("failed", words.kinds(o), _BAD),
+        *(("", _reason(reason.groups, reason.reason), "") for reason in o.reasons[:_REASONS]),
+        ("rollouts", words.rollouts(o), ""),
+        ("of note", words.flags(o), ""),
+        ("cost", words.cost(o), ""),
+        ("a group", words.latency(o), ""),
+    ]
+    for name, said, style in rows:
+        if said:
+            table.add_row(name, terminal.text(said, style))
+    return table
+
+
+def _reason(groups: int, reason: str) -> str:
+    text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
+    return f"{groups} × {text}" if groups > 1 else text
+
+
+def _said(o: Overview, terminal: Terminal) -> Table:
+    table = facts()
+    for at, sentence in enumerate(words.agreement(o)):
+        table.add_row("" if at else "agreement", terminal.text(sentence))
+    for name, sentence in (
+        ("place", words.slots(o)),
+        ("length", words.length(o)),
+        ("reliability", words.reliability(o)),
+    ):
+        if sentence:
+            table.add_row(name, terminal.text(sentence))
+    return table
+
+
+def _plots(o: Overview, terminal: Terminal) -> Iterator[RenderableType]:
+    """The plots that the file has figures for, the weightiest first."""
+    width = (terminal.width - 2) // 2 if terminal.width >= _BESIDE else terminal.width
+    made = 0
+    for plot in (_scores, _spreads, _labels, _slots, _reliability):
+        found = plot(o, width)
+        if found is not None and made < _PLOTS:
+            made += 1
+            yield found
+
+
+def _scores(o: Overview, width: int) -> RenderableType | None:
+    if not o.rollouts_scored:
+        return None
+    mean = f", mean {o.score_mean:.2f}" if o.score_mean is not None else ""
+    return _histogram(f"rollouts by score{mean}", o.scores, width, "cyan")
+
+
+def _spreads(o: Overview, width: int) -> RenderableType | None:
+    if not any(bar.n for bar in o.spreads):
+        return None
+    median = f", median {o.spread_median:.2f}" if o.spread_median is not None else ""
+    return _histogram(f"groups by spread (sd){median}", o.spreads, width, "cyan")
+
+
+def _reliability(o: Overview, width: int) -> RenderableType | None:
+    if not o.reliable_groups:
+        return None
+    return _histogram("groups by reliability", o.reliability, width, "cyan")
+
+
+def _labels(o: Overview, width: int) -> RenderableType | None:
+    """The mean label of the rollouts with about a score: a judge that agrees makes stairs."""
+    labels = sorted({cell.other for cell in o.against_label})
+    if len(labels) < 2:
+        return None
+    low, high = sum(labels[0]) / 2, sum(labels[-1]) / 2
+    table = _grid()
+    bar = max(4, width - 8 - 2 * _COUNTED - 3)
+    sums: dict[tuple[float, float], list[float]] = {}
+    for cell in o.against_label:
+        told = sums.setdefault(cell.score, [0, 0.0])
+        told[0] += cell.n
+        told[1] += cell.n * sum(cell.other) / 2
+    for ends in sorted(sums):
+        n, total = sums[ends]
+        if n:
+            mean = total / n
+            block = Block(high - low, 0, max(mean - low, 0), width=bar, color="green")
+            table.add_row(_ends(ends), block, f"{mean:.2f}", words.short(n))
+    return Below(Text("mean original reward, by score", _TITLE, no_wrap=True, overflow="crop"), table)
+
+
+def _slots(o: Overview, width: int) -> RenderableType | None:
+    """How far above its group a rollout scores, by the place where it is shown; bars around zero."""
+    if not o.slots:
+        return None
+    most = max(*(abs(bar.mean) for bar in o.slots), 0.01)
+    table = _grid()
+    size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
+    for bar in o.slots:
+        block = Block(2 * most, most + min(bar.mean, 0), most + max(bar.mean, 0), width=size, color="magenta")
+        table.add_row(_place(bar, o.slots), block, f"{bar.mean:+.3f}", words.short(bar.n))
+    return Below(Text("score above its group, by place shown", _TITLE, no_wrap=True, overflow="crop"), table)
+
+
+def _place(bar: SlotBar, all_: Sequence[SlotBar]) -> str:
+    if bar is all_[0]:
+        return "first"
+    return "last" if bar is all_[-1] else f"{bar.ends[0]:.2f}"
+
+
+def _histogram(title: str, bars: Sequence[Bar], width: int, colour: str) -> RenderableType:
+    by = max(1, len(bars) // _ROWS)
+    rows = [
+        Bar((part[0].ends[0], part[-1].ends[1]), sum(bar.n for bar in part))
+        for part in (bars[at : at + by] for at in range(0, len(bars), by))
+    ]
+    while len(rows) > 1 and rows[-1].ends[1] < 1 and not rows[-1].n:
+        rows.pop()
+    most = max(*(row.n for row in rows), 1)
+    table = _grid()
+    for row in rows:
+        block = Block(most, 0, row.n, width=max(4, width - 10 - _COUNTED - 3), color=colour)
+        table.add_row(_ends(row.ends), block, words.short(row.n))
+    return Below(Text(title, _TITLE, no_wrap=True, overflow="crop"), table)
+
+
+def _ends(ends: tuple[float, float]) -> str:
+    return "-".join(f"{end:.2f}".removesuffix("0") for end in ends)
+
+
+def _grid() -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(style=_MUTED, no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True, style=_MUTED)
+    return table
+
+
+def _dispute(page: Run) -> str:
+    """Between whom: the rule is `Shortlist`'s."""
+    if page.overview.pairs:
+        return "scores against the original reward"
+    panel = any(len(r.judges) > 1 for telling in page.disputed for r in telling.group.rollouts)
+    return "the judges of the panel furthest apart" if panel else "passes furthest apart"
+
+
+def _groups(found: Sequence[Telling], terminal: Terminal, *, apart: bool = False) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
+    table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
+    table.add_column("against" if apart and found[0].because == "disagrees" else "why", no_wrap=True)
+    table.add_column("scores, best first", overflow="fold")
+    table.add_column("their rewards" if any(map(_rewards, (t.group for t in found))) else "", overflow="fold")
+    for telling in found:
+        group = telling.group
+        key = Text(terminal.key(group.key), overflow="ellipsis")
+        told = f"apart by {telling.much:.2f}" if apart and telling.because == "unsure" else _why(telling)
+        why = Text(told, _BAD if group.failed else "yellow")
+        scores = terminal.text(group.reason if group.failed else _scored(group))
+        if group.failed:
+            scores.no_wrap, scores.overflow = True, "ellipsis"
+            scores.truncate(_LONGEST, overflow="ellipsis")
+        table.add_row(key, why, scores, terminal.text(_rewards(group)))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _why(telling: Telling) -> str:
+    group = telling.group
+    against, pairs = group.disputes
+    told = {
+        "failed": f"failed: {group.kind}",
+        "disagrees": f"{against:g} of {pairs} pairs",
+        "suspect": "suspect",
+        "unsure": "noisy" if group.reliability is None else f"reliability {group.reliability:.2f}",
+        "tied": "tied",
+        "spread": "" if group.sd is None else f"sd {group.sd:.2f}",
+        "rest": "" if group.mean is None else f"mean {group.mean:.2f}",
+    }
+    return told[telling.because]
+
+
+def _scored(group: MarkedGroup) -> str:
+    """Its scores, the best first."""
+    return " ".join(_some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]))
+
+
+def _rewards(group: MarkedGroup) -> str:
+    """Its labels in the order of its scores."""
+    found = [r for r in group.rollouts if r.score is not None]
+    found.sort(key=lambda r: -(r.score or 0))
+    labels = ["-" if r.label is None else f"{r.label:.3g}" for r in found]
+    return " ".join(_some(labels)) if any(r.label is not None for r in found) else ""
+
+
+def _some(told: list[str]) -> list[str]:
+    half = _SCORES // 2
+    return told if len(told) <= _SCORES else [*told[:half], "…", *told[-half:]]
+
+
+def _next(page: Run, terminal: Terminal) -> Iterator[str]:
+    """What to type next; folded between words where it is too long for a line."""
+    source = argument(page.source or "", terminal)
+    keys = [telling.group.key for telling in (*page.disputed, *page.worst)]
+    if keys:
+        key = argument(keys[0], terminal)
+        group = [f"--group={key}"] if key.startswith("-") else ["--group", key]
+        yield from _folded(["ruler", "report", source, *group], terminal)
+    yield from _folded(["ruler", "report", source, "-o", "report.html"], terminal)
+    if page.overview.live:
+        yield from _folded(["ruler", "select", source, "live.jsonl", "--where", "live"], terminal)
+
+
+def argument(text: str, terminal: Terminal) -> str:
+    """A word as a shell takes it, that can be seen whole."""
+    told = terminal.key(text)
+    return told if told.startswith("$'") else shlex.quote(text)
+
+
+def _folded(typed: Sequence[str], terminal: Terminal) -> Iterator[str]:
+    line = " "
+    for at, word in enumerate(typed):
+        if at and len(line) + len(word) + 3 > terminal.width:
+            yield f"{line} \\"
+            line = "   "
+        line += f" {word}"
+    yield line

@@ -1,0 +1,161 @@
+"""stdout for pages with tables and bars: as wide as it is, in its colours, in characters that it has."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, cast
+
+from ruler_cli.cli.console import safe
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+_Colours = Literal["standard", "256", "truecolor", "windows"]
+_USUAL, _NARROWEST = 80, 10
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+"""What takes no place on a terminal, or one that depends on the terminal: a joiner, a variation."""
+_VARIATION = re.compile("[\ufe0e\ufe0f]")
+"""Whether the character before is a picture: half of a model's check marks have one."""
+_ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
+_BARE = re.compile(r"[\x20-\x7e\u00a1-\U0010ffff]+")
+_INSTEAD = {"─": "-", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▕": " "}
+_INSTEAD |= {"▍": " ", "▎": " ", "▏": " ", "…": "~", "±": "+"}
+
+
+def visible(text: str) -> str:
+    """Text with everything that cannot be seen shown as an escape; line breaks and tabs stay."""
+    return _UNSEEN.sub(lambda c: _escape(c[0]), safe(text))
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+class Terminal:
+    """Writes what rich lays out to stdout; no line is wider than `width`.
+
+    Colours are for a terminal, or where FORCE_COLOR asks for them; NO_COLOR leaves all styles away.
+    Every line goes to `write`: stdout's, until a pager takes its place.
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        own = Console(file=sys.stdout)
+        self.tty = bool(sys.stdout and sys.stdout.isatty())
+        self.width = _width(tty=self.tty)
+        self.styled = own.is_terminal and not own.no_color and own.color_system is not None
+        self._colours = cast("_Colours | None", own.color_system if self.styled else None)
+        self.encoding = "ascii" if _plain_locale() else getattr(sys.stdout, "encoding", None) or "utf-8"
+        self._instead = {ord(c): other for c, other in _INSTEAD.items() if not self._has(c)}
+        self._console: Console | None = None
+        self.write: Callable[[str], object] = sys.stdout.write
+
+    def _has(self, text: str) -> bool:
+        try:
+            text.encode(self.encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
+
+    def foreign(self, text: str, *, lines: bool = False) -> str:
+        """Text of a file as it may be shown: nothing unseen, and only characters that stdout has.
+
+        It is one line, with its breaks as escapes, unless `lines`.
+        """
+        text = visible(_VARIATION.sub("", text) if lines else text)
+        if not lines:
+            text = text.replace("\n", "\\n").replace("\t", "\\t")
+        if not self._has(text):
+            text = "".join(c if self._has(c) else _escape(c) for c in text)
+        return text.expandtabs(4) if lines else text
+
+    def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
+        """The same for rich, with the escapes standing out."""
+        from rich.text import Text
+
+        found = Text(self.foreign(text, lines=lines), style)
+        if self.styled and found.plain != text:
+            found.highlight_regex(_ESCAPED, "yellow")
+        return found
+
+    def key(self, key: str) -> str:
+        """A group's key as it is told and as `--group` takes it back; no two keys are told alike.
+
+        One that a shell or an eye could mistake is quoted as `$'…'`, where every backslash is an escape.
+        """
+        told = self.foreign(key)
+        plain = _BARE.fullmatch(key) and key == key.strip() and not key.startswith("$'")
+        return key if plain and told == key else quoted(key, self._has)
+
+    def show(self, *parts: RenderableType) -> None:
+        """Write some parts, one below another."""
+        if self._console is None:
+            self._console = self._made()
+        paper = self._console.file = io.StringIO()
+        for part in parts:
+            self._console.print(part)
+        for line in paper.getvalue().translate(self._instead).splitlines():
+            self.write((line if self.styled else line.rstrip()) + "\n")
+
+    def _made(self) -> Console:
+        from rich.console import Console
+
+        return Console(
+            file=io.StringIO(), width=self.width, height=100, color_system=self._colours,
+            force_terminal=self.styled, no_color=not self.styled, highlight=False, markup=False, emoji=False,
+            legacy_windows=False, force_jupyter=False,
+        )  # fmt: skip
+
+    def plain(self) -> None:
+        """Leave all styles away from here on."""
+        self.styled, self._colours, self._console = False, None, None
+
+    def flush(self) -> None:
+        """Let what was written be seen."""
+        sys.stdout.flush()
+
+
+def quoted(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
+    """A key as `$'…'`, which a shell turns back into it."""
+    return "$'" + "".join(_in_quotes(c, has) for c in key) + "'"
+
+
+def _in_quotes(character: str, has: Callable[[str], bool]) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character in "\n\t":
+        return "\\n" if character == "\n" else "\\t"
+    odd = character.isspace() and character != " "
+    if odd or visible(character) != character or not has(character):
+        # \xHH is a byte to a shell, \uHHHH a character
+        code = ord(character)
+        return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    return character
+
+
+def _width(*, tty: bool) -> int:
+    """Columns: what COLUMNS says, else the terminal's, else 80."""
+    said = os.environ.get("COLUMNS", "")
+    found = int(said) if said.isascii() and said.isdigit() and len(said) <= 4 else 0
+    if not found and tty:
+        try:
+            found = os.get_terminal_size(sys.stdout.fileno()).columns
+        except (OSError, ValueError):
+            found = 0
+    return max(found or _USUAL, _NARROWEST)
+
+
+def _plain_locale() -> bool:
+    """Whether the user asks for a locale of ASCII only; Python itself writes UTF-8 even there."""
+    names = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next((name for name in names if name), "") in ("C", "POSIX")
