@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 Progress = Literal["auto", "bar", "log", "none"]
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What could move a terminal's cursor or colour, or turn what stands on it around."""
 _NAMED = 20
 """How many problems and failures are named one by one; the rest is counted."""
 _EVERY = 30.0
@@ -31,7 +32,7 @@ _EVERY = 30.0
 
 def safe(text: str) -> str:
     """Text with what could move a terminal's cursor or colour shown as escapes."""
-    return _UNSAFE.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
+    return UNSAFE.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
 
 
 def safe_value(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import safe_value, told
+from ruler_cli.cli.console import UNSAFE, told
 from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
@@ -119,8 +119,25 @@ def _report(
 
 
 def _print(page: dict[str, Any]) -> None:
+    """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
 
+    try:
+        text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:  # half a surrogate pair, which is no character
+        text = orjson.dumps(_readable(page), option=orjson.OPT_INDENT_2).decode()
+    # only a string of JSON can hold such a character, and there this is its escape
+    text = UNSAFE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
     out = typer.get_binary_stream("stdout")
-    out.write(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2) + b"\n")
+    out.write(text.encode() + b"\n")
     out.flush()
+
+
+def _readable(value: Any) -> Any:
+    from ruler_cli.scoring.render import readable_text
+
+    if isinstance(value, dict):
+        return {_readable(key): _readable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(item) for item in value]
+    return readable_text(value) if isinstance(value, str) else value

@@ -24,7 +24,8 @@ _WIDE = 60
 def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
     """Write the group; `found` names the file and the group's place in it."""
     order = ranked(group.rollouts)
-    terminal.show(_rule(f"group {terminal.key(group.key)}"), _head(group, found, terminal))
+    terminal.show(_rule(f"group {terminal.key(group.key)}"))
+    terminal.show(_head(group, found, terminal))
     if group.rollouts:
         terminal.show("", _table(group, order, terminal))
     _shared(text, terminal)
@@ -53,8 +54,9 @@ def _rule(said: str | Text) -> Rule:
 
 
 def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
-    table = facts()
+    table, key = facts(), terminal.key(group.key)
     for name, said in (
+        ("key", key if len(key) > terminal.width // 2 else ""),
         ("in", found),
         ("status", _status(group)),
         ("judge", _judge(group)),
@@ -87,7 +89,7 @@ def _judge(group: MarkedGroup) -> str:
 
 def _agreement(group: MarkedGroup) -> str:
     against, pairs = group.disputes
-    return f"{against:g} of {count(pairs, 'pair')} of unlike rewards are in the other order" if pairs else ""
+    return f"{against:g} of {count(pairs, 'pair')} with unlike rewards in the other order" if pairs else ""
 
 
 def _cost(group: MarkedGroup) -> str:
@@ -155,7 +157,7 @@ def _note(rollout: MarkedRollout) -> str:
 
 def _shared(text: GroupText, terminal: Terminal) -> None:
     if text.rubric:
-        terminal.show("", _rule("rubric"), terminal.text(text.rubric, lines=True))
+        terminal.show("", _rule("rubric"), talk.indented(terminal.text(text.rubric, lines=True)))
     for name, lines in (
         ("tools", text.tools.split("\n") if text.tools else []),
         ("shared by all rollouts", text.context),
@@ -170,7 +172,7 @@ def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None,
     rollout, lines = group.rollouts[number], text.rollouts[number]
     terminal.show("", _rule(_title(rollout, number)))
     for said in _said(rollout):
-        terminal.show(terminal.text(said, "italic", lines=True))
+        terminal.show(talk.indented(terminal.text(said, "italic", lines=True)))
     first = text.identical[number]
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))

@@ -10,8 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ruler_cli.cli.console import count, say
+from ruler_cli.cli.keys import shown as key_shown
+from ruler_cli.cli.keys import typed
 from ruler_cli.cli.problems import Problems
-from ruler_cli.cli.terminal import quoted, visible
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.files.source import shown
@@ -141,7 +142,7 @@ class Look:
         alone = survey is not None and survey.repeated is None
         exact: list[tuple[int, Group]] = []
         told: list[tuple[int, Group]] = []
-        more, keys = 0, list[str]()
+        more, keys, meant = 0, list[str](), typed(key)
         for ordinal, group in enumerate(self._input.groups, 1):
             if group.key == key:
                 more += len(exact) >= _ALIKE
@@ -149,7 +150,7 @@ class Look:
                 if alone:  # no other group can have it, and what cannot be read is known already
                     break
             elif not exact:
-                if quoted(group.key) == key and len(told) < _ALIKE:
+                if group.key == meant and len(told) < _ALIKE:
                     told.append((ordinal, group))
                 if len(keys) < _LOOKED_AT:
                     keys.append(group.key)
@@ -177,9 +178,7 @@ class Look:
 
 def named(key: str) -> str:
     """A key in a sentence, as `--group` takes it."""
-    told = visible(key)
-    plain = told == key and key.isprintable() and key and not key.startswith("$'")
-    text = key if plain else quoted(key)
+    text = key_shown(key)
     return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}…`"
 
 

@@ -34,12 +34,17 @@ def show(lines: Sequence[str], terminal: Terminal, start: int = 0) -> None:
 def _parts(line: str, terminal: Terminal) -> Iterator[RenderableType]:
     head, body = split(line)
     if head:
-        yield terminal.text(head, f"bold {_ROLES.get(head.split(' ')[0], '')}")
-    told = body.split("\n")
-    for at in range(0, len(told), _AT_ONCE):
-        text = terminal.text("\n".join(told[at : at + _AT_ONCE]), lines=True)
-        text.overflow = "fold"
-        yield Padding(text, (0, 0, 0, _INDENT if head else 0))
+        told = terminal.text(head, f"bold {_ROLES.get(head.split(' ')[0], '')}")
+        yield told if told.cell_len <= terminal.width else indented(told)
+    lines = body.split("\n")
+    for at in range(0, len(lines), _AT_ONCE):
+        yield indented(terminal.text("\n".join(lines[at : at + _AT_ONCE]), lines=True))
+
+
+def indented(text: Text) -> Padding:
+    """Foreign text, which may say anything, never begins at the margin, where ruler's own words stand."""
+    text.overflow = "fold"
+    return Padding(text, (0, 0, 0, _INDENT))
 
 
 def split(line: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, cast
 
-from ruler_cli.cli.console import safe
+from ruler_cli.cli.keys import escape, shown, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,27 +17,11 @@ if TYPE_CHECKING:
 
 _Colours = Literal["standard", "256", "truecolor", "windows"]
 _USUAL, _NARROWEST = 80, 10
-_UNSEEN = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
-)
-"""What takes no place on a terminal, or one that depends on the terminal: a joiner, a variation."""
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Whether the character before is a picture: half of a model's check marks have one."""
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
-_BARE = re.compile(r"[\x20-\x7e\u00a1-\U0010ffff]+")
 _INSTEAD = {"─": "-", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▕": " "}
 _INSTEAD |= {"▍": " ", "▎": " ", "▏": " ", "…": "~", "±": "+"}
-
-
-def visible(text: str) -> str:
-    """Text with everything that cannot be seen shown as an escape; line breaks and tabs stay."""
-    return _UNSEEN.sub(lambda c: _escape(c[0]), safe(text))
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
 class Terminal:
@@ -76,7 +60,7 @@ class Terminal:
         if not lines:
             text = text.replace("\n", "\\n").replace("\t", "\\t")
         if not self._has(text):
-            text = "".join(c if self._has(c) else _escape(c) for c in text)
+            text = "".join(c if self._has(c) else escape(c) for c in text)
         return text.expandtabs(4) if lines else text
 
     def text(self, text: str, style: str = "", *, lines: bool = False) -> Text:
@@ -89,13 +73,8 @@ class Terminal:
         return found
 
     def key(self, key: str) -> str:
-        """A group's key as it is told and as `--group` takes it back; no two keys are told alike.
-
-        One that a shell or an eye could mistake is quoted as `$'…'`, where every backslash is an escape.
-        """
-        told = self.foreign(key)
-        plain = _BARE.fullmatch(key) and key == key.strip() and not key.startswith("$'")
-        return key if plain and told == key else quoted(key, self._has)
+        """A group's key in characters that stdout has; see `keys.shown`."""
+        return shown(key, self._has)
 
     def show(self, *parts: RenderableType) -> None:
         """Write some parts, one below another."""
@@ -123,24 +102,6 @@ class Terminal:
     def flush(self) -> None:
         """Let what was written be seen."""
         sys.stdout.flush()
-
-
-def quoted(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
-    """A key as `$'…'`, which a shell turns back into it."""
-    return "$'" + "".join(_in_quotes(c, has) for c in key) + "'"
-
-
-def _in_quotes(character: str, has: Callable[[str], bool]) -> str:
-    if character in "\\'":
-        return f"\\{character}"
-    if character in "\n\t":
-        return "\\n" if character == "\n" else "\\t"
-    odd = character.isspace() and character != " "
-    if odd or visible(character) != character or not has(character):
-        # \xHH is a byte to a shell, \uHHHH a character
-        code = ord(character)
-        return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-    return character
 
 
 def _width(*, tty: bool) -> int:
