@@ -1,0 +1,265 @@
+"use strict";
+// What all scripts of the report share: reading the data, showing foreign text and numbers, routes.
+
+/** @typedef {[number|null, number|null]} Range from and to; null: open; equal ends: that value alone */
+/**
+ * @typedef {Object} Conditions what the groups of a table fulfil; every member may be missing
+ * @property {string[]} [where] one of live, tied, scored, failed, unmarked
+ * @property {string[]} [kind] one of these kinds of failure
+ * @property {string[]} [flag] one of these flags
+ * @property {string} [search] words, each somewhere in the group's key, task, reason or explanations
+ * @property {string} [sort] a column, with "-" before it: descending
+ * Each name of RANGES may hold a {@link Range}.
+ */
+
+const html = lib.htm.bind(lib.h);
+
+// ---- Reading --------------------------------------------------------------------------------------
+
+/** The bytes of base64 text. */
+function unbase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return bytes;
+}
+
+/** The value of one block: base64 of gzip of JSON. */
+async function unpack(text) {
+  const plain = new Blob([unbase64(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(plain).json();
+}
+
+/** The value in the element of this id; it is read anew at each call. */
+async function decode(id) {
+  return unpack(document.getElementById(id).textContent.trim());
+}
+
+/**
+ * The text of a group, null where it was left out.
+ * `data.rows.text` says where its block is: only that piece of a text of megabytes is copied.
+ */
+async function textOf(row, rows = opened.rows) {
+  const at = rows.text[row];
+  if (!at) return null;
+  const block = document.getElementById("texts");
+  const only = block.childNodes.length === 1 ? block.firstChild : null;
+  return unpack(only ? only.substringData(at[0], at[1]) : block.textContent.substr(at[0], at[1]));
+}
+
+/** The data once it is read (app.js), so that `textOf(row)` needs no second argument. */
+const opened = { rows: null };
+
+let reading = null;
+
+/** The explanations of all groups, one list a group; read once, when first asked for. */
+function explanations() {
+  reading ??= decode("said");
+  return reading;
+}
+
+// ---- Showing --------------------------------------------------------------------------------------
+
+// Cc: controls; Cf: format characters, as bidi overrides, zero widths and tags; Cs: lone surrogates;
+// then line separators, letters that show as nothing, and selectors that can carry hidden text.
+const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0\u{e0100}-\u{e01ef}]/gu;
+
+/** Foreign text with what cannot be seen, or moves what can, written out: \x1b, \u202e, \u{e0041}. */
+function visible(text) {
+  return String(text ?? "").replace(HIDDEN, (c) => {
+    const code = c.codePointAt(0);
+    if (code < 0x100) return "\\x" + code.toString(16).padStart(2, "0");
+    const hex = code.toString(16);
+    return code < 0x10000 ? "\\u" + hex.padStart(4, "0") : `\\u{${hex}}`;
+  });
+}
+
+const NONE = "–";
+const formats = new Map();
+
+/** A number with that many digits after the point and "," between thousands; "–" for none. */
+function number(x, digits = 2) {
+  if (x === null || x === undefined || !Number.isFinite(x)) return NONE;
+  if (!formats.has(digits)) {
+    const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    formats.set(digits, new Intl.NumberFormat("en-US", options));
+  }
+  return formats.get(digits).format(x);
+}
+
+/** Bytes in the unit that fits: "812 B", "3.4 KiB". */
+function bytes(x) {
+  if (x === null || x === undefined) return NONE;
+  if (x < 1024) return `${number(x, 0)} B`;
+  const power = Math.min(4, Math.floor(Math.log2(x) / 10));
+  return `${number(x / 1024 ** power, 1)} ${["KiB", "MiB", "GiB", "TiB"][power - 1]}`;
+}
+
+/** Seconds in the unit that fits: "0.82 s", "14.2 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+function seconds(x) {
+  if (x === null || x === undefined) return NONE;
+  if (x < 60) return `${number(x, x < 10 ? 2 : 1)} s`;
+  const whole = Math.round(x);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+/** US dollars: two digits from a dollar on, else enough to see the first two that count. */
+function usd(x) {
+  if (x === null || x === undefined) return NONE;
+  if (x === 0 || Math.abs(x) >= 1) return `$${number(x, 2)}`;
+  return `$${number(x, Math.min(8, 1 - Math.floor(Math.log10(Math.abs(x)))))}`;
+}
+
+/** Seconds since 1970 as a date and time of day in UTC: "2026-11-21 14:00:05". */
+function moment(x) {
+  if (x === null || x === undefined || Math.abs(x) > 8.64e12) return NONE;
+  return new Date(x * 1000).toISOString().slice(0, 19).replace("T", " ");
+}
+
+// ---- Routes ---------------------------------------------------------------------------------------
+
+const WORDS = ["where", "kind", "flag"];
+const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency", "at", "ordinal", "passes"];
+/** Ranges over rollouts, and the column that holds a list of them for each group. */
+const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "places", spread: "spreads" };
+const RANGES = [...GROUP_RANGES, ...Object.keys(ROLLOUT_RANGES)];
+
+/** encodeURIComponent for any text: a lone surrogate, which it refuses, becomes U+FFFD as in the data. */
+function encode(text) {
+  return encodeURIComponent(String(text).replace(/\p{Cs}/gu, "\ufffd"));
+}
+
+/** decodeURIComponent for any text: what is no encoding stays as it is. */
+function unencode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** "0.4..0.45", "0.4..", "..1" or "3" as a Range; null for anything else. */
+function readRange(text) {
+  const ends = text.includes("..") ? text.split("..") : [text, text];
+  if (ends.length !== 2 || ends.every((end) => end.trim() === "")) return null;
+  const range = ends.map((end) => (end.trim() === "" ? null : Number(end)));
+  return range.every((end) => end === null || Number.isFinite(end)) ? range : null;
+}
+
+/** The pairs of a query: "a=1&b" → [["a", "1"], ["b", ""]]. */
+function pairs(query) {
+  return query.split("&").filter(Boolean).map((part) => {
+    const at = part.indexOf("=");
+    return at < 0 ? [unencode(part), ""] : [unencode(part.slice(0, at)), unencode(part.slice(at + 1))];
+  });
+}
+
+/** Conditions of a query, and under `unread` the parts that say nothing we know. */
+function readConditions(query) {
+  const conditions = {};
+  const unread = [];
+  for (const [name, value] of pairs(query)) {
+    const range = RANGES.includes(name) ? readRange(value) : null;
+    if (range) conditions[name] = range;
+    else if (WORDS.includes(name) && value) conditions[name] = [...(conditions[name] ?? []), value];
+    else if (name === "search" || name === "sort") conditions[name] = value;
+    else unread.push(value ? `${name}=${value}` : name);
+  }
+  return { conditions, unread };
+}
+
+/** Conditions as a query; members that are empty, null or unknown are left out. */
+function writeConditions(conditions) {
+  const parts = [];
+  for (const name of WORDS) for (const word of [conditions[name] ?? []].flat()) parts.push(`${name}=${encode(word)}`);
+  for (const name of RANGES) {
+    const range = conditions[name];
+    if (range && range.some((end) => end !== null && end !== undefined)) parts.push(`${name}=${range[0] ?? ""}..${range[1] ?? ""}`);
+  }
+  for (const name of ["search", "sort"]) if (conditions[name]) parts.push(`${name}=${encode(conditions[name])}`);
+  return parts.join("&");
+}
+
+const route = {
+  /** What a hash asks for. `nth` tells groups of the same key apart, 1 the first. */
+  parse(hash) {
+    const text = hash.replace(/^#/, "");
+    if (text === "groups" || text.startsWith("groups?")) return { page: "groups", ...readConditions(text.slice(7)) };
+    if (!text.startsWith("group=")) return { page: "overview", conditions: {}, unread: [] };
+    const asked = new Map(pairs(text));
+    const whole = (name) => (/^\d{1,9}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : undefined);
+    const view = ["side", "one"].find((v) => v === asked.get("view"));
+    return { page: "group", key: asked.get("group"), nth: whole("nth"), view,
+             rollout: whole("rollout"), against: whole("against"), conditions: {}, unread: [] };
+  },
+
+  /** The hash of a route, in one spelling: what parse gives back. */
+  format(r) {
+    if (r.page === "groups") return link(r.conditions ?? {});
+    if (r.page !== "group") return "#overview";
+    const rest = ["nth", "view", "rollout", "against"].filter((name) => r[name] !== undefined && r[name] !== null);
+    return `#group=${encode(r.key)}` + rest.map((name) => `&${name}=${encode(r[name])}`).join("");
+  },
+};
+
+/** The hash of the table with these conditions; a word may stand alone: `link({where: "tied"})`. */
+function link(conditions) {
+  const query = writeConditions(conditions);
+  return query ? `#groups?${query}` : "#groups";
+}
+
+// ---- Conditions -----------------------------------------------------------------------------------
+
+/** Whether x is in the range: LOW <= x < HIGH, and the value itself where both ends are equal. */
+function within(x, [low, high]) {
+  if (x === null || x === undefined) return false;
+  return (low === null || x >= low) && (high === null || x < high || (low === high && x === high));
+}
+
+function isWhere(rows, i, word) {
+  if (word === "live" || word === "tied") return rows[word][i];
+  return rows.status[i] === word;
+}
+
+const haystacks = new WeakMap();
+
+/** The text that a search looks in, lower case, by group; made once for all searches. */
+function haystack(rows, said) {
+  const of = said ?? rows;
+  if (!haystacks.has(of)) {
+    const text = (key, i) => [key, rows.task[i], rows.reason[i], ...(said?.[i] ?? [])].join("\n").toLowerCase();
+    haystacks.set(of, rows.key.map(text));
+  }
+  return haystacks.get(of);
+}
+
+/** A test of a row by these conditions: what they mean is worked out once for all rows. */
+function matcher(rows, conditions, said) {
+  const tests = [];
+  const { where, kind, flag } = conditions;
+  if (where?.length) tests.push((i) => where.some((word) => isWhere(rows, i, word)));
+  if (kind?.length) tests.push((i) => kind.includes(rows.kind[i]));
+  if (flag?.length) tests.push((i) => rows.flags[i].some((f) => flag.includes(f)));
+  for (const name of GROUP_RANGES) {
+    if (conditions[name]) tests.push((i) => within(rows[name][i], conditions[name]));
+  }
+  const inside = Object.keys(ROLLOUT_RANGES).filter((name) => conditions[name]);
+  if (inside.length) {
+    const one = (i, r) => inside.every((name) => within(rows[ROLLOUT_RANGES[name]][i][r], conditions[name]));
+    tests.push((i) => rows.scores[i].some((_, r) => one(i, r)));
+  }
+  const words = (conditions.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length) {
+    const texts = haystack(rows, said);
+    tests.push((i) => words.every((word) => texts[i].includes(word)));
+  }
+  return (i) => tests.every((test) => test(i));
+}
+
+/** Whether row i fulfils the conditions; explanations are searched where `said` is given. */
+function matches(rows, i, conditions, said) {
+  return matcher(rows, conditions, said)(i);
+}
