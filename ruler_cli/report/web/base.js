@@ -78,11 +78,11 @@ function visible(text) {
 const NONE = "–";
 const formats = new Map();
 
-/** A number with that many digits after the point and "," between thousands; "–" for none. */
-function number(x, digits = 2) {
+/** A number with that many digits after the point, unsaid: at most 3; "," between thousands; "–" for none. */
+function number(x, digits) {
   if (x === null || x === undefined || !Number.isFinite(x)) return NONE;
   if (!formats.has(digits)) {
-    const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    const options = { minimumFractionDigits: digits ?? 0, maximumFractionDigits: digits ?? 3 };
     formats.set(digits, new Intl.NumberFormat("en-US", options));
   }
   return formats.get(digits).format(x);
@@ -111,12 +111,6 @@ function usd(x) {
   if (x === null || x === undefined) return NONE;
   if (x === 0 || Math.abs(x) >= 1) return `$${number(x, 2)}`;
   return `$${number(x, Math.min(8, 1 - Math.floor(Math.log10(Math.abs(x)))))}`;
-}
-
-/** Seconds since 1970 as a date and time of day in UTC: "2026-11-21 14:00:05". */
-function moment(x) {
-  if (x === null || x === undefined || Math.abs(x) > 8.64e12) return NONE;
-  return new Date(x * 1000).toISOString().slice(0, 19).replace("T", " ");
 }
 
 // ---- Routes ---------------------------------------------------------------------------------------
@@ -211,55 +205,28 @@ function link(conditions) {
   return query ? `#groups?${query}` : "#groups";
 }
 
-// ---- Conditions -----------------------------------------------------------------------------------
+// ---- Groups by key --------------------------------------------------------------------------------
 
-/** Whether x is in the range: LOW <= x < HIGH, and the value itself where both ends are equal. */
-function within(x, [low, high]) {
-  if (x === null || x === undefined) return false;
-  return (low === null || x >= low) && (high === null || x < high || (low === high && x === high));
+const byKey = new WeakMap();
+
+/** The rows of each key: a Map, as a key may be "__proto__". */
+function rowsByKey(rows) {
+  if (!byKey.has(rows)) {
+    const found = new Map();
+    rows.key.forEach((key, i) => (found.has(key) ? found.get(key).push(i) : found.set(key, [i])));
+    byKey.set(rows, found);
+  }
+  return byKey.get(rows);
 }
 
-function isWhere(rows, i, word) {
-  if (word === "live" || word === "tied") return rows[word][i];
-  return rows.status[i] === word;
+/** Which of the groups of its key row i is, from 1, and how many there are. */
+function nthOfKey(rows, i) {
+  const same = rowsByKey(rows).get(rows.key[i]);
+  return [same.indexOf(i) + 1, same.length];
 }
 
-const haystacks = new WeakMap();
-
-/** The text that a search looks in, lower case, by group; made once for all searches. */
-function haystack(rows, said) {
-  const of = said ?? rows;
-  if (!haystacks.has(of)) {
-    const text = (key, i) => [key, rows.task[i], rows.reason[i], ...(said?.[i] ?? [])].join("\n").toLowerCase();
-    haystacks.set(of, rows.key.map(text));
-  }
-  return haystacks.get(of);
-}
-
-/** A test of a row by these conditions: what they mean is worked out once for all rows. */
-function matcher(rows, conditions, said) {
-  const tests = [];
-  const { where, kind, flag } = conditions;
-  if (where?.length) tests.push((i) => where.some((word) => isWhere(rows, i, word)));
-  if (kind?.length) tests.push((i) => kind.includes(rows.kind[i]));
-  if (flag?.length) tests.push((i) => rows.flags[i].some((f) => flag.includes(f)));
-  for (const name of GROUP_RANGES) {
-    if (conditions[name]) tests.push((i) => within(rows[name][i], conditions[name]));
-  }
-  const inside = Object.keys(ROLLOUT_RANGES).filter((name) => conditions[name]);
-  if (inside.length) {
-    const one = (i, r) => inside.every((name) => within(rows[ROLLOUT_RANGES[name]][i][r], conditions[name]));
-    tests.push((i) => rows.scores[i].some((_, r) => one(i, r)));
-  }
-  const words = (conditions.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length) {
-    const texts = haystack(rows, said);
-    tests.push((i) => words.every((word) => texts[i].includes(word)));
-  }
-  return (i) => tests.every((test) => test(i));
-}
-
-/** Whether row i fulfils the conditions; explanations are searched where `said` is given. */
-function matches(rows, i, conditions, said) {
-  return matcher(rows, conditions, said)(i);
+/** The hash of row i's page; `rest` may hold view, rollout and against. */
+function groupHash(rows, i, rest = {}) {
+  const [nth] = nthOfKey(rows, i);
+  return route.format({ ...rest, page: "group", key: rows.key[i], nth: nth > 1 ? nth : undefined });
 }
