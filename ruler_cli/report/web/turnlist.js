@@ -1,0 +1,144 @@
+"use strict";
+
+// A rollout's turns on the page: built when they come near, folded where they are very long.
+const turnlist = (() => {
+  const { useState, useMemo, useRef, useLayoutEffect } = lib;
+  const CHUNK = 40; // turns built at once
+  const FOLD = 3000; // characters of a turn shown before anyone asks for more
+  const BEFORE = 600; // of these, before the first difference
+  const SLAB = 20000; // characters of an unfolded turn that are laid out only once they are in sight
+  const REM_OF_A_TURN = 7;
+
+  // Foreign text, with what cannot be seen written out and set apart.
+  const Text = ({ text }) =>
+    turns.pieces(text).map((piece) => (piece.hidden ? html`<span class="unseen">${piece.hidden}</span>` : piece));
+
+  // What of a turn to show: all of it, or a window of it around the first difference.
+  function windowOf(line, raw, all, differs) {
+    const most = all || differs !== undefined ? Infinity : FOLD;
+    const { text, length } = raw ? { text: line, length: line.length } : turns.readable(turns.turnOf(line), most);
+    if (all || length <= FOLD) return { text, length, from: 0, to: text.length };
+    const from = differs > FOLD - BEFORE ? turns.whole(text, differs - BEFORE) : 0;
+    return { text, length, from, to: turns.whole(text, Math.min(text.length, from + FOLD)) };
+  }
+
+  // A long text in slabs that end with a line, since one block of megabytes takes seconds to lay out.
+  function slabs(text) {
+    const out = [];
+    for (let from = 0; from < text.length; ) {
+      const end = text.indexOf("\n", from + SLAB);
+      const to = end < 0 || end > from + 2 * SLAB ? turns.whole(text, Math.min(text.length, from + 2 * SLAB)) : end + 1;
+      out.push(text.slice(from, to));
+      from = to;
+    }
+    return out;
+  }
+
+  function Body({ text }) {
+    if (text.length <= 2 * SLAB) return html`<${Text} text=${text} />`;
+    return slabs(text).map((slab) => html`<span class="slab"><${Text} text=${slab} /></span>`);
+  }
+
+  // Text with its first unlike character marked; `at` undefined: nothing to mark.
+  function Marked({ text, at }) {
+    if (at === undefined || at < 0 || at > text.length) return html`<${Body} text=${text} />`;
+    const end = at + (text.codePointAt(at) > 0xffff ? 2 : 1);
+    const first = text.slice(at, end);
+    return html`<${Body} text=${text.slice(0, at)} /><mark>
+      <span class="unheard">first difference: </span>${
+        first === "\n" ? "↵\n" : first ? html`<${Text} text=${first} />` : "(ends here)"
+      }</mark><${Body} text=${text.slice(end)} />`;
+  }
+
+  function Content({ line, raw, differs }) {
+    const [all, setAll] = useState(false);
+    const { text, length, from, to } = useMemo(() => windowOf(line, raw, all, differs), [line, raw, all, differs]);
+    const part = length > to - from && !all;
+    return html`
+      ${part && from > 0 && html`<p class="left-out">… the first ${number(from, 0)} characters are the same</p>`}
+      <pre><${Marked} text=${text.slice(from, to)} at=${differs === undefined ? undefined : differs - from} /></pre>
+      ${length > FOLD &&
+      html`<button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>
+        ${all ? "show less" : `show all ${number(length, 0)} characters`}
+      </button>`}`;
+  }
+
+  function Badge({ turn: { kind, who, name } }) {
+    if (kind === "note") return null;
+    const says = { call: "call", result: "tool", thinking: `${visible(who)} thinking` }[kind] ?? visible(who);
+    return html`<span class="badge"><bdi>${says}</bdi>${name && html` <b><bdi>${visible(name)}</bdi></b>`}</span>`;
+  }
+
+  function Turn({ line, place, raw, differs }) {
+    return useMemo(() => {
+      const turn = turns.turnOf(line);
+      return html`<li class=${`turn ${turn.kind}`}>
+        <p class="turn-head"><${Badge} turn=${turn} /><span class="place">${place}</span></p>
+        <${Content} line=${line} raw=${raw} differs=${differs} />
+      </li>`;
+    }, [line, place, raw, differs]);
+  }
+
+  // Turns `from` to `to`, once they are near what is in sight; until then room for them.
+  function Chunk({ list, from, to, eager, differs }) {
+    const [near, setNear] = useState(false);
+    const room = useRef(null);
+    const built = near || eager;
+    useLayoutEffect(() => {
+      if (built) return undefined;
+      const found = ([entry]) => entry.isIntersecting && setNear(true);
+      const observer = new IntersectionObserver(found, { root: room.current.closest(".columns"), rootMargin: "1200px 600px" });
+      observer.observe(room.current);
+      return () => observer.disconnect();
+    }, [built]);
+    if (!built) return html`<div ref=${room} style=${{ height: `${(to - from) * REM_OF_A_TURN}rem` }}></div>`;
+    const lines = list.lines.slice(from, to);
+    return html`<ol>
+      ${lines.map((index, i) => {
+        const place = from + i + 1;
+        const here = i === 0 ? differs : undefined;
+        return html`<${Turn} key=${place} line=${list.strings[index]} place=${place} raw=${list.raw} differs=${here} />`;
+      })}
+    </ol>`;
+  }
+
+  function chunks(list, from, to, eager, differs) {
+    const out = [];
+    for (let at = from; at < to; at += CHUNK) {
+      const first = at === from ? differs : undefined;
+      const end = Math.min(to, at + CHUNK);
+      out.push(html`<${Chunk} key=${at} list=${list} from=${at} to=${end} eager=${eager} differs=${first} />`);
+    }
+    return out;
+  }
+
+  const counted = (n, noun) => `${number(n, 0)} ${noun}${n === 1 ? "" : "s"}`;
+
+  // How this rollout goes on where it leaves the reference, in words.
+  function wordsOf({ name, common, mine, other }) {
+    const after = common ? `after ${counted(common, "turn")}` : "at the first turn";
+    if (common === mine && common === other) return `the same as ${name} to the end`;
+    if (common === mine) return `ends here, ${after}; ${name} goes on`;
+    if (common === other) return `goes on here, ${after}, where ${name} ends`;
+    return `parts ways from ${name} here, ${after}`;
+  }
+
+  // All turns of a list {strings, lines, raw}; `against` {name, lines} is the rollout to compare with.
+  function TurnList({ list, against, eager }) {
+    const end = list.lines.length;
+    const common = useMemo(() => (against ? turns.parting(list.lines, against.lines) : 0), [list.lines, against?.lines]);
+    if (!against) return html`<div class="turns">${chunks(list, 0, end, eager)}</div>`;
+    const told = { name: against.name, common, mine: end, other: against.lines.length };
+    const differs = turns.insideTurn(list.strings[list.lines[common]], list.strings[against.lines[common]], list.raw);
+    return html`<div class="turns">
+      ${common > 0 &&
+      html`<div class="common" role="group" aria-label=${`the first ${counted(common, "turn")}, the same as in ${against.name}`}>
+        ${chunks(list, 0, common, eager)}
+      </div>`}
+      <h5 class="parting" tabindex="-1">${wordsOf(told)}</h5>
+      <div>${chunks(list, common, end, eager, differs)}</div>
+    </div>`;
+  }
+
+  return { TurnList, Text, wordsOf, counted };
+})();
