@@ -30,7 +30,7 @@ from ruler_cli.scoring.collect import Check
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
-from ruler_cli.writing import failed_path, open_output, refuse_clashes
+from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless
 
 _TICK = 1.0
 
@@ -53,7 +53,8 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     observer, halt = observer or Observer(), halt or Halt()
     judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
     chosen = [choose(judge) for judge in judges]
-    refuse_clashes(settings)
+    refuse_clashes(settings.input.source, settings.output, settings.failed)
+    refuse_homeless(settings)
     for judge, found in zip(judges, chosen, strict=True):
         if settings.pool.max_cost is not None and found.price is None:
             raise UsageError(
@@ -63,7 +64,7 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
     with ExitStack() as inputs, ExitStack() as stack:
         ledger = _ledger(settings, chosen, stack)
-        output = open_output(settings)
+        output = open_output(settings.input.source, settings.output)
         stack.enter_context(output)
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)

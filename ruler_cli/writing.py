@@ -22,26 +22,26 @@ _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 AnyOutput = Output | OutputTree | OutputAddress | OutputFolder
 
 
-def open_output(settings: ScoreSettings) -> AnyOutput:
-    """OUTPUT: a directory where INPUT is many files and the name does not ask for JSON lines."""
-    if is_remote(settings.output):
-        return _open_address(settings)
-    if is_many(settings.input.source) and not as_lines(settings.output):
-        if plain_name(settings.output).endswith(_FILES) and not Path(settings.output).is_dir():
+def open_output(source: str, output: str) -> AnyOutput:
+    """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
+    if is_remote(output):
+        return _open_address(source, output)
+    if is_many(source) and not as_lines(output):
+        if plain_name(output).endswith(_FILES) and not Path(output).is_dir():
             way = "give a directory, or a name that ends in .jsonl"
-            raise UsageError(f"{settings.output}: INPUT is many files; {way}")
-        return OutputTree(settings.output)
-    return Output(settings.output)
+            raise UsageError(f"{output}: INPUT is many files; {way}")
+        return OutputTree(output)
+    return Output(output)
 
 
-def _open_address(settings: ScoreSettings) -> OutputAddress | OutputFolder:
-    name = public(settings.output)
-    if not is_many(settings.input.source) or as_lines(name):
-        return OutputAddress(settings.output)
+def _open_address(source: str, output: str) -> OutputAddress | OutputFolder:
+    name = public(output)
+    if not is_many(source) or as_lines(name):
+        return OutputAddress(output)
     if plain_name(name).endswith(_FILES):
         way = "give the address of a directory, or one that ends in .jsonl"
         raise UsageError(f"{name}: INPUT is many files; {way}")
-    return OutputFolder(settings.output)
+    return OutputFolder(output)
 
 
 class Writer(ABC):
@@ -94,39 +94,43 @@ class ByTurn(Writer):
         return written
 
 
-def refuse_clashes(settings: ScoreSettings) -> None:
+def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
     """No file of a run may be another one: the later would destroy the earlier."""
-    source, output, failed = settings.input.source, settings.output, settings.failed
     local = output != "-" and not is_remote(output)
-    if local and _same(source, output + ".partial"):
+    if local and same_place(source, output + ".partial"):
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
     if failed is not None:
         if is_address(failed):
             raise UsageError("--failed: is an address; give a file of this machine")
         for other in (source, output, output + ".partial" if local else "-"):
-            if other != "-" and _same(other, str(failed)):
+            if other != "-" and same_place(other, str(failed)):
                 raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):
             raise UsageError(f"--failed {failed}: give the name of a plain file")
     if is_many(source):
-        _refuse_inside(settings)
-    if settings.on_failure == "drop" and not local and failed is None:
+        _refuse_inside(source, output, failed)
+
+
+def refuse_homeless(settings: ScoreSettings) -> None:
+    """Dropped records go somewhere."""
+    output = settings.output
+    if settings.on_failure == "drop" and (output == "-" or is_remote(output)) and settings.failed is None:
         what = "OUTPUT -" if output == "-" else "an address as OUTPUT"
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
 
 
-def _refuse_inside(settings: ScoreSettings) -> None:
+def _refuse_inside(source: str, output: str, failed: Path | None) -> None:
     """A file of a run that lies among those of INPUT would be read by the next run."""
-    listing = listed(settings.input.source)
+    listing = listed(source)
     if listing.base:
-        _refuse_among(settings.input.source, settings.output, listing)
+        _refuse_among(source, output, listing)
         return
     root = Path(os.path.realpath(listing.root))
     inside = {os.path.realpath(listing.path(name)) for name in listing.names}
-    whole = as_lines(settings.output) and not is_remote(settings.output)
-    for name in (settings.output if whole else "-", str(settings.failed or "-")):
+    whole = as_lines(output) and not is_remote(output)
+    for name in (output if whole else "-", str(failed or "-")):
         real = Path(os.path.realpath(name))
-        below = Path(settings.input.source).is_dir() and root in real.parents
+        below = Path(source).is_dir() and root in real.parents
         if name != "-" and (str(real) in inside or (below and not passed_over(str(real.relative_to(root))))):
             raise UsageError(f"{name}: lies in INPUT and would be read as a part of it; give a place outside")
 
@@ -144,7 +148,8 @@ def is_address(path: Path) -> bool:
     return is_remote(str(path).replace(":/", "://", 1)) and not path.parent.is_dir()
 
 
-def _same(one: str, other: str) -> bool:
+def same_place(one: str, other: str) -> bool:
+    """Whether two names lead to one file, or to one address."""
     if is_remote(one) or is_remote(other):
         return public(one).rstrip("/") == public(other).rstrip("/")
     return os.path.realpath(one) == os.path.realpath(other)

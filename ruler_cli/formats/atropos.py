@@ -13,6 +13,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.interface import Format, Layout, has
+from ruler_cli.formats.parallel import columns
 from ruler_cli.formats.turns import column
 from ruler_cli.records import Rollout
 
@@ -49,6 +50,11 @@ GROUP = Format(
     tells="`tokens`, `scores`, `messages`",
     matches=has("tokens", "scores", "messages"),
     rollouts=_read,
-    layout=Layout(reward=("scores",), listed=True, refuses_null="Atropos"),
+    layout=Layout(
+        reward=("scores",),
+        listed=True,
+        refuses_null="Atropos",
+        lists=columns("group_overrides", "generation_params"),
+    ),
 )
 FORMATS = (GROUP,)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout, lookup
+from ruler_cli.formats.parallel import known, path_of
 from ruler_cli.formats.turns import column
-from ruler_cli.records import Rollout
+from ruler_cli.records import Path, Rollout
+
+_PROMPTS = ("prompt", "input", "question")
 
 
 def named(path: str, records: Sequence[dict[str, Any]]) -> Format | None:
@@ -30,8 +33,16 @@ def named(path: str, records: Sequence[dict[str, Any]]) -> Format | None:
         matches=lambda record: lookup(record, path) is not None,
         rollouts=lambda record: _several(record, path) if several else [_one(record, path)],
         keys=ID_KEYS,
-        layout=Layout(reward=("rewards",) if several else ("reward",), listed=several),
+        layout=Layout(
+            reward=("rewards",) if several else ("reward",),
+            listed=several,
+            lists=lambda record, size: _lists(record, path, size),
+        ),
     )
+
+
+def _lists(record: Mapping[str, Any], path: str, size: int) -> list[Path]:
+    return known(record, size, (path_of(record, path), ("rewards",)), (*_PROMPTS, "tools"))
 
 
 def _one(record: dict[str, Any], path: str) -> Rollout:
@@ -59,7 +70,7 @@ def _several(record: dict[str, Any], path: str) -> list[Rollout]:
 def _messages(record: dict[str, Any], value: Any, where: str) -> list[Any]:
     if not isinstance(value, str):
         return check_messages(value, where)
-    asked = next((record[k] for k in ("prompt", "input", "question") if record.get(k)), None)
+    asked = next((record[k] for k in _PROMPTS if record.get(k)), None)
     answer = {"role": "assistant", "content": value}
     if isinstance(asked, str):
         return [{"role": "user", "content": asked}, answer]

@@ -22,9 +22,17 @@ MISSHAPEN = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """What a format module may meet in a record that only looks like one of its own."""
 
 
+Lists = Callable[[Mapping[str, Any], int], list[Path]]
+"""Of a record with so many rollouts, which of its lists hold an item for each of them."""
+
+
+def _no_lists(_record: Mapping[str, Any], _size: int) -> list[Path]:
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where ruler writes.
+    """Where ruler writes, and what goes along with a rollout that is left out.
 
     Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field,
     None where the framework has no room for one, written as `form` says, `%s` being the number, and
@@ -39,6 +47,9 @@ class Layout:
     paths begin at the record. `reward` is then a list too, of which item i is the rollout's.
 
     `refuses_null` names a reader of these files that takes none in which a reward is null.
+
+    `lists` are those of the dump's own that lose an item with a rollout, beside the list that it stands
+    in; of a record that cannot lose one exactly it raises UnreadableError (see `parallel`).
     """
 
     reward: Path | None = ("reward",)
@@ -51,6 +62,7 @@ class Layout:
     absent: bytes | None = None
     listed: bool = False
     refuses_null: str = ""
+    lists: Lists = _no_lists
 
 
 @dataclass(frozen=True, slots=True)

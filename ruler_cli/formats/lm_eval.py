@@ -15,7 +15,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.interface import Format, Layout, has, lookup
 from ruler_cli.formats.turns import answered, of_texts, prompt_turns, text_turns
-from ruler_cli.records import Rollout
+from ruler_cli.records import Path, Rollout
 
 
 def _read(record: dict[str, Any]) -> list[Rollout]:
@@ -47,6 +47,13 @@ def _key(record: Mapping[str, Any]) -> str | None:
     return f"{record['doc_id']} {said}" if isinstance(said, str) else str(record["doc_id"])
 
 
+def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    """The answers, and what a filter made of each; what it made of all of them is one item, and stays."""
+    filtered = lookup(record, "filtered_resps.0")
+    each = isinstance(filtered, list) and len(filtered) == size
+    return [("resps", 0), ("filtered_resps", 0)] if each else [("resps", 0)]
+
+
 GROUP = Format(
     name="lm-eval samples",
     family="lm-eval",
@@ -56,6 +63,6 @@ GROUP = Format(
     rollouts=_read,
     key_of=_key,
     key_told="doc_id + filter",
-    layout=Layout(reward=None, listed=True),
+    layout=Layout(reward=None, listed=True, lists=_lists),
 )
 FORMATS = (GROUP,)

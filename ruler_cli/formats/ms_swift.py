@@ -14,6 +14,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Format, Layout, has
+from ruler_cli.formats.parallel import columns
 from ruler_cli.formats.reader import prompt_key
 from ruler_cli.formats.turns import answer_turns, answered, column, prompt_turns
 from ruler_cli.records import Rollout
@@ -56,7 +57,7 @@ STEP = Format(
         and any(isinstance(record.get(name), list) for name in ("step", "gen_step", "advantages"))
     ),
     rollouts=_read,
-    layout=Layout(reward=("reward",), listed=True),
+    layout=Layout(reward=("reward",), listed=True, lists=columns()),
 )
 ROW = Format(
     name="ms-swift rollouts",

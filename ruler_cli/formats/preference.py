@@ -14,6 +14,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.interface import Format, Layout, has, lookup
+from ruler_cli.formats.parallel import refused
 from ruler_cli.formats.turns import answer_turns, of_messages, prompt_turns
 from ruler_cli.records import Rollout
 
@@ -57,6 +58,10 @@ PAIR = Format(
     matches=lambda record: _is_pair(record) or has("input", *_OPENAI)(record),
     rollouts=_read,
     keys=("prompt_id", "id"),
-    layout=Layout(reward=None, listed=True),
+    layout=Layout(
+        reward=None,
+        listed=True,
+        lists=refused("is a pair, and without one of its two answers it would be none"),
+    ),
 )
 FORMATS = (PAIR,)

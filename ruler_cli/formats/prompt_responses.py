@@ -12,8 +12,9 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.formats.parallel import known
 from ruler_cli.formats.turns import answered, column, of_messages, prompt_turns
-from ruler_cli.records import Rollout
+from ruler_cli.records import Path, Rollout
 
 _PROMPTS = ("prompt", "input", "question", "instruction", "problem")
 _ANSWERS = ("responses", "completions", "outputs", "generations")
@@ -47,6 +48,10 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     return [answered(prompt, text, name, i, reward=rewards[i]) for i, text in enumerate(texts)]
 
 
+def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    return known(record, size, ((_name(record, _ANSWERS),), ("rewards",)), (_name(record, _PROMPTS), "tools"))
+
+
 GROUP = Format(
     name="prompts with a list of responses",
     family="prompt-responses",
@@ -55,7 +60,7 @@ GROUP = Format(
     matches=_matches,
     rollouts=_read,
     keys=("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-    layout=Layout(reward=("rewards",), listed=True),
+    layout=Layout(reward=("rewards",), listed=True, lists=_lists),
     rank=0,
 )
 FORMATS = (GROUP,)

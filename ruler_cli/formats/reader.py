@@ -130,8 +130,8 @@ class Reader:
         return prompt_key(rollouts[0], value.get("step"))
 
     def _overlaid(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        reward = rollout.reward if self.reward is None else self._at(value, rollout, self.reward)
-        outcome = rollout.outcome if self.outcome is None else self._at(value, rollout, self.outcome)
+        reward = rollout.reward if self.reward is None else self.at(value, rollout, self.reward)
+        outcome = rollout.outcome if self.outcome is None else self.at(value, rollout, self.outcome)
         return Rollout(  # `replace` takes four times as long
             rollout.messages,
             rollout.path,
@@ -144,7 +144,8 @@ class Reader:
             rollout.key,
         )
 
-    def _at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
+    def at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
+        """What stands at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
             found = lookup(value, path)
             at = rollout.path[-1]

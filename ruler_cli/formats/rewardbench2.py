@@ -11,6 +11,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Format, Layout, has
+from ruler_cli.formats.parallel import refused
 from ruler_cli.formats.turns import answered, prompt_turns
 from ruler_cli.records import Rollout
 
@@ -37,6 +38,10 @@ GROUP = Format(
     matches=has("num_correct", "chosen", "rejected"),
     rollouts=_read,
     keys=("id",),
-    layout=Layout(reward=None, listed=True),
+    layout=Layout(
+        reward=None,
+        listed=True,
+        lists=refused("says how many answers it has, and would be wrong without one of them"),
+    ),
 )
 FORMATS = (GROUP,)

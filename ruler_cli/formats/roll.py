@@ -16,6 +16,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.interface import Format, Layout, lookup
+from ruler_cli.formats.parallel import columns
 from ruler_cli.formats.turns import answered, column, prompt_turns, text_turns
 from ruler_cli.records import Rollout
 
@@ -79,7 +80,7 @@ def _is_rlvr(record: Mapping[str, Any]) -> bool:
     return lists and any(isinstance(record.get(name), list) for name in ("global_step", "sampling_params"))
 
 
-_LAYOUT = Layout(reward=("scores",), listed=True)
+_LAYOUT = Layout(reward=("scores",), listed=True, lists=columns())
 
 RLVR = Format(
     name="ROLL steps",

@@ -11,6 +11,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Format, Layout, has
+from ruler_cli.formats.parallel import beside
 from ruler_cli.formats.turns import answer_turns, prompt_turns
 from ruler_cli.records import Rollout
 
@@ -45,6 +46,6 @@ GROUP = Format(
         and all(isinstance(c, dict) and "response" in c for c in record["completions"])
     ),
     rollouts=_read,
-    layout=Layout(reward=("overall_score",)),
+    layout=Layout(reward=("overall_score",), lists=beside("models")),
 )
 FORMATS = (GROUP,)
