@@ -26,10 +26,6 @@ Lists = Callable[[Mapping[str, Any], int], list[Path]]
 """Of a record with so many rollouts, which of its lists hold an item for each of them."""
 
 
-def _no_lists(_record: Mapping[str, Any], _size: int) -> list[Path]:
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where ruler writes, and what goes along with a rollout that is left out.
@@ -62,7 +58,7 @@ class Layout:
     absent: bytes | None = None
     listed: bool = False
     refuses_null: str = ""
-    lists: Lists = _no_lists
+    lists: Lists | None = None
 
 
 @dataclass(frozen=True, slots=True)

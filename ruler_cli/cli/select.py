@@ -1,0 +1,144 @@
+"""`ruler select SCORED OUTPUT`: keep groups and rollouts by what ruler wrote on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import Console, count, told
+from ruler_cli.errors import UsageError
+from ruler_cli.settings import InputSettings
+
+if TYPE_CHECKING:
+    from ruler_cli.reading import Input
+    from ruler_cli.selection.values import Keep, Tally
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+    ],
+    output: Annotated[
+        str,
+        typer.Argument(metavar="OUTPUT", help="A file as SCORED is, or SCORED itself; `-` is stdout."),
+    ],
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=LOW..HIGH]",
+            envvar="RULER_WHERE",
+            help="Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or "
+            "disagreement with labels lies in a range; rollouts whose score does. Both ends belong to it, "
+            "and either may be left out. Repeatable: all must hold.",
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            metavar="M", min=1, envvar="RULER_KEEP", help="Of each group at most M rollouts, by --by."
+        ),
+    ] = None,
+    by: Annotated[
+        Literal["variance", "score", "majority"] | None,
+        typer.Option(
+            envvar="RULER_BY",
+            help="With the greatest variance of scores, the best, or the best with the commonest --answer.",
+        ),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", envvar="RULER_ANSWER", help="Dotted path of a rollout's answer, for the majority."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            envvar="RULER_LABELS",
+            help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
+        ),
+    ] = None,
+    group_by: options.GroupBy = None,
+    messages: options.Messages = None,
+    grouping: options.Grouping = "auto",
+    format_: options.Format = "auto",
+) -> None:
+    """Keep groups and rollouts of a scored file by their scores; what is kept is as it was, byte for byte.
+
+    Groups come first: a figure that a group does not have lies in no range, and `disagreement` without a
+    range means that the judge orders some pair of rollouts against their labels. Rollouts without a score
+    are never kept by --keep. null and empty text are no answers.
+
+    Examples:
+
+    ruler select scored.jsonl train.jsonl --where live --where reliability=0.7..
+
+    ruler select scored.jsonl sharp.jsonl --keep 4 --by variance
+
+    ruler select scored.jsonl best.jsonl --keep 1 --by majority --answer metadata.answer
+
+    ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
+
+    Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
+    usage, unreadable input, or nothing in it that a condition is about.
+    """
+    with told():
+        from ruler_cli.files.source import shown
+        from ruler_cli.selection.conditions import condition
+        from ruler_cli.selection.select import select
+        from ruler_cli.selection.values import SelectSettings
+
+        conditions = tuple(condition(one) for one in where or ())
+        kept = _keep(keep, by, answer)
+        if not conditions and kept is None:
+            raise UsageError(
+                "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
+                "rollouts of each; `ruler select --help` lists all"
+            )
+        place = InputSettings(source, format_, grouping, group_by, None, messages, labels, "--labels")
+        console = Console("log", shown(source))
+        tally = select(
+            SelectSettings(place, output, conditions, kept),
+            lambda found: _note_found(console, found),
+            console.problem,
+        )
+        console.close()
+        console.note(_summary(tally))
+        raise typer.Exit(1 if tally.unreadable else 0)
+
+
+def _keep(
+    most: int | None, by: Literal["variance", "score", "majority"] | None, answer: str | None
+) -> Keep | None:
+    from ruler_cli.selection.values import Keep
+
+    if most is None and by is not None:
+        raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")
+    if most is not None and by is None:
+        raise UsageError(f"--keep {most}: say which, with --by score, --by variance or --by majority")
+    if by == "majority" and answer is None:
+        raise UsageError("--by majority: say where a rollout's answer stands, with --answer PATH")
+    if answer is not None and by != "majority":
+        raise UsageError(f"--answer {answer}: is for --keep M --by majority")
+    if most == 1 and by == "variance":
+        raise UsageError("--keep 1 --by variance: one score has no variance; keep 2 or more")
+    return None if most is None or by is None else Keep(most, by, answer)
+
+
+def _note_found(console: Console, found: Input) -> None:
+    console.note(found.found())
+    for sentence in found.notes:
+        console.note(sentence)
+
+
+def _summary(tally: Tally) -> str:
+    groups = f"{tally.kept_groups} of {count(tally.groups, 'group')}"
+    rollouts = f"{tally.kept_rollouts} of {count(tally.rollouts, 'rollout')}"
+    left = ((tally.unscored, "without a score left out"), (tally.unanswered, "without an answer left out"))
+    out = [f"{groups}, {rollouts} kept", *(f"{count(n, 'group')} {what}" for n, what in left if n)]
+    if tally.unreadable:
+        out.append(f"{count(tally.unreadable, 'line')} not readable")
+    return "; ".join(out)

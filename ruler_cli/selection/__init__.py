@@ -1,0 +1,1 @@
+"""A scored file → the same shape with fewer groups and rollouts: named conditions, then the best of each."""

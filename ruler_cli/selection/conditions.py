@@ -1,0 +1,114 @@
+"""`--where NAME` and `--where NAME=LOW..HIGH` → conditions: few, named, and no language."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ruler_cli.errors import UsageError
+from ruler_cli.formats.interface import plain
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
+
+_STATES: dict[str, Callable[[MarkedGroup], bool]] = {
+    "live": lambda group: group.live,
+    "tied": lambda group: group.tied,
+    "failed": lambda group: group.failed,
+    "scored": lambda group: group.status == "scored",
+}
+_FIGURES: dict[str, Callable[[MarkedGroup], float | None]] = {
+    "reliability": lambda group: group.reliability,
+    "disagreement": lambda group: group.disagreement,  # None where no two labels differ
+}
+_SCORE, _DISAGREEMENT = "score", "disagreement"
+NAMES = (*_STATES, *_FIGURES, _SCORE)
+_MEANT = {"not-live": "tied", "not-tied": "live", "not-failed": "scored", "unscored": "failed"}
+"""What is meant by names that people try first, where no spelling is near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A name and, where it is about a figure, a range of which both ends belong to it.
+
+    `bare`: a disagreement without a range, which is that some pair is ordered against its labels.
+    """
+
+    name: str
+    low: float = -math.inf
+    high: float = math.inf
+    bare: bool = False
+
+    @property
+    def about_rollouts(self) -> bool:
+        """Whether it picks rollouts of a group, and not groups."""
+        return self.name == _SCORE
+
+    def holds(self, group: MarkedGroup) -> bool:
+        """Whether it holds for a group; a figure that the group does not have lies in no range."""
+        if self.name in _STATES:
+            return _STATES[self.name](group)
+        if self.bare:
+            return against(group)
+        if self.name in _FIGURES:
+            return self._contains(_FIGURES[self.name](group))
+        return True
+
+    def takes(self, rollout: MarkedRollout) -> bool:
+        """Whether it holds for a rollout."""
+        return not self.about_rollouts or self._contains(rollout.score)
+
+    def _contains(self, value: float | None) -> bool:
+        return value is not None and self.low <= value <= self.high
+
+
+def condition(text: str) -> Condition:
+    """What follows `--where`; UsageError with the way out."""
+    name, equals, told = text.partition("=")
+    if name not in NAMES:
+        raise UsageError(f"--where {plain(text)}: {_unknown(name)}")
+    if name in _STATES:
+        if equals:
+            raise UsageError(f"--where {plain(text)}: `{name}` takes no range; write --where {name}")
+        return Condition(name)
+    if not equals and name == _DISAGREEMENT:
+        return Condition(name, bare=True)
+    low, high = _range(text, name, told)
+    return Condition(name, low, high)
+
+
+def against(group: MarkedGroup) -> bool:
+    """Whether the judge puts some rollout above one with a greater label; a tie does not."""
+    told = [(r.label, r.judged) for r in group.rollouts if r.label is not None and r.judged is not None]
+    best = -math.inf
+    for _, same in itertools.groupby(sorted(told), key=lambda pair: pair[0]):
+        scores = [score for _, score in same]
+        if scores[0] < best:  # sorted: the least of them
+            return True
+        best = max(best, scores[-1])
+    return False
+
+
+def _range(text: str, name: str, told: str) -> tuple[float, float]:
+    way = f"write a range, e.g. {name}=0.7.. for 0.7 and more, {name}=..0.3, or {name}=0.3..0.7"
+    first, dots, last = told.partition("..")
+    try:
+        low = float(first) if first.strip() else -math.inf
+        high = float(last) if last.strip() else math.inf
+    except ValueError:
+        raise UsageError(f"--where {plain(text)}: {way}") from None
+    if not dots or math.isnan(low + high) or not (first.strip() or last.strip()):
+        raise UsageError(f"--where {plain(text)}: {way}")
+    if low > high:
+        raise UsageError(f"--where {plain(text)}: the lower end stands first")
+    return low, high
+
+
+def _unknown(name: str) -> str:
+    every = f"the conditions are {', '.join(NAMES)}"
+    if "," in name:
+        return f"is one condition a time; repeat --where ({every})"
+    found = [_MEANT[name]] if name in _MEANT else difflib.get_close_matches(name.lower(), NAMES, 1, 0.5)
+    meant = f"; did you mean `{found[0]}`?" if found else ""
+    return f"there is no condition `{plain(name)}`{meant} ({every})"
