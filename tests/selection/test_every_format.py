@@ -1,0 +1,104 @@
+"""Every format there is: scored, selected, read again by ruler and as its framework reads it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.files.parse import dump, parse
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
+from ruler_cli.selection.values import Keep
+from tests.formats.changes import raws
+from tests.formats.frameworks import READERS
+from tests.formats.test_every_format import EXAMPLES, each_example, marks
+from tests.selection.values import marked, scored_by, selected
+from tests.values import reader
+
+WHOLE_ONLY = {"preference": "is a pair", "preference_openai": "is a pair", "rewardbench2": "how many answers"}
+"""What cannot lose a rollout and stay what it is."""
+
+
+def told(rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
+    """What a rollout is known by: its words, its score, its first reward, what was said of it."""
+    return dump(rollout.rollout.messages), rollout.score, rollout.label, rollout.explanation
+
+
+def best(group: MarkedGroup) -> MarkedRollout:
+    """The first of the best."""
+    return max(group.rollouts, key=lambda r: r.score or 0.0)
+
+
+@each_example
+@pytest.mark.parametrize("judge", ["offline", "simulated"])
+def test_all(name: str, judge: str, tmp_path: Path) -> None:
+    """What keeps every rollout copies the file byte for byte."""
+    scored = scored_by(judge, EXAMPLES[name], tmp_path / "scored.jsonl")
+    tally = selected(scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score"))
+    assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
+    assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
+    assert tally.rollouts == sum(len(group.rollouts) for group in marked(scored))
+
+
+@each_example
+def test_one_of_each(name: str, tmp_path: Path) -> None:
+    """One rollout of each group keeps its words, mark and first reward, and nothing else is left."""
+    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    output = tmp_path / "out.jsonl"
+    if name in WHOLE_ONLY:
+        with pytest.raises(UsageError, match=WHOLE_ONLY[name]):
+            selected(scored, output, keep=Keep(1, "score"))
+        assert not output.exists()
+        return
+    selected(scored, output, keep=Keep(1, "score"))
+    before, after = marked(scored), marked(output)
+    kept = [told(r) for group in after for r in group.rollouts]  # scattered groups may begin in another order
+    assert Counter(kept) == Counter(told(best(group)) for group in before)
+    assert {len(group.rollouts) for group in after} == {1}
+    again = tmp_path / "again.jsonl"
+    selected(output, again, keep=Keep(1, "score"))
+    assert again.read_bytes() == output.read_bytes()
+
+
+@each_example
+def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
+    """The framework finds the rewards of what is left, each with the mark that it had."""
+    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    by = ("live",) if name in WHOLE_ONLY else ()
+    keep = None if name in WHOLE_ONLY else Keep(2, "variance")
+    selected(scored, tmp_path / "out.jsonl", *by, keep=keep)
+    found = [parse(raw) for raw in raws(tmp_path / "out.jsonl")]
+    assert found
+    assert len({reader(record).format.name for record in found}) == 1
+    for record in found:
+        rewards = [float(reward) for _, reward in READERS[name](record) if reward is not None]
+        scores = [mark["score"] for mark in marks(record)]
+        assert not rewards or rewards == scores
+        assert len(scores) >= len(READERS[name](record))
+    old = Counter(dump(m) for raw in raws(scored) for m in marks(parse(raw)))
+    assert not Counter(dump(m) for record in found for m in marks(record)) - old
+
+
+@each_example
+def test_scored_again(name: str, tmp_path: Path) -> None:
+    """What is left can be scored again, and first rewards are those that the dump had."""
+    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    selected(scored, tmp_path / "out.jsonl", *(("scored",) if name in WHOLE_ONLY else ("score=0.3..",)))
+    if not (tmp_path / "out.jsonl").read_bytes():
+        pytest.skip("this example's scores all lie below")
+    scored_by("offline", tmp_path / "out.jsonl", tmp_path / "twice.jsonl")
+    once = [r.label for group in marked(tmp_path / "out.jsonl") for r in group.rollouts]
+    assert [r.label for group in marked(tmp_path / "twice.jsonl") for r in group.rollouts] == once
+    first = Counter(r.label for group in marked(scored) for r in group.rollouts)
+    assert not Counter(once) - first
+
+
+@each_example
+def test_nothing_left(name: str, tmp_path: Path) -> None:
+    """Where nothing is left OUTPUT is empty, and that is no error."""
+    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    tally = selected(scored, tmp_path / "out.jsonl", "score=2..")
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+    assert (tally.kept_groups, tally.kept_rollouts, tally.unscored) == (0, 0, 0)

@@ -1,0 +1,87 @@
+"""Scored files for selections, small builders, and what stands in one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ruler_cli.marked.read import Marks
+from ruler_cli.marked.values import MarkedGroup
+from ruler_cli.reading import open_input
+from ruler_cli.records import Problem
+from ruler_cli.score import score
+from ruler_cli.selection.conditions import condition
+from ruler_cli.selection.select import select
+from ruler_cli.selection.values import Keep, SelectSettings, Tally
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from tests.values import talk
+
+
+def mark(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """A mark as `score` writes it; None: it failed."""
+    if score is None:
+        return {"status": "failed", "kind": "reply", "reason": "none", "independent_reward": label}
+    return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
+
+
+def trajectory(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """A scored trajectory."""
+    return {"messages": talk(f"{score} {label}"), "reward": score, "ruler": mark(score, label), **more}
+
+
+def grouped(name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any) -> dict[str, Any]:
+    """A scored group on a line; `part` is what ruler says of the group."""
+    both = zip(scores, labels or [None] * len(scores), strict=True)
+    status = "scored" if any(s is not None for s in scores) else "failed"
+    trajectories = [trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)]
+    return {"group_id": name, "trajectories": trajectories, "ruler": {"status": status, **part}}
+
+
+def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same with a trajectory a line, the group's part on each."""
+    return [
+        {**t, "group_id": group["group_id"], "ruler": {**t["ruler"], "group": group["ruler"]}}
+        for group in groups
+        for t in group["trajectories"]
+    ]
+
+
+def dump(path: Path, records: Sequence[Any]) -> Path:
+    """Records as JSON lines, NaN and all."""
+    path.write_bytes(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    return path
+
+
+def selected(source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any) -> Tally:
+    """Run a selection that meets no line which cannot be read."""
+    problems: list[Problem] = []
+    place = InputSettings(str(source), **more)
+    settings = SelectSettings(place, str(output), tuple(map(condition, where)), keep)
+    tally = select(settings, lambda _found: None, problems.append)
+    assert not problems
+    return tally
+
+
+def scored_by(judge: str, source: Path, output: Path) -> Path:
+    """Score a file to the end."""
+    settings = ScoreSettings(InputSettings(str(source)), str(output), JudgeSettings(judge))
+    done = anyio.run(score, settings)
+    assert done.summary.complete, done.summary
+    return output
+
+
+def marked(path: Path, **more: Any) -> list[MarkedGroup]:
+    """The groups of a scored file."""
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path), **more), stack, problems.append)
+        assert found.reader is not None
+        marks = Marks(found.reader)
+        groups = [marks.group(group) for group in found.groups]
+    assert not problems
+    return groups
