@@ -31,7 +31,7 @@ FLOORS = (
     {"observer"},
     {"ballots", "figures"},
     {"records", "settings", "quantiles"},
-    {"errors"},
+    {"errors", "nearest"},
 )
 """Top to bottom; within one floor modules of different names do not know each other."""
 

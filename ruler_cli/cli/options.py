@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from ruler_cli import nearest
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
+
+_PATH = 4096
+"""Characters that no path has."""
 
 Source = Annotated[
     str,
@@ -176,7 +181,9 @@ def params(pairs: list[str] | None) -> dict[str, Any]:
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p temperature=0.2")
+            name, colon, given = pair.partition(":")
+            example = f"{name}={given}" if colon and name and given else "temperature=0.2"
+            raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
         if key == "api_key":
             raise UsageError("-p api_key: a key never stands on a command line; use --api-key-env VAR")
         try:
@@ -195,7 +202,9 @@ def price(text: str | None) -> tuple[float, float] | None:
         if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
             raise ValueError
     except ValueError:
-        raise UsageError(f"--price {text}: write two numbers, USD per million tokens, e.g. 2,8") from None
+        raise UsageError(
+            f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
+        ) from None
     return given, taken
 
 
@@ -220,6 +229,8 @@ def models(names: list[str] | None, escalate: str | None = None, *, fallback: bo
     for name in every:
         if not name:
             raise UsageError("-m or --escalate: the judge has no name")
+        if name.startswith("-"):
+            raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
         if every.count(name) > 1:
             raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
     if fallback and len(found) == 1:
@@ -254,12 +265,16 @@ def max_failures(text: str | None) -> MaxFailures | None:
 def rubric(text: str | None) -> str | None:
     """`--rubric TEXT` or `@FILE` → the text."""
     if text is None or not text.startswith("@"):
+        if text and len(text) < _PATH and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
+            raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
         return text
     try:
         found = Path(text[1:]).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"--rubric {text}: cannot be read: {why}") from None
+        lost = nearest.file(text[1:]) if isinstance(error, FileNotFoundError) else None
+        hint = nearest.question(lost and f"@{lost}")
+        raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
     if not found:
         raise UsageError(f"--rubric {text}: the file is empty")
     return found

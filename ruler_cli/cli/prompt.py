@@ -11,6 +11,7 @@ import typer
 from ruler_cli.cli import options
 from ruler_cli.cli.console import Console, count, safe, say, told
 from ruler_cli.errors import UsageError
+from ruler_cli.nearest import nearest
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ruler_cli.scoring.request import Sheet
 
 _ASK = AskSettings()
+_COMPARED = 1000
+"""Groups' keys that are looked through for one that was not found."""
 
 
 def command(
@@ -90,11 +93,17 @@ def _group(where: InputSettings, key: str | None) -> Group:
     from ruler_cli.reading import open_input
 
     name = _name(where)
+    seen: list[str] = []
     with ExitStack() as stack:
         for one in open_input(where, stack, Console("log", name).problem).groups:
             if key is None or one.key == key:
                 return one
+            if len(seen) < _COMPARED:
+                seen.append(one.key)
+    meant = None if key is None else nearest(key, seen)
     which = "there is no group" if key is None else f"there is no group {key!r}"
+    if meant is not None:
+        raise UsageError(f"{name}: {which}; did you mean {meant!r}?")
     raise UsageError(f"{name}: {which}; `ruler check {name}` says how groups are found")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
+from ruler_cli import nearest
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import GZIP_MAGIC, ZSTD_MAGIC, zstd
 from ruler_cli.files.remote import is_remote, open_remote, public
@@ -43,7 +44,9 @@ def open_raw(name: str) -> Iterator[io.BufferedReader[Any]]:
     except IsADirectoryError:
         raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
     except FileNotFoundError:
-        raise UsageError(f"{name}: no such file; check the path, or give `-` for stdin") from None
+        meant = nearest.file(name)
+        way = f"did you mean {meant}?" if meant else "check the path, or give `-` for stdin"
+        raise UsageError(f"{name}: no such file; {way}") from None
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
     with raw:  # not the buffer: closing it would wait for a thread that reads a silent pipe

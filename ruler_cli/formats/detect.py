@@ -13,6 +13,8 @@ from ruler_cli.formats.catalog import families, formats, refusals
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup, plain
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.told_reward import with_reward
+from ruler_cli.nearest import nearest
+from ruler_cli.nearest import path as near_path
 from ruler_cli.records import Line
 from ruler_cli.settings import InputSettings
 
@@ -53,8 +55,9 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
 
 def _choose(name: str, records: Sequence[tuple[Line, dict[str, Any]]], wanted: str) -> Format:
     if wanted != "auto" and wanted not in families():
-        known = ", ".join(families())
-        raise UsageError(f"--format {wanted}: there is no such format; give auto or one of {known}")
+        meant = nearest(wanted, ("auto", *families()))
+        way = f"did you mean {meant}?" if meant else f"give auto or one of {', '.join(families())}"
+        raise UsageError(f"--format {wanted}: there is no such format; {way}")
     candidates = [f for f in formats() if wanted in ("auto", f.family)]
     votes: dict[str, tuple[Format, Line]] = {}
     for line, record in records:
@@ -142,7 +145,10 @@ def _anywhere(chosen: Format, path: str, records: Sequence[tuple[Line, dict[str,
 
 
 def _nowhere(name: str, option: str, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> str:
-    return f"{name}: {option} {path}: none of the first records has it; their keys: " + _keys(records[0][1])
+    meant = near_path(path, (record for _, record in records))
+    hint = f" (did you mean {plain(meant)}?)" if meant else ""
+    keys = _keys(records[0][1])
+    return f"{name}: {option} {path}: none of the first records has it{hint}; their keys: {keys}"
 
 
 def _keys(record: Mapping[str, Any]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 
 from ruler_cli.judges.faults import clean
+from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Usage
 from ruler_cli.scoring.words import SCHEMA
 
@@ -34,10 +34,10 @@ def missing_key(name: str, variable: str) -> str:
     )
 
 
-def unknown_judge(name: str) -> str:
-    """The sentence for a name that no provider has: how to write it, or what was meant."""
-    meant = difflib.get_close_matches(name, EMBEDDED, 1)
-    hint = f"did you mean `{meant[0]}`? Else write" if meant else "write"
+def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
+    """The sentence for a name that no provider has: how to write it, or which of the known was meant."""
+    meant = nearest(name, (*EMBEDDED, *known))
+    hint = f"did you mean `{meant}`? Else write" if meant else "write"
     return (
         f"judge {name}: no provider is known by that name; {hint} it as provider/name, e.g. "
         "anthropic/…, or give --api-base for an endpoint of your own"

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import EMBEDDED, missing_key
+from ruler_cli.judges.answer_form import EMBEDDED, missing_key, unknown_judge
 from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.prices import Model, Price, known, stated
+from ruler_cli.nearest import nearest
 from ruler_cli.settings import JudgeSettings
 
 _OPENAI = "https://api.openai.com/v1"
@@ -32,13 +33,18 @@ class Chosen:
 
 
 def model_of(settings: JudgeSettings) -> Model:
-    """What is known of the judge's price and context; nothing is asked, no key is needed."""
+    """What is known of the judge's price and context; nothing is asked, no key is needed.
+
+    UsageError where an embedded judge's name is misspelt: it would be looked for at providers, for seconds.
+    """
     given = stated(settings.price) if settings.price else None
     if settings.model in EMBEDDED:
         return Model(Price(0.0, 0.0, 0.0), reasoning=False)
     if settings.api_base:  # what stands behind an endpoint of one's own is not known by its name
         return Model(given)
     found = known(settings.model)
+    if found == Model() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
+        raise UsageError(unknown_judge(settings.model))
     return replace(found, price=given or found.price)
 
 
@@ -119,6 +125,8 @@ def _check_address(base: str) -> None:
     except ValueError:
         fine = False
     if not fine:
-        raise UsageError("--api-base: is no http:// or https:// address with a host")
+        raise UsageError(
+            "--api-base: is no http:// or https:// address with a host, e.g. http://localhost:8000/v1"
+        )
     if parts.username or parts.password:
         raise UsageError("--api-base: holds a name or password; name a key with --api-key-env instead")

@@ -21,6 +21,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import FORMATS, missing_key, reply_of, unknown_judge
 from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify, clean, refuses_format
+from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Request
 
 
@@ -125,7 +126,11 @@ class LitellmJudge:
         try:
             litellm.get_llm_provider(self.model)
         except Exception:  # noqa: BLE001 - litellm's errors share no base class
-            raise UsageError(unknown_judge(self.name)) from None
+            provider, slash, rest = self.name.partition("/")
+            providers = (getattr(each, "value", str(each)) for each in litellm.provider_list)
+            meant = nearest(provider, providers, 0.7) if slash else None
+            near = [f"{meant}/{rest}"] if meant else [] if slash else litellm.model_cost
+            raise UsageError(unknown_judge(self.name, near)) from None
         if not self.key and not self.base:
             lost = litellm.validate_environment(self.model).get("missing_keys") or []
             provider = litellm.get_llm_provider(self.model)[1]

@@ -116,10 +116,20 @@ async def test_unreachable() -> None:
     assert not fault.sent
 
 
-async def test_unknown_provider() -> None:
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("offlin", "`offline`"), ("opnai/o3", "`openai/o3`"), ("gpt4o", "`gpt-4o`")],
+)
+async def test_unknown_provider(name: str, meant: str) -> None:
     """A name without a provider is told before a call, with what may be meant."""
-    with pytest.raises(UsageError, match=r"did you mean `offline`.*provider/name"):
-        await ask(model="offlin")
+    with pytest.raises(UsageError, match=rf"did you mean {meant}.*provider/name"):
+        await ask(model=name)
+
+
+async def test_unlike_any() -> None:
+    """Nothing is proposed where no provider is near."""
+    with pytest.raises(UsageError, match="known by that name; write it as provider/name"):
+        await ask(model="qqqqqqqq/x")
 
 
 async def test_missing_key() -> None:
