@@ -45,6 +45,13 @@ def _root(
 def main() -> None:
     """Run the command line."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except KeyboardInterrupt:  # before a run has begun to listen for signals
-        sys.exit(130)
+        code = 130
+    except Exception as error:
+        from ruler_cli.cli.mistakes import explain
+
+        code = explain(error, app, sys.argv[1:])
+        if code is None:
+            raise
+    sys.exit(code)

@@ -12,6 +12,7 @@ import typer
 from ruler_cli.cli import combining, options
 from ruler_cli.cli.console import Console, closing, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
+from ruler_cli.files.listing import is_many
 from ruler_cli.files.remote import is_remote, public
 from ruler_cli.observer import Summary
 from ruler_cli.settings import (
@@ -145,6 +146,7 @@ def command(
     with told(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
         from ruler_cli.ledger import located
 
+        _refuse_swapped(source, output)
         usual = JudgeSettings(
             api_base=api_base,
             api_key_env=api_key_env,
@@ -207,6 +209,18 @@ def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"
         return anyio.run(interruptible, partial(score, settings, console))
     finally:
         console.close()
+
+
+def _refuse_swapped(source: str, output: str) -> None:
+    """UsageError where INPUT is not there and OUTPUT is, unless INPUT looks like another file's name."""
+    if source == "-" or is_remote(source) or not Path(output).is_file() or is_many(source):
+        return
+    from ruler_cli.nearest import file
+
+    if not Path(source).exists() and file(source) in (None, output):
+        raise UsageError(
+            f"{source}: no such file, but OUTPUT {output} is one; INPUT comes first: are they swapped?"
+        )
 
 
 def _say_what_is_there(settings: ScoreSettings) -> None:
