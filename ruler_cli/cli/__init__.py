@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -44,6 +45,8 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    if "_RULER_COMPLETE" in os.environ:  # a shell waits: typer would load rich for longer than all the rest
+        sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's word for "not there"
     try:
         code = app(standalone_mode=False)
     except KeyboardInterrupt:  # before a run has begun to listen for signals

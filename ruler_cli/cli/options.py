@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ruler_cli import nearest
+from ruler_cli.cli import completing
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
 
@@ -32,6 +33,7 @@ Models = Annotated[
         "-m",
         metavar="NAME",
         envvar="RULER_JUDGE_MODEL",
+        autocompletion=completing.judges,
         help="The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
         "repeat it for a panel.  [default: openai/o3]",
     ),
@@ -114,6 +116,7 @@ Escalate = Annotated[
     typer.Option(
         metavar="MODEL",
         envvar="RULER_ESCALATE",
+        autocompletion=completing.judges,
         help="A stronger judge for groups that passes leave neither resolved nor tied.",
     ),
 ]
@@ -122,6 +125,7 @@ Rubric = Annotated[
     typer.Option(
         metavar="TEXT|@FILE",
         envvar="RULER_RUBRIC",
+        autocompletion=completing.rubrics,
         help="Grading standards; a group's own `rubric` wins.",
     ),
 ]
@@ -160,6 +164,7 @@ Format = Annotated[
         "--format",
         metavar="auto|NAME",
         envvar="RULER_FORMAT",
+        autocompletion=completing.formats,
         help="The dump's shape, where it shall not be found by looking.",
     ),
 ]
