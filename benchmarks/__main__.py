@@ -9,7 +9,20 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import adaptive, cap, chaos, check, kills, large, latency, limits, prefix, rounds, virtual
+from benchmarks import (
+    adaptive,
+    cap,
+    chaos,
+    check,
+    kills,
+    large,
+    latency,
+    limits,
+    prefix,
+    report,
+    rounds,
+    virtual,
+)
 from benchmarks.promises import QUICK, Sizes, memory, passes, speed, starts, tokens
 from benchmarks.results import Result, table
 
@@ -26,7 +39,20 @@ def _main() -> int:
             for result in measure(Path(folder), sizes):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)
-        for module in (latency, limits, virtual, rounds, adaptive, chaos, kills, cap, check, large, prefix):
+        for module in (
+            latency,
+            limits,
+            virtual,
+            rounds,
+            adaptive,
+            chaos,
+            kills,
+            cap,
+            check,
+            large,
+            prefix,
+            report,
+        ):
             for result in module.measure(Path(folder), options.quick):
                 print(f"measured: {result.what}", file=sys.stderr)
                 results.append(result)

@@ -1,0 +1,175 @@
+"""The HTML report of 100, 1,000 and 10,000 groups: how large, how long to write, how soon it is open.
+
+    python -m benchmarks.report [--quick]
+
+Groups of 8 rollouts, scored twice each by the simulated judge; each opens three times in a fresh window of
+headless Chromium, from disk, and the slowest counts: from the start of the navigation to the second frame after
+the first view was drawn. Scrolling is the table moved from its top to its end in 240 steps: the share
+of frames that took longer than two of a screen with 60 a second.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from benchmarks.child import PYTHON, Cost, run
+from benchmarks.results import Result, alone
+from tests.browser.view import QUIET, program, shown
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+SOON = 2.0
+"""Seconds in which 10,000 groups are to be open."""
+_OPENINGS = 3
+_FRAME = 1000 / 60
+"""Milliseconds of a frame where a screen shows 60 a second."""
+_SCROLL = """async (frame) => {
+  const grid = [...document.querySelectorAll("*")].find(
+    (e) => e.scrollHeight > 4 * e.clientHeight && ["auto", "scroll"].includes(getComputedStyle(e).overflowY),
+  ) ?? document.scrollingElement;
+  const late = [], end = grid.scrollHeight - grid.clientHeight, steps = 240;
+  let before = await new Promise(requestAnimationFrame);
+  for (let i = 1; i <= steps; i++) {
+    grid.scrollTop = (end * i) / steps;
+    const now = await new Promise(requestAnimationFrame);
+    if (now - before > 2 * frame) late.push(now - before);
+    before = now;
+  }
+  return [late.length / steps, Math.max(0, ...late)];
+}"""
+_WORDS = (
+    "search",
+    "book",
+    "cancel",
+    "refund",
+    "order",
+    "parcel",
+    "kettle",
+    "window",
+    "policy",
+    "gate",
+    "seat",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """One report: bytes, seconds to write it and MiB for that, seconds until it is open, late frames."""
+
+    groups: int
+    scored: int
+    size: int
+    seconds: float
+    mebibytes: float
+    opened: float
+    late: float
+    longest: float
+
+
+def measure(folder: Path, quick: bool) -> Iterator[Result]:
+    """Each size, where there is a browser."""
+    found = program()
+    if found is None:
+        return
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        for groups in (100, 1_000) if quick else (100, 1_000, 10_000):
+            one = _one(folder, groups, browser)
+            told = (
+                f"{one.size / 1e6:.1f} MB from {one.scored / 1e6:.0f} MB, written in {one.seconds:.1f} s and "
+                f"{one.mebibytes:.0f} MiB; {one.late:.1%} of the frames late while scrolling, "
+                f"the longest {one.longest:.0f} ms"
+            )
+            yield Result(
+                None, f"report of {groups:,} groups, seconds until open", one.opened, told, limit=SOON
+            )
+        browser.close()
+
+
+def _one(folder: Path, groups: int, browser: Browser) -> _Opened:
+    scored, report = folder / f"scored-{groups}.jsonl", folder / f"report-{groups}.html"
+    _write(folder / "in.jsonl", groups)
+    _ruler("score", folder / "in.jsonl", scored, "-m", "simulated", "--passes", "2", "--progress", "none")
+    cost = _ruler("report", scored, "-o", report)
+    opened = [_open(browser, report) for _ in range(_OPENINGS)]
+    late, longest = _scroll(browser, report)
+    return _Opened(
+        groups,
+        scored.stat().st_size,
+        report.stat().st_size,
+        cost.wall,
+        cost.peak / 2**20,
+        max(opened),
+        late,
+        longest,
+    )
+
+
+def _open(browser: Browser, report: Path) -> float:
+    """Seconds from the start of the navigation until the report says that it is shown."""
+    with shown(browser, report) as view:
+        view.page.add_init_script(
+            "new MutationObserver((_, watch) => { if (document.documentElement?.dataset.ready) {"
+            "watch.disconnect(); window.openedAt = performance.now(); } })"
+            ".observe(document, { attributes: true, subtree: true });"
+        )
+        view.open()
+        return float(view.page.evaluate("window.openedAt")) / 1000
+
+
+def _scroll(browser: Browser, report: Path) -> tuple[float, float]:
+    """The share of late frames, and the longest in milliseconds."""
+    with shown(browser, report) as view:
+        view.open("#groups")
+        late, longest = view.page.evaluate(_SCROLL, _FRAME)
+        return float(late), float(longest)
+
+
+def _ruler(*args: str | Path) -> Cost:
+    return run([PYTHON, "-m", "ruler_cli", *map(str, args)])
+
+
+def _write(path: Path, groups: int) -> None:
+    dice = random.Random(groups)
+    with path.open("wb") as file:
+        for number in range(groups):
+            file.write(orjson.dumps(_group(number, dice)) + b"\n")
+
+
+def _group(number: int, dice: random.Random) -> dict[str, Any]:
+    def words(least: int, most: int) -> str:
+        return " ".join(dice.choices(_WORDS, k=dice.randint(least, most)))
+
+    prompt = [
+        {"role": "system", "content": f"You are the help desk of an airline. {words(80, 80)}"},
+        {"role": "user", "content": f"Task {number}: {words(12, 12)}"},
+    ]
+    return {
+        "group_id": f"task-{number}",
+        "trajectories": [
+            {"messages": [*prompt, *_turns(dice, words)], "reward": float(dice.random() < 0.5)}
+            for _ in range(8)
+        ],
+    }
+
+
+def _turns(dice: random.Random, words: Any) -> Iterator[dict[str, Any]]:
+    for turn in range(dice.randint(2, 7)):
+        call = {"id": f"c{turn}", "type": "function", "function": {"name": "get_order", "arguments": "{}"}}
+        yield {"role": "assistant", "content": words(5, 25), "tool_calls": [call]}
+        yield {"role": "tool", "tool_call_id": f"c{turn}", "content": words(5, 40)}
+    yield {"role": "assistant", "content": f"Done: truth={dice.random():.2f} {words(8, 12)}"}
+
+
+if __name__ == "__main__":
+    sys.exit(alone(measure))

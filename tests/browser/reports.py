@@ -1,0 +1,89 @@
+"""Scored files for the browser to look at, and their reports, made by the command itself."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tests.command import run_here
+
+FAILURES = (
+    ("transport", "the judge did not answer: HTTP 503, tried 7 times"),
+    ("reply", "the reply has no score for b"),
+    ("refused", "the judge refused: I cannot help with that"),
+)
+_WORDS = ("search", "book", "cancel", "refund", "order", "parcel", "kettle", "window", "policy", "gate")
+
+
+def ruler(*args: str | Path, folder: Path) -> str:
+    """Run the command; what it said. It must not fail, but groups may."""
+    done = run_here([str(arg) for arg in args], "", folder, {"XDG_CACHE_HOME": str(folder / "cache")})
+    assert done.returncode in (0, 1), done.stderr
+    return done.stderr
+
+
+def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
+    """Groups of rollouts that share a prompt and part ways later, with a known truth and a reward."""
+    dice = random.Random(seed)
+
+    def words(many: int) -> str:
+        return " ".join(dice.choice(_WORDS) for _ in range(many))
+
+    def rollout(prompt: list[dict[str, Any]]) -> dict[str, Any]:
+        truth = min(1.0, max(0.0, dice.gauss(0.5, 0.25)))
+        messages = [*prompt, {"role": "assistant", "content": "Let me look."}]
+        for turn in range(dice.randrange(4)):
+            call = {"id": f"c{turn}", "function": {"name": "get_order", "arguments": '{"id": 7}'}}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{turn}", "content": words(9)})
+        messages.append({"role": "assistant", "content": f"Done: truth={truth:.2f}\n{words(4)}"})
+        return {"messages": messages, "reward": float(dice.random() < truth)}
+
+    found = []
+    for i in range(number):
+        prompt = [{"role": "user", "content": f"Task {i}: {words(8)}"}]
+        found.append({"group_id": f"task-{i}", "trajectories": [rollout(prompt) for _ in range(size)]})
+    return found
+
+
+def run_of(folder: Path, number: int, size: int = 4) -> Path:
+    """A scored file of that many groups, two passes each: every tenth failed, one has one rollout."""
+    records = groups(number, size)
+    del records[10]["trajectories"][1:]
+    source, scored = folder / "run.jsonl", folder / "scored.jsonl"
+    write(source, records)
+    ruler("score", source, scored, "-m", "simulated", "--passes", "2", folder=folder)
+    done = [orjson.loads(line) for line in scored.read_bytes().splitlines()]
+    for i, record in enumerate(done):
+        record["ruler"]["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
+        if i % 10 == 5:
+            fail(record, *FAILURES[i // 10 % len(FAILURES)])
+    done[2]["trajectories"][1]["ruler"]["suspect"] = True
+    return write(scored, done)
+
+
+def fail(record: dict[str, Any], kind: str, reason: str) -> None:
+    """Make of a scored record what `score` writes where the judge gave nothing."""
+    record["ruler"] |= {"status": "failed", "kind": kind, "reason": reason}
+    for name in ("passes", "tied", "reliability", "weight", "passes_for_0.9"):
+        record["ruler"].pop(name, None)
+    for trajectory in record["trajectories"]:
+        first = trajectory["ruler"]["independent_reward"]
+        lost = {"status": "failed", "kind": kind, "reason": reason, "judge": "simulated"}
+        trajectory |= {"reward": None, "ruler": lost | {"independent_reward": first}}
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> Path:
+    """Records as JSON lines."""
+    path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+    return path
+
+
+def report_of(scored: Path, folder: Path, *args: str) -> Path:
+    """The HTML report of a scored file."""
+    report = folder / f"{scored.stem}.html"
+    ruler("report", scored, "-o", report, *args, folder=folder)
+    return report
