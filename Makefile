@@ -7,7 +7,7 @@ PIP    := -m pip -qq --disable-pip-version-check
 
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help venv demo test lint types readme wheel check simulate bench lock clean
+.PHONY: help venv demo test lint types readme wheel check pictures simulate bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -62,6 +62,9 @@ build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 	@touch $@
 
 check: lint types test readme wheel ## everything that CI checks
+
+pictures: venv ## take the README's pictures anew; needs chromium
+	$(BIN)/python -m tests.pictures
 
 simulate: venv ## reproduce the tables on passes, panels and windows with the simulated judge
 	$(BIN)/python -m benchmarks.simulate

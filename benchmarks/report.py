@@ -2,10 +2,10 @@
 
     python -m benchmarks.report [--quick]
 
-Groups of 8 rollouts, scored twice each by the simulated judge; each opens three times in a fresh window of
-headless Chromium, from disk, and the slowest counts: from the start of the navigation to the second frame after
-the first view was drawn. Scrolling is the table moved from its top to its end in 240 steps: the share
-of frames that took longer than two of a screen with 60 a second.
+Groups of 8 rollouts, scored twice each by the simulated judge. Each report opens three times in a fresh
+window of headless Chromium, from disk, and the slowest counts: from the start of the navigation until the
+second frame after the first view was drawn. To scroll is to move the table from its top to its end in 240
+steps: told is the share of frames that took longer than two of a screen that shows 60 a second.
 """
 
 from __future__ import annotations

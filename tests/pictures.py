@@ -1,0 +1,114 @@
+"""The README's pictures, taken of real runs over the samples: `make pictures`."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI as _THEME
+from rich.text import Text
+
+from tests.browser.view import QUIET, View, program, shown
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "samples" / "pictures"
+COLUMNS, LINES = 80, 48
+_FRAME = (
+    "body{margin:0;background:#1b1f24;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
+)
+
+
+def take(folder: Path, browser: Browser) -> None:
+    """Score two samples, look at what came of them, and keep what is seen."""
+    run, talks = folder / "scored.jsonl", folder / "tau_bench.jsonl"
+    _ruler("score", ROOT / "samples/simulated.jsonl", run, "-m", "simulated", "--passes", "4")
+    _ruler("score", ROOT / "samples/tau_bench.jsonl", talks, "-m", "offline")
+    for scored in (run, talks):
+        _ruler("report", scored, "-o", scored.with_suffix(".html"))
+    with shown(browser, run.with_suffix(".html"), height=1100) as view:
+        _picture(view, "overview", "")
+        _picture(view, "groups", "#groups?where=live&sort=-disagreement")
+    with shown(browser, run.with_suffix(".html"), theme="dark", height=1100) as view:
+        _picture(view, "overview-dark", "")
+    with shown(browser, talks.with_suffix(".html"), height=1100) as view:
+        view.open("#groups")
+        key = view.page.evaluate("opened.rows.key[0]")
+        _picture(view, "group", f"#group={key}")
+    _terminal(folder, run, browser)
+
+
+def _ruler(*args: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "ruler_cli", *map(str, args)], check=True, cwd=ROOT, timeout=300)
+
+
+def _picture(view: View, name: str, hash_: str) -> None:
+    view.open(hash_)
+    view.page.wait_for_timeout(300)  # what is drawn lazily is drawn
+    view.page.screenshot(path=PICTURES / f"{name}.png")
+    view.clean()
+
+
+def _terminal(folder: Path, scored: Path, browser: Browser) -> None:
+    """What a terminal of 80 columns shows."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(Text("$ ruler report scored.jsonl", style="bold"))
+    console.print(Text.from_ansi(_on_terminal(["report", scored.name], folder)))
+    page = folder / "terminal.html"
+    page.write_text(console.export_html(inline_styles=True, theme=_THEME), encoding="utf-8")
+    window = browser.new_context(viewport={"width": 760, "height": 600}).new_page()
+    window.goto(page.as_uri())
+    window.add_style_tag(content=_FRAME)
+    window.screenshot(path=PICTURES / "terminal.png", full_page=True)
+
+
+def _on_terminal(args: list[str], folder: Path) -> str:
+    """What the command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}
+    env |= {"PYTHONPATH": str(ROOT), "PAGER": "cat"}
+    env.pop("NO_COLOR", None)
+    done = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *args], stdout=theirs, stdin=theirs, cwd=folder, env=env
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            more = os.read(ours, 1 << 16)
+        except OSError:  # how Linux says that nobody writes any more
+            break
+        if not more:
+            break
+        said += more
+    done.wait(timeout=60)
+    os.close(ours)
+    return said.decode().replace("\r\n", "\n")
+
+
+def _main() -> int:
+    found = program()
+    if found is None:
+        print("pictures: no browser is installed: apt-get install chromium", file=sys.stderr)
+        return 1
+    from playwright.sync_api import sync_playwright
+
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ruler-pictures-") as folder, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=list(QUIET))
+        take(Path(folder), browser)
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
