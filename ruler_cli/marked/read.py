@@ -81,6 +81,7 @@ class Marks:
             odd += ["judge_score"] if judged is None else []
         judges, more = _panel(mark.get("judges"), odd) if said == "scored" else (_NOBODY, 0)
         label, label_from = self._label(parts)
+        slots = _slots(mark.get("slots"))
         lost = status == "failed"
         return MarkedRollout(
             at=tuple([at for at, _, _ in parts]),
@@ -91,7 +92,8 @@ class Marks:
             label=label,
             explanation=_text(mark.get("explanation")),
             spread=_at_least_0(mark.get("spread")),
-            slots=_slots(mark.get("slots")),
+            slots=slots,
+            pass_scores=_pass_scores(mark.get("pass_scores"), len(slots)),
             judges=judges,
             suspect=mark.get("suspect") is True,
             size=sum([_size(part) for _, part, _ in parts]),
@@ -214,6 +216,14 @@ def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
         else:
             judges[name] = score
     return judges, max(0, len(value) - MOST_JUDGES)
+
+
+def _pass_scores(value: Any, passes: int) -> tuple[float, ...]:
+    """What each pass gave a rollout; none where it is not a number for each."""
+    if type(value) is not list or len(value) != passes:
+        return ()
+    found = tuple([score for score in map(_finite, value) if score is not None])
+    return found if len(found) == passes else ()
 
 
 def _usage(value: _Json) -> Usage:

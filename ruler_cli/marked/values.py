@@ -23,7 +23,8 @@ class MarkedRollout:
     `at` are the places of its parts among `Group.rollouts`, `rollout` is the first of them. `score` is
     what ruler wrote as the reward, `judged` what the judges said where an outcome or a reward has moved
     it, else the same. `label` is the first original reward, else the outcome, as a number. `slots` are
-    the places it was shown at, 0 first, 1 last, one for each pass; `judges` the scores of a panel's.
+    the places it was shown at, 0 first, 1 last, one for each pass; `pass_scores` what it was given there,
+    empty where the file does not say it beside the score; `judges` the scores of a panel's.
     `spread` is the standard deviation of its score over passes. `size`: bytes of what the agent did.
     A rollout that has no score has a `kind` and a `reason`.
 
@@ -42,6 +43,7 @@ class MarkedRollout:
     explanation: str = ""
     spread: float | None = None
     slots: tuple[float, ...] = ()
+    pass_scores: tuple[float, ...] = ()
     judges: Mapping[str, float] = field(default_factory=dict)
     suspect: bool = False
     size: int = 0

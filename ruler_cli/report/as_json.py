@@ -20,8 +20,8 @@ Figures (`overview_json`):
 - `against_label` {cells [{score [from, to], label [from, to], n}], pairs, against, agreement}: rollouts by
   score and label, a single label as [y, y]; pairs of unlike labels in a group, and how many of them the
   judge orders against the labels (a tie is half of one)
-- `slots` {bins [{from, to, mean, error, n}], groups}: how far scores are above their group's mean by the
-  place at which the judge saw the rollout, 0 first, 1 last; over several passes the mean place
+- `slots` {bins [{from, to, mean, error, n}], groups}: how far the scores of a pass are above its mean by
+  the place at which the judge saw the rollout, 0 first, 1 last; groups judged in windows are left out
 - `lengths` {cells [{score, bytes [from, to], n}], slope, error, correlation, groups}: rollouts by score and
   bytes; `slope` is what twice the bytes bring within a group, `error` its standard error
 - `reliability` {bins, median, groups}
@@ -197,6 +197,7 @@ def _rollout(r: MarkedRollout) -> _Json:
         "explanation": r.explanation,
         "spread": r.spread,
         "slots": list(r.slots),
+        "pass_scores": list(r.pass_scores),
         "judges": dict(r.judges),
         "suspect": r.suspect,
         "bytes": r.size,

@@ -7,6 +7,7 @@ import math
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Usage
 from ruler_cli.report.bins import GROUPS, SECONDS, Bins, Labels, Quantiles, Timeline
+from ruler_cli.report.slots import requests
 from ruler_cli.report.tallies import Reasons, Tally
 from ruler_cli.report.values import Cell, Ends, Overview, SlotBar
 from ruler_cli.statistics.slots import SlotCurve
@@ -14,8 +15,6 @@ from ruler_cli.statistics.sums import LengthSums, Moments
 
 REASONS = 6
 """How many reasons of failures are told."""
-_SAME_PLACE = 0.002
-"""Mean places that differ by less are the same but for rounding: orders were balanced over passes."""
 _YEAR = 366 * 86400.0
 _TIMED = 0.9
 """The share of judged groups that must tell a time for an axis of time."""
@@ -101,13 +100,10 @@ class Gathering:
         against, pairs = group.disputes
         self._against += against
         self._pairs += pairs
-        told = [(r.judged, r.size, r.place) for r in group.rollouts if r.judged is not None]
+        told = [(r.size, r.judged) for r in group.rollouts if r.judged is not None]
         if len(told) > 1:
-            self._length.add([size for _, size, _ in told], [score for score, _, _ in told])
-            placed = [(place, score) for score, _, place in told if place is not None]
-            places = [place for place, _ in placed]
-            if places and max(places) - min(places) > _SAME_PLACE:
-                self._slots.add_at(places, [score for _, score in placed])
+            self._length.add([size for size, _ in told], [score for _, score in told])
+        self._slots.add(*requests(group))
 
     def overview(self) -> Overview:
         """All figures of the groups so far."""

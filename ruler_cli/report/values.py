@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class SlotBar:
-    """Rollouts shown in a stretch of places, 0 first, 1 last: how far their scores are above their group's.
+    """Rollouts shown in a stretch of places, 0 first, 1 last: how far scores are above their pass's mean.
 
     `error` is the standard error of `mean`, None where a single group says nothing of it.
     """
@@ -76,8 +76,7 @@ class Overview:
     `scores` are rollouts by score, `spreads` groups by the standard deviation of their scores,
     `against_label` rollouts by score and label, of all pairs of unlike labels in a group (`pairs`)
     `against` are ordered the other way, ties as halves, by what the judges said. `slots` is the slot curve
-    over `slot_groups`: marks hold one score for all passes, so it is by the mean place of a rollout over
-    them, and a group in which all have the same, as balanced orders have it, says nothing.
+    over `slot_groups`, by what each pass gave: those of several rollouts whose marks tell all of it.
     `lengths` are rollouts by score and bytes, `length` the trend within groups. `reliability` are groups by
     it. `over_time` is in seconds since 1970, or where the file names no time in numbers of groups.
     `untimed` are the groups asked about that tell no time, or one more than a year from the median.

@@ -73,20 +73,6 @@ def _bin(slot: int, size: int) -> int:
     return 1 + (2 * slot - 1) * _STRETCHES // (2 * (size - 2))
 
 
-def _bin_at(place: float) -> int:
-    """The same for a relative slot: exactly first, exactly last, or a stretch between."""
-    if place <= 0:
-        return 0
-    return _BINS - 1 if place >= 1 else 1 + int(place * _STRETCHES)
-
-
-def _count(bins: Sequence[int], scores: Sequence[float], sums: list[float], counts: list[int]) -> None:
-    mean = fsum(scores) / len(scores)
-    for place, score in zip(bins, scores, strict=True):
-        sums[place] += score - mean
-        counts[place] += 1
-
-
 class SlotCurve:
     """Mean centred score by relative slot over a batch, as running sums (rule 6).
 
@@ -105,23 +91,13 @@ class SlotCurve:
         sums, counts = [0.0] * _BINS, [0] * _BINS
         for scores in requests:
             size = len(scores)
-            if size > 1:
-                _count([_bin(slot, size) for slot in range(size)], scores, sums, counts)
-        self._group(sums, counts)
-
-    def add_at(self, places: Sequence[float], scores: Sequence[float]) -> None:
-        """Count one group by relative slots, from 0 (first) to 1 (last), in any order.
-
-        For what is known only as means over several requests: the mean slot of each rollout and its mean
-        score. Of a single request it is what `add` counts, but for slots near the end of a stretch.
-        """
-        if len(scores) < 2:
-            return
-        sums, counts = [0.0] * _BINS, [0] * _BINS
-        _count([_bin_at(place) for place in places], scores, sums, counts)
-        self._group(sums, counts)
-
-    def _group(self, sums: list[float], counts: list[int]) -> None:
+            if size < 2:
+                continue
+            mean = fsum(scores) / size
+            for slot, score in enumerate(scores):
+                place = _bin(slot, size)
+                sums[place] += score - mean
+                counts[place] += 1
         self.groups += any(counts)
         for bin_, total, count in zip(self._bins, sums, counts, strict=True):
             if count:
