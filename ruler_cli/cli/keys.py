@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 from ruler_cli.cli.console import safe
 
-_UNSEEN = re.compile(
+UNSEEN = re.compile(
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 """What takes no place on a terminal, or one that depends on the terminal: a joiner, a variation."""
-_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([nt'\\]))", re.IGNORECASE)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([nt'\\]))")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 _LONGS = {short[1]: character for character, short in _SHORT.items()}
 
 
 def visible(text: str) -> str:
     """Text with everything that cannot be seen shown as an escape; line breaks and tabs stay."""
-    return _UNSEEN.sub(lambda c: escape(c[0]), safe(text))
+    return UNSEEN.sub(lambda c: escape(c[0]), safe(text))
 
 
 def escape(character: str) -> str:
@@ -59,5 +59,5 @@ def typed(text: str) -> str:
 def _character(found: re.Match[str]) -> str:
     code = found[1] or found[2] or found[3]
     if code is None:
-        return _LONGS[found[4].lower()]
+        return _LONGS[found[4]]
     return chr(int(code, 16)) if int(code, 16) < 0x110000 else found[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import UNSAFE, told
+from ruler_cli.cli.console import UNSAFE, count, say, told
+from ruler_cli.cli.keys import UNSEEN
 from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
@@ -40,7 +42,7 @@ def command(
             metavar="N",
             min=1,
             envvar="RULER_MAX_GROUPS",
-            help="Groups whose text is in FILE.html, the most telling first.  [default: what fits]",
+            help="Groups in FILE.html, the most telling first.  [default: 10000]",
         ),
     ] = None,
     labels: Annotated[
@@ -103,9 +105,7 @@ def _report(
     from ruler_cli.cli.report_look import Look
 
     if output is not None:
-        from ruler_cli.report.html import write_html
-
-        write_html(output, where, most, problems)
+        _write(where, problems, output, most)
         return
     with ExitStack() as stack:
         stack.push(problems.left)
@@ -118,6 +118,25 @@ def _report(
             page.show()
 
 
+def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
+    """The page for a browser, and a sentence on stderr."""
+    from ruler_cli.files.source import shown
+    from ruler_cli.report.html import MOST_GROUPS, write_html
+
+    name = shown(where.source)
+    found = write_html(
+        where,
+        output,
+        on_problem=lambda problem: problems.problem(name, problem),
+        most=MOST_GROUPS if most is None else most,
+    )
+    problems.close()
+    size, to = f"{found.size / 1e6:.1f} MB", "stdout" if output == "-" else output
+    say(f"ruler: {count(found.overview.groups, 'group')}, {size} written to {to}")
+    if found.left_out.groups or found.left_out.texts or found.left_out.cut:
+        say(f"ruler: {found.left_out.rule}")
+
+
 def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
@@ -127,7 +146,8 @@ def _print(page: dict[str, Any]) -> None:
     except TypeError:  # half a surrogate pair, which is no character
         text = orjson.dumps(_readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape
-    text = UNSAFE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
+    for pattern in (UNSAFE, UNSEEN):
+        text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)
     out = typer.get_binary_stream("stdout")
     out.write(text.encode() + b"\n")
     out.flush()

@@ -48,9 +48,8 @@ def _rank(rollouts: Sequence[MarkedRollout], number: int) -> int:
     return 1 + sum(_score(other) > _score(rollouts[number]) for other in rollouts)
 
 
-def _rule(said: str | Text) -> Rule:
-    title = said if isinstance(said, Text) else Text(said, "bold")
-    return Rule(title, align="left", style="dim")
+def _rule(said: str, style: str = "bold") -> Rule:
+    return Rule(Text(said, style), align="left", style="dim")
 
 
 def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
@@ -120,7 +119,7 @@ def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Tabl
             words.number(r.judged) if r.judged != r.score and r.judged is not None else ""
             for r in (rollouts[i] for i in order)
         ],
-        "±": [_told(rollouts[i].spread, ".2f") for i in order],
+        "sd": [_told(rollouts[i].spread, ".2f") for i in order],
         "reward": [_told(rollouts[i].label, ".4g") for i in order],
         "shown at": [_told(rollouts[i].place, ".2f") for i in order],
         "bytes": [words.short(rollouts[i].size) for i in order],
@@ -170,7 +169,7 @@ def _shared(text: GroupText, terminal: Terminal) -> None:
 def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None, terminal: Terminal) -> None:
     """One rollout: what was said of it, then its lines, with a mark where it parts from the best one."""
     rollout, lines = group.rollouts[number], text.rollouts[number]
-    terminal.show("", _rule(_title(rollout, number)))
+    terminal.show("", _rule(terminal.foreign(_title(rollout, number))))
     for said in _said(rollout):
         terminal.show(talk.indented(terminal.text(said, "italic", lines=True)))
     first = text.identical[number]
@@ -178,7 +177,7 @@ def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None,
         terminal.show(Text("(nothing of it can be shown)", "dim"))
         return
     if first != number and _before(group, first, number):
-        terminal.show(talk.mark(f"(word for word rollout {first + 1})"))
+        terminal.show(Text(f"(word for word rollout {first + 1})", "bold yellow"))
         return
     apart = None if best is None or best == number else parting(text.rollouts[best], lines)
     if apart is None:
@@ -188,7 +187,7 @@ def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None,
     where = f"from here on unlike rollout {(best or 0) + 1}, the best"
     if apart == len(lines):
         where = f"here it ends; rollout {(best or 0) + 1}, the best, goes on"
-    terminal.show(_rule(talk.mark(where)))
+    terminal.show(_rule(where, "bold yellow"))
     talk.show(lines, terminal, apart)
 
 

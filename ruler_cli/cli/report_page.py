@@ -89,7 +89,7 @@ def _head(page: Run, terminal: Terminal) -> Table:
 
 def _reason(groups: int, reason: str) -> str:
     text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
-    return f"{groups} × {text}" if groups > 1 else text
+    return f"{groups} x {text}" if groups > 1 else text
 
 
 def _said(o: Overview, terminal: Terminal) -> Table:

@@ -81,8 +81,3 @@ def _compact(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return "(nested too deeply to be shown)"
-
-
-def mark(said: str) -> Text:
-    """A line that is ruler's own, between those of a rollout."""
-    return Text(said, "bold yellow")

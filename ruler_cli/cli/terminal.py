@@ -21,7 +21,7 @@ _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Whether the character before is a picture: half of a model's check marks have one."""
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _INSTEAD = {"─": "-", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▕": " "}
-_INSTEAD |= {"▍": " ", "▎": " ", "▏": " ", "…": "~", "±": "+"}
+_INSTEAD |= {"▍": " ", "▎": " ", "▏": " ", "…": "~"}
 
 
 class Terminal:
@@ -60,6 +60,7 @@ class Terminal:
         if not lines:
             text = text.replace("\n", "\\n").replace("\t", "\\t")
         if not self._has(text):
+            text = text.replace("±", "+-").replace("…", "~")
             text = "".join(c if self._has(c) else escape(c) for c in text)
         return text.expandtabs(4) if lines else text
 

@@ -1,0 +1,280 @@
+"""`ruler report` as scripts and people see it: the page of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.scored import hostile, scored
+from tests.conftest import ROOT, Ruler, write
+from tests.on_terminal import RAW, on_terminal, widest
+
+SAMPLES = sorted((ROOT / "samples").glob("*.scored.jsonl"))
+DUMPS = sorted((ROOT / "samples" / "formats").glob("*.jsonl"))
+
+
+def run_of(groups: int = 30) -> list[dict[str, Any]]:
+    """Groups of two with labels, one in six ordered against them, the first failed, the second tied."""
+    own: dict[str, Any] = {"judge": "m", "passes": 2, "reliability": 0.8, "cost_usd": 0.5, "latency_s": 2.0}
+    own |= {"judged_at": "2026-11-21T02:14:05Z", "usage": {"calls": 2, "prompt_tokens": 1500}}
+    out = [scored("lost", None, None, **own), scored("same", 0.5, 0.5, labels=(0, 1), tied=True, **own)]
+    out += [scored(f"g{g}", 0.3, 0.7, labels=(0, 1) if g % 6 else (1, 0), **own) for g in range(groups)]
+    return out
+
+
+def test_page(ruler: Ruler, tmp_path: Path) -> None:
+    """One look tells file, judge, time, counts, failures, cost, plots, agreement, groups and what is next."""
+    write(tmp_path / "s.jsonl", run_of())
+    done = ruler("report", "s.jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert widest(done.stdout) <= 80
+    assert len(done.stdout.splitlines()) <= 65
+    told = [
+        "s.jsonl", "2 passes; 2026-11-21 02:14 UTC", "32: 31 scored (30 live, 1 tied), 1 failed", "1 reply",
+        "the reply was cut short", "64: 62 scored, 2 not scored", "$16.00 ($0.5000 a group), 64 calls",
+        "half within 2.0 s", "rollouts by score, mean 0.50", "groups by spread (sd), median 0.20",
+        "mean original reward, by score", "82% of 31 pairs", "6 of 31 rollouts with reward 0 score 0.5",
+        "5 of 31 rollouts with reward 1 score below 0.5", "0.80 in the median of 31 groups",
+        "worst groups", "lost ", "failed: reply", "most disputed groups", "g0 ", "1 of 1 pairs", ".70 .30",
+        "ruler report s.jsonl --group g0", "ruler report s.jsonl -o report.html",
+        "ruler select s.jsonl live.jsonl --where live",
+    ]  # fmt: skip
+    at = 0
+    for text in told:
+        assert text in done.stdout[at:], text
+        at = at if text in ("6 of 31 rollouts with reward 0 score 0.5",) else done.stdout.index(text, at)
+
+
+def test_nothing_is_told_that_the_file_does_not_say(ruler: Ruler, tmp_path: Path) -> None:
+    """Without labels, cost, times and reliability there is no line and no plot of them."""
+    write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), scored("b", 0.1, 0.9)])
+    done = ruler("report", "s.jsonl")
+    assert done.returncode == 0
+    for word in ("cost", "a group", "reward", "agreement", "place", "length", "reliability", "disputed", "$"):
+        assert word not in done.stdout, word
+    assert "rollouts by score" in done.stdout
+
+
+def test_json(ruler: Ruler, tmp_path: Path) -> None:
+    """The same as one object with stable keys."""
+    write(tmp_path / "s.jsonl", run_of())
+    found = json.loads(ruler("report", "s.jsonl", "--json").stdout)
+    assert list(found) == [
+        "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems",
+    ]  # fmt: skip
+    assert found["figures"]["groups"] == {
+        "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30,
+    }  # fmt: skip
+    assert found["worst"][0]["group"]["key"] == "lost"
+    assert [t["group"]["key"] for t in found["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 37, 10])
+def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
+    """Whatever keys, reasons and judges say, no line is wider than the page, and nothing raw is shown."""
+    groups = hostile()
+    write(tmp_path / "s.jsonl", groups)
+    done = ruler("report", "s.jsonl", COLUMNS=str(columns))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert RAW.findall(done.stdout) == []
+    assert widest(done.stdout) <= columns
+
+
+def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
+    """The JSON moves no terminal either, and gives keys as they are."""
+    keys = ["\x1b[31m\u202e\x85", "[/red]", "\u2028日本語"]
+    write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, labels=(0, 1)) for key in keys])
+    done = ruler("report", "s.jsonl", "--json")
+    assert RAW.findall(done.stdout) == []
+    assert [t["group"]["key"] for t in json.loads(done.stdout)["disputed"]] == keys
+    write(tmp_path / "h.jsonl", hostile())
+    done = ruler("report", "h.jsonl", "--json")
+    assert RAW.findall(done.stdout) == []
+    assert json.loads(done.stdout)["figures"]["groups"]["all"] == len(hostile())
+
+
+def test_markup_is_text(ruler: Ruler, tmp_path: Path) -> None:
+    """What looks like markup or an emoji's name is shown as it stands."""
+    write(tmp_path / "s.jsonl", [scored(k, 0.9, 0.1, labels=(0, 1)) for k in ("[bold]", "[/red]", ":smile:")])
+    done = ruler("report", "s.jsonl").stdout
+    assert all(f"  {key} " in done for key in ("[bold]", "[/red]", ":smile:"))
+    assert "--group '[bold]'" in done
+
+
+def test_terminal(tmp_path: Path) -> None:
+    """A terminal has colours and its own width; with NO_COLOR not one escape code."""
+    write(tmp_path / "s.jsonl", run_of())
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", columns=100)
+    assert (code, "\x1b[36" in said) == (0, True)
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", columns=100, NO_COLOR="1")
+    assert (code, "\x1b" in said) == (0, False)
+    assert 80 < widest(said) <= 100
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", TERM="dumb")
+    assert (code, "\x1b" in said) == (0, False)
+
+
+def test_colour_is_for_terminals(ruler: Ruler, tmp_path: Path) -> None:
+    """A pipe has no escape code, unless FORCE_COLOR asks for them; NO_COLOR wins over it."""
+    write(tmp_path / "s.jsonl", run_of())
+    assert "\x1b" not in ruler("report", "s.jsonl").stdout
+    assert "\x1b[36" in ruler("report", "s.jsonl", FORCE_COLOR="1", TERM="xterm").stdout
+    assert "\x1b" not in ruler("report", "s.jsonl", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm").stdout
+
+
+@pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
+def test_ascii(env: dict[str, str], process: Ruler, tmp_path: Path) -> None:
+    """Where there is only ASCII, bars are of # and other characters are escapes."""
+    write(tmp_path / "s.jsonl", [scored("日本", 0.9, 0.1, labels=(0, 1)), *run_of()])
+    done = process("report", "s.jsonl", **env)
+    assert (done.returncode, done.stderr, done.stdout.isascii()) == (0, "", True)
+    assert "####" in done.stdout
+    assert "$'\\u65e5\\u672c'" in done.stdout
+    assert widest(done.stdout) <= 80
+    shown = process("report", "s.jsonl", "--group", "$'\\u65e5\\u672c'", **env)
+    assert (shown.returncode, shown.stdout.isascii()) == (0, True)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_samples(path: Path, ruler: Ruler) -> None:
+    """Every scored sample has a page of 80 columns, and an object with its figures."""
+    done = ruler("report", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert widest(done.stdout) <= 80
+    found = json.loads(ruler("report", path, "--json").stdout)
+    assert f"{found['figures']['groups']['all']}: " in done.stdout
+
+
+@pytest.mark.parametrize("path", DUMPS, ids=lambda p: p.name)
+def test_every_format(path: Path, ruler: Ruler) -> None:
+    """A dump of each format is refused before it is scored, and shown after."""
+    refused = ruler("report", path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "score it first" in refused.stderr
+    assert ruler("score", path, "s.jsonl", "-m", "offline").returncode == 0
+    done = ruler("report", "s.jsonl")
+    assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
+
+
+def test_stdin(ruler: Ruler, tmp_path: Path) -> None:
+    """A pipe is read as a file is; what cannot be typed again is not suggested."""
+    path = write(tmp_path / "s.jsonl", run_of())
+    piped = ruler("report", "-", stdin=path.read_text())
+    assert piped.returncode == 0
+    assert "32: 31 scored" in piped.stdout
+    assert "--group" not in piped.stdout
+    one, other = (json.loads(ruler("report", *a, "--json", **k).stdout) for a, k in (
+        (("-",), {"stdin": path.read_text()}), (("s.jsonl",), {})
+    ))  # fmt: skip
+    assert one["figures"] == other["figures"]
+
+
+def test_problems(ruler: Ruler, tmp_path: Path) -> None:
+    """A line that cannot be read is named with its address, the rest is shown, the exit code is 1."""
+    path = write(tmp_path / "s.jsonl", run_of())
+    path.write_text(path.read_text() + "{broken\x1b\n")
+    done = ruler("report", "s.jsonl")
+    assert done.returncode == 1
+    assert "s.jsonl: line 33 " in done.stderr
+    assert "32: 31 scored" in done.stdout
+    quiet = ruler("report", "s.jsonl", "--json")
+    found = json.loads(quiet.stdout)
+    assert (quiet.returncode, quiet.stderr, found["problems"]) == (1, "", 1)
+    assert "line 33 " in found["first_problems"][0]
+
+
+def test_partly_scored(ruler: Ruler, tmp_path: Path) -> None:
+    """Groups without a mark are counted as such, and none of them is a failure."""
+    fresh = [{"group_id": "new", "trajectories": scored("x", 0.1, 0.2)["trajectories"]}]
+    for trajectory in fresh[0]["trajectories"]:
+        del trajectory["ruler"]
+    write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), *fresh])
+    done = ruler("report", "s.jsonl")
+    assert done.returncode == 0
+    assert "2: 1 scored, none tied, 1 not asked about" in done.stdout
+
+
+def test_all_failed(ruler: Ruler, tmp_path: Path) -> None:
+    """A run of failures only has no plot, but every reason and the failed groups."""
+    write(tmp_path / "s.jsonl", [scored(f"f{i}", None, None) for i in range(9)])
+    done = ruler("report", "s.jsonl")
+    assert done.returncode == 0
+    assert "9: 0 scored" in done.stdout
+    assert "9 x the reply was cut short" in done.stdout
+    assert "by score" not in done.stdout
+    assert "select" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("none.jsonl",), "none.jsonl"),
+        (("empty.jsonl",), "holds no records"),
+        (("s.jsonl", "--max-groups", "3"), "-o"),
+        (("s.jsonl", "-o", "x.html", "--group", "a"), "--group"),
+        (("s.jsonl", "-o", "x.html", "--json"), "--json"),
+        (("s.jsonl", "-o", "x.txt"), "x.txt"),
+        (("s.jsonl", "--group", "c"), "there is no group `c`"),
+    ],
+)
+def test_bad_usage(args: tuple[str, ...], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Bad usage is one sentence and exit code 2; nothing is written."""
+    write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4)])
+    (tmp_path / "empty.jsonl").write_text("")
+    before = sorted(tmp_path.iterdir())
+    done = ruler("report", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_html(ruler: Ruler, tmp_path: Path) -> None:
+    """-o writes the page for a browser, prints nothing, and says on stderr what is left out."""
+    write(tmp_path / "s.jsonl", run_of())
+    done = ruler("report", "s.jsonl", "-o", "r.html", "--max-groups", 4)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+    assert "32 groups" in done.stderr
+    assert "4 of 32 groups" in done.stderr
+
+
+def test_long_names_can_be_typed(ruler: Ruler, tmp_path: Path) -> None:
+    """The commands to type next are quoted for a shell and folded where a shell lets them be."""
+    name = "a b's scored file with a long name.jsonl"
+    write(tmp_path / name, [scored("it's\x1b task", 0.9, 0.1, labels=(0, 1))])
+    said = ruler("report", name).stdout
+    typed = said[said.index("next\n") + 5 :].split("\n  ruler ")[0].strip()
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {typed}"], capture_output=True, text=True, check=True, timeout=30
+    ).stdout  # fmt: skip
+    assert words == f"ruler\nreport\n{name}\n--group\nit's\x1b task\n"
+
+
+def test_head(tmp_path: Path) -> None:
+    """A reader that goes away early is no error."""
+    write(tmp_path / "s.jsonl", [scored("a", *[0.5] * 500)])
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for args in ("--group a", "", "--json"):
+        line = f"'{sys.executable}' -m ruler_cli report s.jsonl {args} | head -1; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_start() -> None:
+    """Nothing of the terminal view is imported before it is asked for."""
+    code = (
+        "import sys, ruler_cli.cli; print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2')])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60, check=True
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,211 @@
+"""`ruler report --group`: one group as its judge read it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.cli.keys import shown
+from tests.cli.scored import HOSTILE, hostile, scored
+from tests.conftest import ROOT, Ruler, rollout, write
+from tests.on_terminal import RAW, on_terminal, widest
+
+
+def test_group(ruler: Ruler, tmp_path: Path) -> None:
+    """Head, table, the shared context once, then rollouts best first, with a mark where they part."""
+    own = {"judge": "m", "passes": 2, "reliability": 0.75, "cost_usd": 0.25, "usage": {"calls": 2}}
+    group = scored("g", 0.3, 0.75, None, labels=(1, 0, 1), **own)
+    for i, trajectory in enumerate(group["trajectories"]):
+        first = [{"role": "user", "content": "Do it.\n\n  Twice."}, {"role": "assistant", "content": "Yes."}]
+        call = {"id": "1", "function": {"name": "run", "arguments": json.dumps({"n": i, "code": "a\nb"})}}
+        trajectory["messages"] = [*first[: 1 + (i < 2)], {"role": "assistant", "tool_calls": [call]}]
+        trajectory["ruler"]["slots"] = [0.5, 1.0]
+    write(tmp_path / "s.jsonl", [scored("before", 0.1, 0.2), group])
+    done = ruler("report", "s.jsonl", "--group", "g")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert widest(done.stdout) <= 80
+    told = [
+        "group g", "s.jsonl, group 2", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
+        "1 of 1 pair with unlike rewards in the other order", "$0.2500, 2 calls", "rank  rollout  score",
+        "   1        2   0.75       0      0.75", "   2        1   0.30       1", "failed (reply)",
+        "shared by all rollouts", "user\n  Do it.\n\n    Twice.\n", "rollout 2: score 0.75, reward 0",
+        "about 0.75", "assistant\n  Yes.\n", "call run\n  n: 1\n  code:\n    a\n    b\n",
+        "rollout 1: score 0.30, reward 1", "  Yes.", "from here on unlike rollout 2, the best", "n: 0",
+        "rollout 3: not scored, reward 1", "reply: the reply was cut short",
+        "from here on unlike rollout 2, the best", "n: 2",
+    ]  # fmt: skip
+    at = 0
+    for text in told:
+        assert text in done.stdout[at:], text
+        at = done.stdout.index(text, at) + len(text)
+    assert done.stdout.count("Do it.") == 1
+
+
+def test_the_same_text_is_shown_once(ruler: Ruler, tmp_path: Path) -> None:
+    """A rollout word for word like one above says so instead of its text."""
+    group = scored("g", 0.5, 0.4, 0.3)
+    for trajectory in group["trajectories"][:2]:
+        trajectory["messages"] = rollout(0.5, "twin")["messages"]
+    write(tmp_path / "s.jsonl", [group])
+    said = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert said.count("twin") == 1
+    assert "(word for word rollout 1)" in said
+
+
+@pytest.mark.parametrize("columns", [80, 33, 10])
+def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
+    """Nothing of a rollout reaches the terminal raw, is wider than it, or stands where ruler's words do."""
+    whole = hostile()
+    group = {**whole[3], "group_id": "g"}
+    group["trajectories"] = [trajectory for one in whole for trajectory in one["trajectories"]]
+    write(tmp_path / "s.jsonl", [group])
+    done = ruler("report", "s.jsonl", "--group", "g", COLUMNS=str(columns))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert RAW.findall(done.stdout) == []
+    assert widest(done.stdout) <= columns
+    assert "\nrollout 9: score 1" not in done.stdout
+
+
+@pytest.mark.parametrize("key", HOSTILE, ids=ascii)
+def test_hostile_keys(key: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Whatever its key is, a group can be named and is shown under a name that hides nothing."""
+    write(tmp_path / "s.jsonl", [scored("other", 0.1, 0.2), scored(key, 0.9, 0.1, judge=key)])
+    done = ruler("report", "s.jsonl", f"--group={shown(key)}", COLUMNS="60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert RAW.findall(done.stdout) == []
+    assert widest(done.stdout) <= 60
+    assert "s.jsonl, group 2\n" in done.stdout
+
+
+def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
+    """The JSON of a group moves no terminal, and holds its lines as the judge read them."""
+    write(tmp_path / "s.jsonl", hostile())
+    done = ruler("report", "s.jsonl", "--group", "\x1b[31mred\x1b[0m\x07\x1b]0;title\x07", "--json")
+    assert RAW.findall(done.stdout) == []
+    found = json.loads(done.stdout)
+    assert (found["version"], found["same_key"]) == (1, 0)
+    assert found["group"]["key"] == "\x1b[31mred\x1b[0m\x07\x1b]0;title\x07"
+    assert found["group"]["rollouts"][0]["lines"][0].startswith('assistant: "\\u001b[31m')
+
+
+def test_keys_that_look_alike(ruler: Ruler, tmp_path: Path) -> None:
+    """A key with a control character and one that spells its escape are two groups, each to be had."""
+    keys = ["a\x1b", "a\\x1b", "$'a\\x1b'"]
+    write(tmp_path / "s.jsonl", [scored(key, 0.1 * n, 0.9) for n, key in enumerate(keys, 1)])
+    for n, key in enumerate(keys, 1):
+        assert f"s.jsonl, group {n}\n" in ruler("report", "s.jsonl", "--group", key).stdout
+    page = ruler("report", "s.jsonl", "--json").stdout
+    assert RAW.findall(page) == []
+    write(tmp_path / "t.jsonl", [scored(key, 0.1, 0.9) for key in keys[:2]])
+    assert "t.jsonl, group 1\n" in ruler("report", "t.jsonl", "--group", "$'a\\x1b'").stdout
+
+
+def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
+    """A key that is not there gets the nearest ones; where none is near, the way to see all."""
+    write(tmp_path / "s.jsonl", [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)])
+    done = ruler("report", "s.jsonl", "--group", "tsak-17")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`$'task-17\\x1b'`" in done.stderr
+    assert "ruler check s.jsonl" in ruler("report", "s.jsonl", "--group", "zzz").stderr
+    assert "`$'task-299\\x1b'`" in ruler("report", "s.jsonl", "--group", "299").stderr
+
+
+def test_groups_of_one_key(ruler: Ruler, tmp_path: Path) -> None:
+    """All groups that share a key are shown, and told where they are many."""
+    write(tmp_path / "s.jsonl", [scored("same", 0.1, 0.01 * n) for n in range(25)])
+    done = ruler("report", "s.jsonl", "--group", "same")
+    assert done.stdout.count("group same") == 20
+    assert "5 more groups" in done.stderr
+    assert json.loads(ruler("report", "s.jsonl", "--group", "same", "--json").stdout)["same_key"] == 24
+
+
+def test_reading_stops_at_the_group(ruler: Ruler, tmp_path: Path) -> None:
+    """Of a stream all is read, so that what cannot be read of it is still told."""
+    path = write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)])
+    text = path.read_text() + "{broken\n"
+    done = ruler("report", "-", "--group", "a", stdin=text)
+    assert done.returncode == 1
+    assert "line 3" in done.stderr
+    assert "group a" in done.stdout
+
+
+def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
+    """A group without a mark is shown as such."""
+    group = scored("g", 0.1, 0.2)
+    del group["ruler"]
+    for trajectory in group["trajectories"]:
+        del trajectory["ruler"]
+    write(tmp_path / "s.jsonl", [group])
+    done = ruler("report", "s.jsonl", "--group", "g")
+    assert done.returncode == 0
+    assert "ruler was not asked about it" in done.stdout
+    assert "unlike rollout" not in done.stdout
+
+
+def long(path: Path) -> None:
+    """Write a group that fills many screens."""
+    group = scored("g", 0.9, 0.1)
+    for trajectory in group["trajectories"]:
+        trajectory["messages"][1]["content"] += "\nline" * 50_000
+    write(path / "s.jsonl", [group])
+
+
+def test_pager(tmp_path: Path) -> None:
+    """On a terminal the pager has it all, in colours where it is less."""
+    write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
+    (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
+    (tmp_path / "less").chmod(0o755)
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=str(tmp_path / "less"))
+    assert code == 0
+    assert said.startswith("LESS=FRX\n")
+    assert "\x1b[1m" in said
+    assert "about 0.1" in said
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER="sed s/^/:/")
+    assert (code, said.startswith(":group g"), "\x1b" in said) == (0, True, False)
+
+
+@pytest.mark.parametrize("pager", ["no-such-pager -x", "", "cat", "'"])
+def test_no_pager(pager: str, tmp_path: Path) -> None:
+    """Without one that can be started, or where none is wanted, it is shown as it is."""
+    write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
+    assert code == 0
+    assert "\x1b[1m" in said
+    assert "about 0.1" in said
+    assert widest_shown(said) <= 80
+
+
+def widest_shown(said: str) -> int:
+    """Columns of the widest line, without colours."""
+    import re
+
+    return widest(re.sub("\x1b\\[[0-9;]*m", "", said))
+
+
+@pytest.mark.parametrize("pager", ["head -2", "true", "false"])
+def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
+    """A pager that quits before the end is no error, however much was left."""
+    long(tmp_path)
+    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
+    assert code == 0
+    assert len(said.splitlines()) <= 2
+
+
+def test_in_a_pipe_no_pager_is_started(ruler: Ruler, tmp_path: Path) -> None:
+    """A pipe gets the text itself, of 80 columns or as COLUMNS says."""
+    write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
+    pager = f"{sys.executable} -c 'raise SystemExit(1)'"
+    done = ruler("report", "s.jsonl", "--group", "g", PAGER=pager, COLUMNS="50")
+    assert (done.returncode, "about 0.1" in done.stdout, widest(done.stdout)) == (0, True, 50)
+
+
+def test_every_sample(ruler: Ruler) -> None:
+    """Each group that a sample's page names can be shown."""
+    for path in sorted((ROOT / "samples").glob("*.scored.jsonl")):
+        page = json.loads(ruler("report", path, "--json").stdout)
+        for telling in [*page["worst"], *page["disputed"]]:
+            done = ruler("report", path, f"--group={telling['group']['key']}")
+            assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
