@@ -1,22 +1,239 @@
 "use strict";
-// The page: which view a hash asks for, the head and the foot around it, keys, theme and print.
+// The page: which view a hash asks for, the head and the foot around it, places, keys, theme and print.
 
-async function open() {
-  const root = document.getElementById("app");
-  const data = await decode("data");
-  opened.rows = data.rows;
-  root.replaceChildren();
-  const draw = () => {
-    const asked = route.parse(location.hash);
-    const row = asked.page === "group" ? data.rows.key.indexOf(asked.key) : -1;
-    const page = asked.page === "overview" ? html`<${Overview} data=${data} />`
-      : asked.page === "groups" ? html`<${Groups} data=${data} route=${asked} />`
-        : html`<${GroupPage} data=${data} route=${asked} row=${row} />`;
-    lib.render(page, root);
-  };
-  addEventListener("hashchange", draw);
+/** What the page is drawn from, beside the address. */
+const app = { data: null, printing: false, theme: "auto", page: "", root: null };
+
+const SCROLL_PAUSE_MS = 100;
+const THEMES = ["auto", "dark", "light"];
+
+// ---- Places in the history ------------------------------------------------------------------------
+
+let pause = 0;
+
+/** The scroll position of this entry of the history, kept in it: also a reload comes back to it. */
+function keepPlace() {
+  clearTimeout(pause);
+  const top = document.querySelector(".grid")?.scrollTop ?? scrollY;
+  if (history.state?.top !== top) history.replaceState({ top }, "");
+}
+
+/** Scroll the window down to a place as soon as the page is that long: views fill in later than they open. */
+function scrollDown(top) {
+  scrollTo(0, top);
+  if (scrollY >= top - 1) return;
+  const longer = new ResizeObserver(() => {
+    scrollTo(0, top);
+    if (scrollY >= top - 1) stop();
+  });
+  const stop = () => longer.disconnect();
+  longer.observe(app.root);
+  for (const name of ["wheel", "touchstart", "keydown", "hashchange"]) addEventListener(name, stop, { once: true });
+}
+
+/** Open a hash; `replace` for what is no step to come back to, as each letter of a search. */
+function go(hash, { replace = false } = {}) {
+  if (replace) clearTimeout(pause);
+  else keepPlace();
+  history[replace ? "replaceState" : "pushState"]({}, "", hash);
+  arrive();
+}
+
+/** Show what the address asks for. Focus moves with the page, so that keys and screen readers follow. */
+function arrive() {
+  clearTimeout(pause);
+  const asked = route.parse(location.hash);
+  const page = asked.page + (asked.page === "group" ? `=${asked.key}&${asked.nth ?? 1}` : "");
+  const before = app.page;
+  app.page = page;
   draw();
+  if (page === before) return;
+  if (asked.page !== "groups") scrollDown(history.state?.top ?? 0);
+  if (before) document.querySelector(asked.page === "groups" ? ".grid" : "main").focus({ preventScroll: true });
+}
+
+function draw() {
+  lib.render(html`<${App} data=${app.data} asked=${route.parse(location.hash)} printing=${app.printing} theme=${app.theme} />`, app.root);
+}
+
+// ---- Theme ----------------------------------------------------------------------------------------
+
+function setTheme(theme) {
+  app.theme = THEMES.includes(theme) ? theme : "auto";
+  if (app.theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = app.theme;
+  try {
+    sessionStorage.setItem("ruler-theme", app.theme);
+  } catch {
+    // Storage is refused where cookies are: the theme then lasts as long as the page.
+  }
+}
+
+function storedTheme() {
+  try {
+    return sessionStorage.getItem("ruler-theme");
+  } catch {
+    return null;
+  }
+}
+
+// ---- Parts of the page ----------------------------------------------------------------------------
+
+/** What was left out of the file, and by which rule; nothing where all is there. */
+function LeftOut({ left }) {
+  const parts = [];
+  if (left.groups) parts.push(`${number(left.groups, 0)} group${left.groups === 1 ? "" : "s"} of the table`);
+  if (left.texts) parts.push(`the text of ${number(left.texts, 0)} group${left.texts === 1 ? "" : "s"}`);
+  if (!parts.length) return null;
+  return html`<p class="left-out">Left out to keep this file small: ${parts.join(" and ")}. The rule: ${visible(left.rule)}.</p>`;
+}
+
+function Header({ data, asked, theme }) {
+  const here = (page) => (asked.page === page ? "page" : undefined);
+  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  const made = data.made.replace("T", " ").replace(/:\d\d(\.\d+)?Z$/, " UTC");
+  return html`<header class="top">
+    <div class="top-line">
+      <h1 title=${visible(data.source)}>${visible(data.source)}</h1>
+      <nav aria-label="Report">
+        <a href="#overview" aria-current=${here("overview")}>Overview</a>
+        <a href="#groups" aria-current=${here("groups")}>Groups <span class="n">${number(data.rows.key.length, 0)}</span></a>
+      </nav>
+      <span class="buttons">
+        <button type="button" title=${`change to ${next}`} onClick=${() => { setTheme(next); draw(); }}>Theme: ${theme}</button>
+        <button type="button" aria-keyshortcuts="?" onClick=${showHelp}>Keys</button>
+      </span>
+    </div>
+    <p class="found">${visible(data.found)} · made ${visible(made)}</p>
+    <${LeftOut} left=${data.left_out} />
+  </header>`;
+}
+
+const KEYS = [
+  ["/", "search in the table"],
+  ["↑ ↓", "the row above, below"],
+  ["Page Up, Page Down", "a page of rows up, down"],
+  ["Home, End", "the first row, the last row"],
+  ["Enter", "open the group, or sort by a column's head"],
+  ["← →", "the next column's head; on a group's page, the next rollout"],
+  ["j, k", "the next group, the one before"],
+  ["Esc", "from a group back to the table; out of the search; close this"],
+  ["?", "this list"],
+];
+
+function Help() {
+  return html`<dialog id="help" aria-labelledby="help-title">
+    <h2 id="help-title">Keys</h2>
+    <dl>${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+    <p>The address holds filters, order and search: a copy of it, or of a group's link, opens the same view.</p>
+    <form method="dialog"><button>Close</button></form>
+  </dialog>`;
+}
+
+function showHelp() {
+  const help = document.getElementById("help");
+  if (!help.open) help.showModal();
+}
+
+/** Said in place of a group that is not there. */
+function Unknown({ rows, asked }) {
+  const known = rowsByKey(rows);
+  const same = known.get(asked.key);
+  const near = same ? [] : nearest(known.keys(), asked.key);
+  return html`<section class="unknown">
+    <h2>No such group</h2>
+    <p>${same ? `There are ${same.length} groups with the key ` : "No group in this report has the key "}<code>${visible(asked.key)}</code>${same
+      && `, no number ${asked.nth}`}.</p>
+    ${(same ?? near).length > 0 && html`<p>${same ? "They are:" : "The nearest keys:"}</p>
+    <ul>${(same ?? near.map((key) => known.get(key)[0])).slice(0, 20).map((i) => html`<li key=${i}><a href=${groupHash(rows, i)}>${visible(rows.key[i])}</a>${
+      same && ` (${nthOfKey(rows, i)[0]} of ${same.length})`}</li>`)}</ul>`}
+    <p><a href="#groups">All groups in a table</a></p>
+  </section>`;
+}
+
+/** Above a group's page: the way back to the table, as it was left. */
+function GroupBar({ rows, row }) {
+  const [nth, of] = nthOfKey(rows, row);
+  return html`<nav class="group-bar" aria-label="Back">
+    <a href=${listing.hash} aria-keyshortcuts="Escape">← ${listing.hash === "#groups" ? "All groups" : "The groups that matched"}</a>
+    ${of > 1 && html`<span class="warn">Group ${nth} of ${of} with the same key.</span>`}
+  </nav>`;
+}
+
+function Group({ data, asked }) {
+  const row = rowsByKey(data.rows).get(asked.key)?.[(asked.nth ?? 1) - 1];
+  if (row === undefined) return html`<${Unknown} rows=${data.rows} asked=${asked} />`;
+  return html`<${GroupBar} rows=${data.rows} row=${row} /><${GroupPage} key=${row} data=${data} route=${asked} row=${row} />`;
+}
+
+function App({ data, asked, printing, theme }) {
+  const page = asked.page === "groups" ? html`<${Groups} data=${data} route=${asked} printing=${printing} />`
+    : asked.page === "group" ? html`<${Group} data=${data} asked=${asked} />`
+      : html`<${Overview} data=${data} />`;
+  lib.useLayoutEffect(() => {
+    const of = asked.page === "group" ? `${visible(asked.key)} · ` : "";
+    document.title = `${of}${visible(data.source)} · ruler report`;
+    app.root.className = `is-${asked.page}`;
+  });
+  return html`<${Header} data=${data} asked=${asked} theme=${theme} />
+    <main tabindex="-1">${page}</main>
+    <footer>Made by ruler ${visible(data.ruler)}.</footer>
+    <${Help} />`;
+}
+
+// ---- Keys and opening -----------------------------------------------------------------------------
+
+function onKey(event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.("input, select, textarea, dialog[open]")) return;
+  const asked = route.parse(location.hash);
+  if (event.key === "?") showHelp();
+  else if (event.key === "/") {
+    if (asked.page !== "groups") go("#groups");
+    document.getElementById("search").focus();
+  } else if (event.key === "Escape" && asked.page === "group") go(listing.hash);
+  else return;
+  event.preventDefault();
+}
+
+function listen() {
+  history.scrollRestoration = "manual";
+  addEventListener("hashchange", arrive);
+  addEventListener("keydown", onKey);
+  // Captured: the grid's own scrolling does not bubble.
+  addEventListener("scroll", () => {
+    clearTimeout(pause);
+    pause = setTimeout(keepPlace, SCROLL_PAUSE_MS);
+  }, { capture: true, passive: true });
+  addEventListener("click", (event) => { if (event.target.closest?.("a")) keepPlace(); }, { capture: true });
+  addEventListener("pagehide", keepPlace);
+  addEventListener("resize", draw);
+  for (const [name, printing] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(name, () => {
+      app.printing = printing;
+      draw();
+    });
+  }
+}
+
+/** Read the data and show the page; where that fails the page says so. */
+async function start() {
+  const stand = document.getElementById("app");
+  try {
+    app.data = await decode("data");
+  } catch (error) {
+    stand.textContent = "This report cannot be opened: its data cannot be read. The file may be cut short, or the " +
+      `browser too old (it needs DecompressionStream, of 2023). Make it again with “ruler report”. (${error.message})`;
+    return;
+  }
+  opened.rows = app.data.rows;
+  app.root = document.createElement("div");
+  app.root.id = "app";
+  stand.replaceWith(app.root);
+  setTheme(storedTheme());
+  listen();
+  arrive();
   requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.ready = "1"; }));
 }
 
-open();
+start();

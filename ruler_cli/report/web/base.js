@@ -113,6 +113,12 @@ function usd(x) {
   return `$${number(x, Math.min(8, 1 - Math.floor(Math.log10(Math.abs(x)))))}`;
 }
 
+/** Seconds since 1970 as a date and time of day in UTC: "2026-11-21 14:00:05". */
+function moment(x) {
+  if (x === null || x === undefined || Math.abs(x) > 8.64e12) return NONE;
+  return new Date(x * 1000).toISOString().slice(0, 19).replace("T", " ");
+}
+
 // ---- Routes ---------------------------------------------------------------------------------------
 
 const WORDS = ["where", "kind", "flag"];

@@ -1,0 +1,167 @@
+"use strict";
+// What the conditions of a table mean: which rows fulfil them, in which order, and how to say them.
+
+/** Whether x is in the range: LOW <= x < HIGH, and the value itself where both ends are equal. */
+function within(x, [low, high]) {
+  if (x === null || x === undefined) return false;
+  return (low === null || x >= low) && (high === null || x < high || (low === high && x === high));
+}
+
+function isWhere(rows, i, word) {
+  return word === "live" || word === "tied" ? rows[word][i] : rows.status[i] === word;
+}
+
+const haystacks = new WeakMap();
+
+/** The text that a search looks in, lower case, by row; made once for all searches. */
+function haystack(rows, said) {
+  const of = said ?? rows;
+  if (!haystacks.has(of)) {
+    const text = (key, i) => {
+      const more = said?.[i]?.filter(Boolean).join("\n") ?? "";
+      return `${key}\n${rows.task[i]}\n${rows.reason[i]}\n${more}`.toLowerCase();
+    };
+    haystacks.set(of, rows.key.map(text));
+  }
+  return haystacks.get(of);
+}
+
+/** A test of a row by these conditions; what is the same for all rows is worked out once. */
+function matcher(rows, conditions, said) {
+  const tests = [];
+  const { where, kind, flag } = conditions;
+  if (where?.length) tests.push((i) => where.some((word) => isWhere(rows, i, word)));
+  if (kind?.length) tests.push((i) => kind.includes(rows.kind[i]));
+  if (flag?.length) tests.push((i) => rows.flags[i].some((f) => flag.includes(f)));
+  for (const name of GROUP_RANGES) {
+    if (conditions[name]) tests.push((i) => within(rows[name][i], conditions[name]));
+  }
+  const asked = Object.keys(ROLLOUT_RANGES).filter((name) => conditions[name]);
+  if (asked.length) {
+    // One and the same rollout is in all the ranges: a mark of a chart stands for such rollouts.
+    const fits = (i, r) => asked.every((name) => within(rows[ROLLOUT_RANGES[name]][i][r], conditions[name]));
+    tests.push((i) => rows.scores[i].some((_, r) => fits(i, r)));
+  }
+  const words = (conditions.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length) {
+    const texts = haystack(rows, said);
+    tests.push((i) => words.every((word) => texts[i].includes(word)));
+  }
+  return (i) => tests.every((test) => test(i));
+}
+
+/** Whether row i fulfils the conditions; explanations are searched where `said` is given. */
+function matches(rows, i, conditions, said) {
+  return matcher(rows, conditions, said)(i);
+}
+
+// ---- Order ----------------------------------------------------------------------------------------
+
+const natural = new Intl.Collator("en", { numeric: true });
+
+/** What each column sorts by: a number or null; of texts their place in the alphabet. */
+const SORTS = new Map([
+  ["key", (rows) => alphabet(rows.key)],
+  ["task", (rows) => alphabet(rows.task)],
+  ["status", (rows) => alphabet(rows.status.map((status, i) => `${status} ${rows.kind[i]} ${rows.tied[i]}`))],
+  ["rollouts", (rows) => rows.scores.map((scores) => scores.length)],
+  ["scores", (rows) => rows.scores.map((scores) => greatest(scores))],
+  ...["mean", "sd", "reliability", "disagreement", "cost", "tokens", "telling", "latency", "at", "ordinal", "passes"]
+    .map((name) => [name, (rows) => rows[name]]),
+  ["flags", (rows) => alphabet(rows.flags.map((flags) => flags.join(" ") || null))],
+]);
+
+function greatest(scores) {
+  const found = scores.filter((score) => score !== null);
+  return found.length ? Math.max(...found) : null;
+}
+
+/** The place of each text in the alphabet, 10 after 9; none for an empty one. */
+function alphabet(texts) {
+  const places = new Map([...new Set(texts)].sort(natural.compare).map((text, place) => [text, place]));
+  return texts.map((text) => (text === null ? null : places.get(text)));
+}
+
+const sortKeys = new WeakMap();
+
+function keysOf(rows, column) {
+  if (!sortKeys.has(rows)) sortKeys.set(rows, new Map());
+  const known = sortKeys.get(rows);
+  if (!known.has(column)) known.set(column, SORTS.get(column)(rows));
+  return known.get(column);
+}
+
+/** The column and the direction of `sort`: the most telling first where it names none. */
+function sorting(conditions) {
+  const asked = conditions.sort ?? "";
+  const down = asked.startsWith("-");
+  const column = down ? asked.slice(1) : asked;
+  return SORTS.has(column) ? { column, down } : { column: "telling", down: false };
+}
+
+/** The rows that fulfil the conditions, in their order; rows without a value come last either way. */
+function arrange(rows, conditions, said) {
+  const test = matcher(rows, conditions, said);
+  const { column, down } = sorting(conditions);
+  const found = [];
+  for (let i = 0; i < rows.key.length; i++) if (test(i)) found.push(i);
+  const telling = rows.telling;
+  const keys = keysOf(rows, column).map((key) => (key === null ? Infinity : down ? -key : key));
+  const apart = (a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : telling[a] - telling[b]);
+  return found.sort(apart);
+}
+
+// ---- Words ----------------------------------------------------------------------------------------
+
+const decimals = (digits) => (x) => number(x, digits);
+const utc = (x) => `${moment(x)} UTC`;
+/** For each range its name in words, and how its ends are written; "rollout …": one rollout of the group. */
+const RANGE_WORDS = {
+  mean: ["mean score", decimals(2)],
+  sd: ["standard deviation", decimals(3)],
+  reliability: ["reliability", decimals(2)],
+  disagreement: ["disagreement", decimals(2)],
+  cost: ["cost", usd],
+  tokens: ["tokens", decimals(0)],
+  latency: ["time", seconds],
+  at: ["judged", utc],
+  ordinal: ["number in the file", decimals(0)],
+  passes: ["passes", decimals(0)],
+  score: ["score", decimals(2)],
+  label: ["original reward", decimals()],
+  bytes: ["length", bytes],
+  slot: ["place shown at", decimals(2)],
+  spread: ["spread over passes", decimals(3)],
+};
+
+/** A range in plain words: "score 0.40 to 0.45", "score from 0.95", "cost below $1.00". */
+function rangeInWords(name, [low, high]) {
+  const [title, shown] = RANGE_WORDS[name];
+  if (low === null) return `${title} below ${shown(high)}`;
+  if (high === null) return `${title} from ${shown(low)}`;
+  return low === high ? `${title} ${shown(low)}` : `${title} ${shown(low)} to ${shown(high)}`;
+}
+
+// ---- Nearest --------------------------------------------------------------------------------------
+
+const NEAR_LENGTH = 200;
+
+function twos(text) {
+  const found = new Set();
+  const plain = ` ${text.slice(0, NEAR_LENGTH).toLowerCase()} `;
+  for (let i = 0; i + 2 <= plain.length; i++) found.add(plain.slice(i, i + 2));
+  return found;
+}
+
+/** The keys most like a text, by the pairs of letters they share; at most `most`, none that share nothing. */
+function nearest(keys, text, most = 5) {
+  const asked = twos(text);
+  const likeness = (key) => {
+    const has = twos(key);
+    let both = 0;
+    for (const two of has) if (asked.has(two)) both++;
+    return (2 * both) / (asked.size + has.size);
+  };
+  return [...keys].map((key) => [likeness(key), key]).filter(([like]) => like > 0.2)
+    .sort((a, b) => b[0] - a[0]).slice(0, most).map(([, key]) => key);
+}

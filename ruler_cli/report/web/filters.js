@@ -1,0 +1,145 @@
+"use strict";
+// Above the table: the search, what can be filtered by, and the conditions that hold.
+
+const SEARCH_PAUSE_MS = 150;
+
+const WHERE_WORDS = {
+  live: ["live", "scored, and a trainer learns from it"],
+  tied: ["tied", "all scores equal, or not told apart beyond the judge's noise: nothing to learn"],
+  scored: ["scored", "at least one rollout has a score"],
+  failed: ["failed", "asked about, and no rollout has a score"],
+  unmarked: ["not judged", "ruler has left no mark on it"],
+};
+
+const tallies = new WeakMap();
+
+/** How many rows each word of where, kind and flag is true of: `{where: Map, kind: Map, flag: Map}`. */
+function tally(rows) {
+  if (!tallies.has(rows)) {
+    const counts = { where: new Map(), kind: new Map(), flag: new Map() };
+    const add = (name, word) => counts[name].set(word, (counts[name].get(word) ?? 0) + 1);
+    for (let i = 0; i < rows.key.length; i++) {
+      for (const word of Object.keys(WHERE_WORDS)) if (isWhere(rows, i, word)) add("where", word);
+      if (rows.kind[i]) add("kind", rows.kind[i]);
+      for (const flag of new Set(rows.flags[i])) add("flag", flag);
+    }
+    tallies.set(rows, counts);
+  }
+  return tallies.get(rows);
+}
+
+/** The conditions with a word of where, kind or flag put in or taken out. */
+function toggled(conditions, name, word) {
+  const now = conditions[name] ?? [];
+  return { ...conditions, [name]: now.includes(word) ? now.filter((w) => w !== word) : [...now, word] };
+}
+
+/** Buttons for the words of one name; a word that no row has is there only while it is asked for. */
+function Chips({ name, label, counts, conditions, words }) {
+  const asked = conditions[name] ?? [];
+  const all = [...new Set([...words.filter((word) => counts.get(word)), ...asked])];
+  if (!all.length) return null;
+  return html`<div class="chips" role="group" aria-label=${`filter by ${label}`}>
+    <span class="chips-name">${label}</span>
+    ${all.map((word) => {
+      const [title, why] = (name === "where" && Object.hasOwn(WHERE_WORDS, word) && WHERE_WORDS[word]) || [visible(word), ""];
+      return html`<button key=${word} type="button" class="chip" aria-pressed=${asked.includes(word) ? "true" : "false"}
+        title=${why} onClick=${() => go(link(toggled(conditions, name, word)))}>
+        ${title} <span class="n">${number(counts.get(word) ?? 0, 0)}</span></button>`;
+    })}
+  </div>`;
+}
+
+/** The ranges that hold, each with a button that takes it out, and the parts of the address we cannot read. */
+function Ranges({ conditions, unread }) {
+  const names = RANGES.filter((name) => conditions[name]);
+  const rollouts = names.filter((name) => Object.hasOwn(ROLLOUT_RANGES, name));
+  if (!names.length && !unread.length) return null;
+  const without = (name) => go(link({ ...conditions, [name]: null }));
+  return html`<div class="chips" role="group" aria-label="conditions that hold">
+    ${names.length > 0 && html`<span class="chips-name">only</span>`}
+    ${names.map((name) => {
+      const words = rangeInWords(name, conditions[name]);
+      return html`<button key=${name} type="button" class="chip held" aria-label=${`remove: ${words}`}
+        onClick=${() => without(name)}>${words} <span aria-hidden="true">×</span></button>`;
+    })}
+    ${rollouts.length > 0 && html`<span class="muted">${rollouts.length > 1 ? "of one and the same rollout" : "of a rollout"}</span>`}
+    ${unread.length > 0 && html`<span class="warn">not understood and left out: ${unread.map(visible).join(", ")}</span>`}
+  </div>`;
+}
+
+/** A form that adds a range. */
+function AddRange({ conditions }) {
+  const [wrong, setWrong] = lib.useState("");
+  const add = (event) => {
+    event.preventDefault();
+    const given = new FormData(event.target);
+    const range = readRange(`${given.get("low").trim()}..${given.get("high").trim()}`);
+    setWrong(range ? "" : "Give a number at one end or both, as 0.4 and 0.8.");
+    if (!range) return;
+    event.target.reset();
+    event.target.closest("details").open = false;
+    go(link({ ...conditions, [given.get("name")]: range }));
+  };
+  return html`<details class="add"><summary>Add a range</summary>
+    <form onSubmit=${add}>
+      <label>of <select name="name">${RANGES.map((name) => html`<option key=${name} value=${name}>${RANGE_WORDS[name][0]}</option>`)}</select></label>
+      <label>from <input name="low" inputmode="decimal" size="8" /></label>
+      <label>to below <input name="high" inputmode="decimal" size="8" /></label>
+      <button type="submit">Add</button>
+      <span class="bad" role="alert">${wrong}</span>
+    </form>
+  </details>`;
+}
+
+/** The search field: the address changes when the typing pauses. */
+function Search({ conditions }) {
+  const held = conditions.search ?? "";
+  const [typed, setTyped] = lib.useState(held);
+  const pause = lib.useRef(0);
+  lib.useEffect(() => { setTyped(held); }, [held]);
+  const search = (text) => go(link({ ...conditions, search: text }), { replace: true });
+  const onInput = (event) => {
+    const text = event.target.value;
+    setTyped(text);
+    clearTimeout(pause.current);
+    pause.current = setTimeout(() => search(text), SEARCH_PAUSE_MS);
+  };
+  const onKeyDown = (event) => {
+    if (event.key !== "Enter" && event.key !== "Escape" && event.key !== "ArrowDown") return;
+    event.preventDefault();
+    event.stopPropagation();
+    clearTimeout(pause.current);
+    const text = event.key === "Escape" ? "" : typed;
+    if (text !== held) search(text);
+    document.querySelector(".grid")?.focus();
+  };
+  // A pause that is still running must not bring a search back to a table that was left.
+  lib.useEffect(() => () => clearTimeout(pause.current), [conditions]);
+  return html`<input id="search" type="search" value=${typed} onInput=${onInput} onKeyDown=${onKeyDown}
+    placeholder="Search keys, tasks, reasons, explanations" aria-label="Search keys, tasks, reasons and explanations"
+    aria-keyshortcuts="/" spellcheck="false" autocomplete="off" />`;
+}
+
+/** Search, filters and the number of groups they leave. */
+function Filters({ rows, conditions, unread, found, note }) {
+  const counts = tally(rows);
+  const held = link({ ...conditions, sort: undefined }) !== "#groups";
+  const all = rows.key.length;
+  const few = `${number(found, 0)} of ${number(all, 0)} ${all === 1 ? "group matches" : "groups match"}`;
+  const sorted = (name) => [...counts[name].keys()].sort((a, b) => counts[name].get(b) - counts[name].get(a));
+  return html`<div class="filters">
+    <div class="search-line">
+      <${Search} conditions=${conditions} />
+      <p role="status" aria-live="polite">${few}${note && `; ${note}`}</p>
+      ${held && html`<button type="button" onClick=${() => go(link({ sort: conditions.sort }))}>Show all</button>`}
+    </div>
+    <div class="chip-lines">
+      <${Chips} name="where" label="groups" counts=${counts.where} conditions=${conditions} words=${Object.keys(WHERE_WORDS)} />
+      <${Chips} name="kind" label="failed by" counts=${counts.kind} conditions=${conditions} words=${sorted("kind")} />
+      <${Chips} name="flag" label="flags" counts=${counts.flag} conditions=${conditions} words=${sorted("flag")} />
+      <${Ranges} conditions=${conditions} unread=${unread} />
+      <${AddRange} conditions=${conditions} />
+    </div>
+  </div>`;
+}
