@@ -40,7 +40,14 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
-    """Score groups of agent rollouts with an LLM judge, side by side, from 0 to 1."""
+    """Score groups of agent rollouts with an LLM judge, side by side, from 0 to 1.
+
+    \b
+    Example:
+      ruler check rollouts.jsonl                what it takes and costs; nothing is sent
+      ruler score rollouts.jsonl scored.jsonl   a judge scores each group
+      ruler agree scored.jsonl                  how well the scores agree with labels
+    """
 
 
 def main() -> None:

@@ -24,7 +24,10 @@ _DAY = 86400.0
 
 @app.callback()
 def _root() -> None:
-    """The judge's replies that are kept, so that no request is paid for twice."""
+    """The judge's replies that are kept, so that no request is paid for twice.
+
+    Example: ruler ledger stats
+    """
 
 
 @app.command("path")

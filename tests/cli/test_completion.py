@@ -199,8 +199,7 @@ def test_bash(place: Path) -> None:
 def test_zsh(place: Path) -> None:
     """In zsh TAB completes commands, options, values and files."""
     need("zsh")
-    setup = "unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; "
-    setup += 'eval "$(ruler --show-completion)"'
+    setup = 'autoload -Uz compinit; compinit -u -D; eval "$(ruler --show-completion)"'
     assert typed(place, ["zsh", "-f", "-i"], setup, KEYS) == BECOME
 
 

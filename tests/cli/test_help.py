@@ -1,0 +1,88 @@
+"""`--help` and `--version`: every command shows how it is used, with an example that runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import ruler_cli
+from ruler_cli.cli import app
+from tests.conftest import ROOT, Ruler, group, write
+from tests.judge_server import JudgeServer
+
+
+def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The root, every command and every sub-command, each as the words behind `ruler`."""
+    yield names
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*names, name))
+
+
+EVERY = list(commands(typer.main.get_command(app)))
+each_command = pytest.mark.parametrize("names", EVERY, ids=" ".join)
+
+
+def examples(text: str) -> list[str]:
+    """The commands of the block behind `Example:`, without what is said of them beside."""
+    _, mark, rest = text.partition("Example:")
+    block = rest.partition("\n\n")[0] if mark else ""
+    if "\n" in block.strip() and not block.split("\n")[0].strip():
+        return [line.strip().split("   ")[0] for line in block.strip().split("\n")]
+    return [" ".join(block.split())] if block else []
+
+
+def test_every_command_is_walked() -> None:
+    """The walk finds the root, the commands and what is below them."""
+    assert {(), ("score",), ("ledger",), ("ledger", "clear")} <= set(EVERY)
+
+
+@each_command
+def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
+    """Every command's help has an example of that very command, under either name."""
+    done = ruler(*names, "--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    found = examples(done.stdout)
+    assert found, f"the help of `ruler {' '.join(names)}` has no Example"
+    assert all(re.search(rf"\bruler {' '.join(names)}", example) for example in found)
+    assert ruler(*names, "-h").stdout == done.stdout
+
+
+@each_command
+def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Each example does what it says, with the files and the judge it names."""
+    groups = [group(name, 0.1, 0.9) for name in ("task-17", "task-18")]
+    for one in groups:
+        for member, passed in zip(one["trajectories"], (False, True), strict=True):
+            member["metadata"] = {"passed": passed}
+    write(tmp_path / "rollouts.jsonl", groups)
+    judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": server.base}
+    made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--seed", "1")
+    assert made.returncode == 0, made.stderr
+    for example in examples(ruler(*names, "--help").stdout):
+        words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))
+        assert words[0] == "ruler"
+        done = ruler(*words[1:], **judge)
+        assert done.returncode == 0, f"{example}: {done.stderr}"
+
+
+def test_root_example_is_three_lines(ruler: Ruler) -> None:
+    """`ruler --help` shows the way in three lines: what it takes, to score, to look."""
+    found = examples(ruler("--help").stdout)
+    assert len(found) == 3
+    assert "ruler score rollouts.jsonl scored.jsonl" in found
+    assert all(len(line) < 100 for line in ruler("--help").stdout.split("\n"))
+
+
+def test_version(ruler: Ruler) -> None:
+    """`--version` prints the version of the code, which is that of the distribution."""
+    done = ruler("--version")
+    assert (done.returncode, done.stdout) == (0, f"ruler {ruler_cli.__version__}\n")
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == ruler_cli.__version__
