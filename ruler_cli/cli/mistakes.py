@@ -130,7 +130,9 @@ def _option(given: str, line: Line) -> str:
     others = [called for called, command in commands_below(line.root) if name in options_of(command)]
     mine, here = long_options(line.command), f"{name}: is no option of `{line.called}`"
     if name.replace("_", "-") in ("--api-key", "--key", "--token"):
-        return f"{name}: a key never stands on a command line; name its variable with --api-key-env VAR"
+        takes = "--api-key-env" in mine
+        way = "; name its variable with --api-key-env VAR" if takes else f", and `{line.called}` needs none"
+        return f"{name}: a key never stands on a command line{way}"
     if name.replace("_", "-") in mine:
         return f"{here}{question(name.replace('_', '-'))}"
     if others:

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 import typer
+import typer.main
 
 from ruler_cli.cli import app, mistakes
 from ruler_cli.cli.command_line import commands_below, followed
@@ -148,6 +151,15 @@ def test_key(line: str, ruler: Ruler) -> None:
     assert "--api-key-env VAR" in done.stderr
 
 
+def test_key_where_none_is_needed(ruler: Ruler) -> None:
+    """No option is proposed that a command does not have."""
+    done = ruler("check", "in.jsonl", "--api-key", "sk-secret")
+    assert (
+        done.stderr
+        == "ruler: --api-key: a key never stands on a command line, and `ruler check` needs none\n"
+    )
+
+
 @pytest.mark.parametrize("line", ["score {}", "{} out.jsonl", "scroe {}", "check in.jsonl {}"])
 def test_address(line: str, ruler: Ruler) -> None:
     """A command line that is told again holds no password of an address."""
@@ -264,3 +276,44 @@ def test_nothing_is_loaded_before() -> None:
     assert "'ruler_cli.cli.score'" in done.stdout
     assert "ruler_cli.cli.mistakes" not in done.stdout
     assert "ruler_cli.cli.command_line" not in done.stdout
+
+
+TYPED = """score check prompt agree ledger stats clear path help version a.jsonl b.jsonl - -- -m -p -c -y -x
+-passes --passes --passes=two --order rand --debug --debug=1 true --json --no-debug --max_cost 3 -3 --yes"""
+WORDS = st.one_of(
+    st.sampled_from(TYPED.split()),
+    st.text(max_size=6),
+    st.text(max_size=6).map(lambda text: f"-{text}"),
+    st.text(max_size=6).map(lambda text: f"--{text}"),
+)
+
+
+@hypothesis.given(st.lists(WORDS, max_size=6))
+def test_any_line(words: list[str]) -> None:
+    """Whatever is typed, a usage error of typer becomes one sentence, and nothing is raised on the way."""
+    try:
+        code = _parsed(words)
+    except Exception as error:  # noqa: BLE001 - typer keeps the class of its errors to itself
+        with pytest.MonkeyPatch.context() as patch:
+            said: list[str] = []
+            patch.setattr(mistakes, "say", said.append)
+            assert mistakes.explain(error, app, words) == 2
+        assert len(said) == (type(error).__name__ != "NoArgsIsHelpError")
+        assert all(text.startswith("ruler: ") for text in said)
+    else:
+        assert code == 0
+
+
+def _parsed(words: list[str]) -> int:
+    """Read a command line as typer does, and run no command."""
+    command: Any = typer.main.get_command(app)
+    ctx, rest = None, list(words)
+    try:
+        while True:
+            ctx = command.make_context("ruler", rest, parent=ctx)
+            rest = [*ctx._protected_args, *ctx.args]
+            if not hasattr(command, "commands") or not rest:
+                return 0
+            _, command, rest = command.resolve_command(ctx, rest)
+    except typer.Exit as end:
+        return int(end.exit_code)
