@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_FIRST, _LAST = ("vendor/lib.js", "base.js"), "app.js"
+SCRIPTS = (
+    "vendor/lib.js", "base.js",
+    "plots.js", "charts.js", "overview.js",
+    "conditions.js", "filters.js", "table.js",
+    "turns.js", "turnlist.js", "rollouts.js", "group.js",
+    "app.js",
+)  # fmt: skip
+"""In the order in which they run: each builds on those before it."""
+STYLES = ("report.css", "overview.css", "group.css")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
@@ -43,17 +51,11 @@ class Web:
 
 
 def web() -> Web:
-    """The package's own files: the library, `base.js`, the others by name, and `app.js`, which starts."""
+    """The package's own files."""
     folder = files(__package__) / "web"
-    own = sorted(entry.name for entry in folder.iterdir())
-    between = [name for name in own if name.endswith(".js") and name not in (*_FIRST, _LAST)]
-    scripts = [_text(folder, name) for name in (*_FIRST, *between, _LAST) if (folder / name).is_file()]
-    styles = sorted(
-        (name for name in own if name.endswith(".css")), key=lambda name: (name != "report.css", name)
-    )
     return Web(
-        tuple(scripts),
-        "\n".join(_text(folder, name) for name in styles),
+        tuple(_text(folder, name) for name in SCRIPTS),
+        "\n".join(_text(folder, name) for name in STYLES),
         _text(folder, "vendor/LICENSES.txt"),
     )
 
