@@ -7,7 +7,7 @@ PIP    := -m pip -qq --disable-pip-version-check
 
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help venv demo test lint types readme wheel check pictures simulate bench lock clean
+.PHONY: help venv demo test lint types readme wheel check pictures simulate bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -48,6 +48,8 @@ wheel: build/wheel-venv/.stamp ## build the wheel, install it alone and try it o
 	&& "$$ruler" --help >help.txt \
 	&& "$$ruler" score "$(CURDIR)/samples/groups.jsonl" scored.jsonl -m offline \
 	&& test -s scored.jsonl \
+	&& "$$ruler" report scored.jsonl -o report.html \
+	&& grep -q 'id="data"' report.html \
 	&& echo "The wheel works outside the checkout."
 
 # The dependencies are downloaded first, because pip can hold them to their hashes only by
@@ -63,9 +65,6 @@ build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 
 check: lint types test readme wheel ## everything that CI checks
 
-pictures: venv ## take the README's pictures anew; needs chromium
-	$(BIN)/python -m tests.pictures
-
 simulate: venv ## reproduce the tables on passes, panels and windows with the simulated judge
 	$(BIN)/python -m benchmarks.simulate
 
@@ -80,6 +79,17 @@ lock: ## write constraints.txt anew from pyproject.toml
 	@build/lock-venv/bin/uv pip compile pyproject.toml --extra dev --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-config \
 	  --custom-compile-command "make lock" --quiet --output-file constraints.txt $(UPGRADE)
+
+# Only for who changes a library's version or entry.js: `make check` needs no npm. The lock holds digests
+# and no address of a registry; `make vendor LOCK=1` writes it anew from package.json.
+VENDOR := ruler_cli/report/web/vendor
+
+vendor: ## bundle the report's JavaScript libraries anew, with npm
+	@rm -rf build/vendor && mkdir -p build/vendor && cp $(VENDOR)/package.json $(VENDOR)/*.js $(VENDOR)/*.mjs build/vendor
+	@test -n "$(LOCK)" || cp $(VENDOR)/package-lock.json build/vendor
+	cd build/vendor && npm $(if $(LOCK),install,ci) --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
+	cd build/vendor && node bundle.mjs
+	@cp build/vendor/package-lock.json build/vendor/lib.js build/vendor/LICENSES.txt build/vendor/manifest.json $(VENDOR)
 
 clean: ## remove everything that the other targets made
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -32,6 +32,9 @@ class Chosen:
 
     The first groups, as many as a page holds, are made ready as they come: most files hold no more, and
     nothing is read again. Memory holds what a ranking needs, and of a chosen group its number.
+
+    `ordinals` are the numbers of the chosen groups, from 1, in input order; `texts` those of them whose
+    text there is room for; `huge` is how many have none because even its ends are too large.
     """
 
     def __init__(self, opened: Input, where: InputSettings, stack: ExitStack, most: int) -> None:
@@ -44,6 +47,7 @@ class Chosen:
         self.overview = Overview()
         self.ordinals: list[int] = []
         self.texts: list[int] = []
+        self.huge = 0
 
     def look(self, on_group: Callable[[], object]) -> None:
         """Read everything; UsageError where ruler has never written a mark."""
@@ -80,7 +84,9 @@ class Chosen:
             self._take(ordinal, ranks[ordinal])
         self._kept.settle()
         self._ranks = ranks
-        self.texts = [o for o in self.ordinals if self._room.has(ranks[o]) and self._kept.text_size(o)]
+        fitting = [ordinal for ordinal in self.ordinals if self._room.has(ranks[ordinal])]
+        self.texts = [ordinal for ordinal in fitting if self._kept.text_size(ordinal)]
+        self.huge = len(fitting) - len(self.texts)
 
     def _take(self, ordinal: int, rank: int) -> None:
         size = self._kept.text_size(ordinal)

@@ -11,6 +11,8 @@ import orjson
 from ruler_cli.report.texts import GroupText
 
 _LEFT_OUT = "left out of this report"
+_MARK = 64
+"""Characters that a mark may take beside the room there is."""
 
 
 def shortened(text: GroupText, room: int) -> GroupText:
@@ -66,16 +68,15 @@ def _part(lines: Sequence[str], room: int) -> tuple[str, ...]:
     less = [_line(line, room // 4) for line in lines]
     head = _fitting(less, room // 2)
     tail = min(_fitting(less[::-1], room // 2), len(less) - head)
-    gone = less[head : len(less) - tail]
+    gone = lines[head : len(less) - tail]
     mark = [f"({len(gone):,} lines, {_size(gone):,} characters, {_LEFT_OUT})"] if gone else []
     return (*less[:head], *mark, *less[len(less) - tail :])
 
 
 def _fitting(lines: Sequence[str], room: int) -> int:
     """How many first lines have at most so many characters together."""
-    return next(
-        (at for at, size in enumerate(accumulate(len(s) + 1 for s in lines)) if size > room), len(lines)
-    )
+    ends = accumulate(len(line) + 1 for line in lines)
+    return next((at for at, end in enumerate(ends) if end > room), len(lines))
 
 
 def _line(line: str, room: int) -> str:
@@ -89,4 +90,13 @@ def _line(line: str, room: int) -> str:
         value = orjson.loads(rest)
     except ValueError:
         value = rest
-    return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, room)).decode()}"
+    said = value if isinstance(value, str) else rest
+    keep, cut = room, _string(said, room)
+    while keep and len(cut) > room + _MARK:  # escapes add to what is kept
+        keep //= 2
+        cut = _string(said, keep)
+    return f"{head}: {cut}"
+
+
+def _string(text: str, room: int) -> str:
+    return orjson.dumps(shorter(text, room)).decode()

@@ -69,39 +69,22 @@ def write_html(
             raise UsageError(f"{shown(where.source)}: holds no records; give a file that `ruler score` wrote")
         chosen = Chosen(opened, where, stack, most)
         chosen.look(on_group)
-        overview, found = chosen.overview, opened.found()
         name = _name(where.source)
-        left_out = LeftOut(
-            name,
-            all=overview.groups,
-            groups=overview.groups - len(chosen.ordinals),
-            texts=len(chosen.ordinals) - len(chosen.texts),
-            cut=chosen.cut,
-            room=MOST_TEXTS,
-        )
+        left_out = _left_out(name, chosen)
+        found = opened.found()
         data = {
             "version": 1,
             "source": name,
             "found": found,
             "made": f"{made.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
             "ruler": __version__,
-            "figures": _figures(overview),
+            "figures": _figures(chosen.overview),
             "left_out": left_out.as_json(),
         }
-        values = {
-            "title": f"{shown_name(name)} · ruler report",
-            "ruler": __version__,
-            "caption": f"What ruler found in {shown_name(name)}, {data['made']}",
-            "figures": plain_figures(overview),
-            "left_out": left_out.rule,
-            "data": packed(chosen.data(data)).decode(),
-            "said": packed(chosen.said()).decode(),
-            "texts": chosen.blocks(),
-        }
-        for piece in page(values):
+        for piece in page(_values(data, chosen)):
             out.write(piece)
         out.commit()
-        return Written(out.size, overview, found, left_out)
+        return Written(out.size, chosen.overview, found, left_out)
 
 
 def now(environ: Mapping[str, str]) -> datetime:
@@ -111,6 +94,33 @@ def now(environ: Mapping[str, str]) -> datetime:
         return datetime.fromtimestamp(int(said), UTC) if said else datetime.now(UTC)
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"SOURCE_DATE_EPOCH={said}: is no number of seconds since 1970; unset it") from None
+
+
+def _left_out(name: str, chosen: Chosen) -> LeftOut:
+    return LeftOut(
+        "SCORED" if name == shown("-") else name,
+        all=chosen.overview.groups,
+        groups=chosen.overview.groups - len(chosen.ordinals),
+        texts=len(chosen.ordinals) - len(chosen.texts),
+        huge=chosen.huge,
+        cut=chosen.cut,
+        room=MOST_TEXTS,
+    )
+
+
+def _values(data: dict[str, Any], chosen: Chosen) -> dict[str, Any]:
+    """What the template is filled with."""
+    name = shown_name(data["source"])
+    return {
+        "title": f"{name} · ruler report",
+        "ruler": data["ruler"],
+        "caption": f"What ruler found in {name}, {data['made']}",
+        "figures": plain_figures(chosen.overview),
+        "left_out": data["left_out"]["rule"],
+        "data": packed(chosen.data(data)).decode(),
+        "said": packed(chosen.said()).decode(),
+        "texts": chosen.blocks(),
+    }
 
 
 def _name(source: str) -> str:

@@ -13,14 +13,15 @@ from ruler_cli.report.telling import RULE
 class LeftOut:
     """Of `all` groups, `groups` are not in the table; of those in it, `texts` have no text there.
 
-    `cut` texts hold their beginnings and ends only. `room` is what the texts may take, in bytes, and
-    `source` the input as a command names it.
+    `huge` of these are too large themselves; `cut` texts hold their beginnings and ends only. `room` is
+    what the texts may take, in bytes, and `source` the input as a command names it.
     """
 
     source: str
     all: int
     groups: int
     texts: int
+    huge: int
     cut: int
     room: int
 
@@ -36,11 +37,13 @@ class LeftOut:
                 f"The table holds {rows:,} of {self.all:,} groups; the figures count all of them. "
                 f"{RULE} {more} has every group."
             )
-        if self.texts:
+        if self.texts > self.huge:
             said.append(
                 f"The texts of {rows - self.texts:,} of {rows:,} groups are here, the most telling first, "
                 f"until the next does not fit into {self.room >> 20} MiB."
             )
+        if self.huge:
+            said.append(f"{self.huge:,} groups of very many rollouts have no text here.")
         if self.cut:
             said.append(
                 f"{self.cut:,} very long {'text is' if self.cut == 1 else 'texts are'} cut, with a mark at "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -15,13 +15,11 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 SCRIPTS = (
-    "vendor/lib.js", "base.js",
-    "plots.js", "charts.js", "overview.js",
-    "conditions.js", "filters.js", "table.js",
-    "turns.js", "turnlist.js", "rollouts.js", "group.js",
-    "app.js",
-)  # fmt: skip
-"""In the order in which they run: each builds on those before it."""
+    *("vendor/lib.js", "base.js"),
+    *("conditions.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
+    *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
+)
+"""The page's scripts in the order in which they run: each may use what those before it have made."""
 STYLES = ("report.css", "overview.css", "group.css")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
@@ -53,11 +51,11 @@ class Web:
 def web() -> Web:
     """The package's own files."""
     folder = files(__package__) / "web"
-    return Web(
-        tuple(_text(folder, name) for name in SCRIPTS),
-        "\n".join(_text(folder, name) for name in STYLES),
-        _text(folder, "vendor/LICENSES.txt"),
-    )
+
+    def texts(names: Iterable[str]) -> Iterator[str]:
+        return (_text(folder, name) for name in names if (folder / name).is_file())
+
+    return Web(tuple(texts(SCRIPTS)), "\n".join(texts(STYLES)), _text(folder, "vendor/LICENSES.txt"))
 
 
 def page(values: dict[str, Any]) -> Iterator[str]:

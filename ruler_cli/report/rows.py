@@ -154,8 +154,11 @@ def _said(content: Any) -> str:
 
 
 def page_key(key: str) -> str:
-    """A key as the page and its links hold it: a very long one by its beginning and a digest."""
-    return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key).hex()[:12]}"
+    """A key as the page and its links hold it: a very long one by its beginning and a digest.
+
+    The figures keep the first 4,000 characters of a key, and must come to the same.
+    """
+    return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key[:4_000]).hex()[:12]}"
 
 
 def few_words(text: str) -> str:

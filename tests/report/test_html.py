@@ -1,0 +1,375 @@
+"""The report as one HTML file: what it holds, what it leaves out, and what it never does."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.report import chosen
+from ruler_cli.report.html import now, write_html
+from ruler_cli.report.page import SCRIPTS, STYLES, web
+from ruler_cli.report.rows import COLUMNS, page_key
+from ruler_cli.settings import InputSettings
+from tests.attacks import FAMILIES
+from tests.report.pages import MADE, Page, group, piped, report, rollout, written
+from tests.values import NASTY
+
+MARK = "Qx7MarkerOfForeignText"
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<!-- <script>",
+    "<img src=x onerror=alert(1)>",
+    "a\x00b",
+    "\ud800",
+    "{{ 7 * 7 }}{% raw %}",
+    *NASTY,
+)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where the page goes."""
+    return tmp_path / "report.html"
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    """Groups, every fifth of them failed."""
+    failed: dict[str, Any] = {"status": "failed", "kind": "reply", "reason": "no JSON", "score": None}
+    marks: list[dict[str, Any]] = [failed if i % 5 == 2 else {} for i in range(count)]
+    return [
+        group(f"g{i}", *(rollout(f"g{i} {n}", **{"score": n / 4} | mark) for n in range(3)), **own(mark))
+        for i, mark in enumerate(marks)
+    ]
+
+
+def own(mark: dict[str, Any]) -> dict[str, Any]:
+    """What a group says of itself, all of whose rollouts have a mark."""
+    return {name: mark[name] for name in ("status", "kind", "reason") if name in mark}
+
+
+def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, target: Path) -> None:
+    """Every group has a row, its explanations and what the judge read of it."""
+    lines = [group("a"), group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1))]
+    page, said, problems = report(written(tmp_path / "in.jsonl", *lines), target)
+    data = page.data
+    assert (data["version"], data["source"], data["made"]) == (1, "in.jsonl", "2026-11-21T14:00:00Z")
+    assert data["figures"]["groups"]["scored"] == 2
+    assert data["figures"]["rollouts"]["all"] == 5
+    rows = data["rows"]
+    assert set(rows) == {*COLUMNS, "telling", "because", "text"}
+    assert {len(column) for column in rows.values()} == {2}
+    assert rows["key"] == ["a", "b"]
+    assert rows["task"] == ["Book a seat."] * 2
+    assert rows["scores"][1] == [0.1, 0.9, 0.1]
+    assert page.said == [["said of 0.2", "said of 0.8"], ["said of 0.1", "said of 0.9", "said of 0.1"]]
+    text = page.group(1)
+    assert text["context"] == ['user: "Book a seat."']
+    assert [[text["strings"][i] for i in r["lines"]] for r in text["rollouts"]] == [
+        ['assistant: "one"'],
+        ['assistant: "two"'],
+        ['assistant: "one"'],
+    ]
+    assert text["identical"] == [0, 1, 0]
+    assert text["key"] == "b"
+    assert (said.left_out.groups, said.left_out.texts, said.left_out.cut) == (0, 0, 0)
+    assert said.left_out.rule.startswith("Nothing is left out")
+    assert said.size == target.stat().st_size
+    assert not problems
+
+
+def test_every_script_runs_by_its_hash_and_nothing_else(tmp_path: Path, target: Path) -> None:
+    """The policy names the hash of each script in the page, and allows no other source of anything."""
+    page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
+    rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
+    hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in page.scripts}
+    assert page.scripts == list(web().scripts)
+    assert set(rules.pop("script-src").split()) == hashes
+    assert rules == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
+
+
+def test_no_foreign_text_stands_outside_the_blocks(tmp_path: Path, target: Path) -> None:
+    """Keys, messages, explanations, reasons, judges: none of it is in the source of the page."""
+    turns = [f"{MARK} {text}" for text in HOSTILE]
+    lines = [
+        group(
+            text,
+            rollout(text, 0.3, explanation=text, slots=[0.0]),
+            rollout([{"type": "text", "text": text}], None, status="failed", kind=text, reason=text),
+            judge=text,
+            kind=text,
+        )
+        for text in turns
+    ]
+    lines.append(group("f", rollout(MARK, None, status="failed", kind="reply", reason=MARK)))
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert MARK not in page.text
+    assert MARK in json.dumps(page.data)
+    assert MARK in json.dumps(page.said)
+    assert all(MARK in json.dumps(page.group(row)) for row in range(len(lines)))
+    for name in ("data", "said", "texts"):
+        assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
+
+
+def test_whatever_a_rollout_tries_the_page_is_whole(tmp_path: Path, target: Path) -> None:
+    """The attack corpus changes nothing of the page but its blocks."""
+    texts = [attack.text for family in FAMILIES.values() for attack in family]
+    lines = [
+        group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9)) for i, text in enumerate(texts)
+    ]
+    page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
+    plain, _, _ = report(written(tmp_path / "in.jsonl", group("a")), tmp_path / "plain.html")
+    assert not problems
+    assert len(page.data["rows"]["key"]) == len(texts)
+    assert page.scripts == plain.scripts
+    assert [(tag, name) for tag, name, _ in page.attributes] == [
+        (tag, name) for tag, name, _ in plain.attributes
+    ]
+
+
+def test_the_page_names_no_other_place(tmp_path: Path, target: Path) -> None:
+    """No address but those of XML namespaces, and those in the texts of licences."""
+    page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
+    without = page.text.replace(page.blocks["licences"], "")
+    found = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
+    assert {address for address in found if not re.match(r"http://www\.w3\.org/(?!$)", address)} <= {
+        "http://www.w3.org/"
+    }
+    assert not [name for _, name, _ in page.attributes if name in ("src", "href", "action", "srcset", "data")]
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+
+
+def test_the_same_input_makes_the_same_file(tmp_path: Path, target: Path) -> None:
+    """Two reports of one file at one time are the same bytes."""
+    source = written(tmp_path / "in.jsonl", *many(7))
+    report(source, target)
+    report(source, tmp_path / "again.html")
+    assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
+
+
+def test_the_time_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path) -> None:
+    """SOURCE_DATE_EPOCH is the time that the page tells; what is no time is refused."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    source = written(tmp_path / "in.jsonl", group("a"))
+    write_html(InputSettings(str(source)), str(target), on_problem=lambda _problem: None)
+    assert Page(target.read_text()).data["made"] == "1970-01-02T00:00:00Z"
+    with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH=x: is no number of seconds"):
+        now({"SOURCE_DATE_EPOCH": "x"})
+    assert abs((now({}) - MADE).days) < 100_000
+
+
+@pytest.mark.parametrize("most", [1, 4, 30])
+def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, most: int) -> None:
+    """With --max-groups the failed ones stay first, rows keep their order, and the page says what lacks."""
+    page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target, most=most)
+    rows, left = page.data["rows"], page.data["left_out"]
+    assert len(rows["key"]) == most
+    assert rows["ordinal"] == sorted(rows["ordinal"])
+    assert sorted(rows["telling"]) == list(range(most))
+    first = rows["telling"].index(0)
+    assert (rows["status"][first], rows["because"][first]) == ("failed", "failed")
+    assert [rows["key"][i] for i in range(most)] == [f"g{n - 1}" for n in rows["ordinal"]]
+    assert page.data["figures"]["groups"]["all"] == 30
+    assert left["groups"] == 30 - most == said.left_out.groups
+    assert [page.group(row)["key"] for row in range(most)] == rows["key"]
+    if most < 30:
+        assert f"holds {most} of 30 groups" in left["rule"]
+        assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left["rule"]
+
+
+def test_groups_read_again_are_the_same_as_those_made_at_once(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is made ready at the first look, the page is the same."""
+    source = written(tmp_path / "in.jsonl", *many(30))
+    report(source, target, most=12)
+    monkeypatch.setattr(chosen, "AT_ONCE", 1)
+    report(source, tmp_path / "again.html", most=12)
+    assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
+
+
+def shapes(folder: Path) -> dict[str, tuple[Path | str, dict[str, Any]]]:
+    """The same groups as a file, compressed, in files of a tree, as scattered and as adjacent rollouts."""
+    lines = many(12)
+    plain = written(folder / "in.jsonl", *lines)
+    (folder / "in.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    (folder / "tree").mkdir()
+    written(folder / "tree" / "a.jsonl", *lines[:5])
+    written(folder / "tree" / "b.jsonl", *lines[5:])
+    alone = [[{"group_id": g["group_id"]} | one for one in g["trajectories"]] for g in lines]
+    adjacent = written(folder / "adjacent.jsonl", *itertools.chain(*alone))
+    scattered = written(folder / "scattered.jsonl", *itertools.chain(*zip(*alone, strict=True)))
+    (folder / "in.json").write_text(json.dumps(lines))
+    return {
+        "plain": (plain, {}),
+        "gzip": (folder / "in.jsonl.gz", {}),
+        "document": (folder / "in.json", {}),
+        "tree": (folder / "tree", {}),
+        "adjacent": (adjacent, {}),
+        "scattered": (scattered, {}),
+    }
+
+
+FILES = ["plain", "gzip", "document", "adjacent", "scattered"]
+
+
+@pytest.mark.parametrize(("shape", "pipe"), [*itertools.product(FILES, [False, True]), ("tree", False)])
+def test_every_input_makes_the_same_rows(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch, shape: str, pipe: bool
+) -> None:
+    """Groups are chosen and read again alike from files, trees, and pipes, which come only once."""
+    source, where = shapes(tmp_path)[shape]
+    monkeypatch.setattr(chosen, "AT_ONCE", 1)
+    expected, _, _ = report(tmp_path / "in.jsonl", tmp_path / "expected.html", most=5)
+    if pipe:
+        where = {"grouping": "scattered"} if shape == "scattered" else {}
+        with piped(Path(source).read_bytes()):
+            page, _, _ = report("-", target, most=5, **where)
+        assert page.data["source"] == "stdin"
+        assert "`ruler report SCORED --group KEY`" in page.data["left_out"]["rule"]
+    else:
+        page, _, _ = report(source, target, most=5, **where)
+    names = ("key", "status", "scores", "ordinal", "telling", "because")
+    assert [page.data["rows"][name] for name in names] == [expected.data["rows"][name] for name in names]
+    assert [page.group(row)["strings"] for row in range(5)] == [
+        expected.group(row)["strings"] for row in range(5)
+    ]
+
+
+def test_texts_stop_where_the_next_does_not_fit(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts are those of the most telling groups, and the page says how many it has."""
+    monkeypatch.setattr(chosen, "MOST_TEXTS", 4_000)
+    page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
+    rows = page.data["rows"]
+    here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
+    assert 0 < len(here) < 30
+    assert here == set(range(len(here)))
+    assert len(page.blocks["texts"]) <= 4_000
+    assert said.left_out.texts == 30 - len(here) == page.data["left_out"]["texts"]
+    assert f"texts of {len(here)} of 30 groups" in said.left_out.rule
+    assert "`ruler report in.jsonl --group KEY` shows any group whole" in said.left_out.rule
+
+
+def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Path) -> None:
+    """A rollout of megabytes keeps its ends, says how much lies between, and leaves the others whole."""
+    noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(160_000))
+    lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
+    page, said, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    text = page.group(0)
+    assert text["cut"]
+    assert not page.group(1)["cut"]
+    assert len(page.blocks["texts"]) < 2.2e6
+    large, small = ([text["strings"][i] for i in r["lines"]] for r in text["rollouts"])
+    assert small == ['assistant: "small"']
+    (line,) = large
+    assert line.startswith('assistant: "<begin>')
+    assert line.endswith('<end>"')
+    assert "characters left out of this report" in line
+    assert said.left_out.cut == 1
+    assert "1 very long text is cut" in said.left_out.rule
+
+
+def test_very_many_rollouts_leave_the_text_out_in_words(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group whose text cannot be cut to size is a row without one, and is counted."""
+    monkeypatch.setattr("ruler_cli.report.rows.MOST_BLOCK", 100)
+    page, said, _ = report(written(tmp_path / "in.jsonl", *many(2)), target)
+    assert page.data["rows"]["text"] == [None, None]
+    assert (said.left_out.texts, said.left_out.huge) == (2, 2)
+    assert "2 groups of very many rollouts have no text here" in said.left_out.rule
+
+
+def test_a_link_leads_to_one_group(tmp_path: Path, target: Path) -> None:
+    """A key that comes back, or is very long, still names one row; long ones alike everywhere."""
+    long = "k" * 5_000
+    failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
+    lines = [group("a"), group("a"), group("a (2)"), group(long + "1", failed), group(long + "2", failed)]
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    keys = page.data["rows"]["key"]
+    assert len(set(keys)) == 5
+    assert keys[0] == "a"
+    assert max(map(len, keys)) < 400
+    (reason,) = page.data["figures"]["reasons"]
+    assert reason["first"] == keys[3] == page_key(long + "1")
+    assert len(reason["reason"]) < 1_000
+
+
+def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, target: Path) -> None:
+    """NaN, Infinity, huge integers and depth in a scored file are null or text in the page."""
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    odd = rollout(deep, float("nan"), spread=float("inf"), slots=[float("nan")], judges={"a": 10**400})
+    page, _, problems = report(written(tmp_path / "in.jsonl", group("a", odd, rollout("b", 1.0))), target)
+    assert not problems
+    assert page.data["rows"]["scores"] == [[None, 1.0]]
+    assert "NaN" not in json.dumps([page.data, page.group(0), page.said])
+
+
+def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Path) -> None:
+    """Where scripts are off there is a table of the figures, with the file's name as text."""
+    source = written(tmp_path / "<b>a&b\u202e.jsonl", *many(10))
+    page, _, _ = report(source, target)
+    assert "noscript" in page.text
+    words = " ".join(" ".join(page.words).split())
+    assert "Groups 10" in words
+    assert "Groups failed 2 (reply 2)" in words
+    assert "<b>a&b\ufffd.jsonl" in words
+    assert "<b>" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (None, "holds no records; give a file that `ruler score` wrote"),
+        ({"group_id": "a", "trajectories": [{"messages": [{"role": "user", "content": "x"}]}]}, "has a mark"),
+    ],
+)
+def test_a_file_that_was_never_scored_is_refused(
+    tmp_path: Path, target: Path, line: dict[str, Any] | None, sentence: str
+) -> None:
+    """Without a mark of ruler there is nothing to report, and no file appears."""
+    source = written(tmp_path / "in.jsonl", *([line] if line else []))
+    with pytest.raises(UsageError, match=sentence):
+        report(source, target)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_lines_that_cannot_be_read_are_told(tmp_path: Path, target: Path) -> None:
+    """What is no group is told to the caller, and the rest is reported."""
+    source = written(tmp_path / "in.jsonl", group("a"), {"no": "group"}, group("b"))
+    page, _, problems = report(source, target)
+    assert [problem.line for problem in problems] == [2]
+    assert page.data["rows"]["key"] == ["a", "b"]
+
+
+def test_every_script_and_style_has_its_turn() -> None:
+    """A file that lies among the scripts is named in their order: none is forgotten."""
+    folder = Path(str(__import__("ruler_cli.report", fromlist=["x"]).__path__[0])) / "web"
+    assert {path.name for path in folder.glob("*.js")} <= set(SCRIPTS)
+    assert {path.name for path in folder.glob("*.css")} <= set(STYLES)
+
+
+@pytest.mark.parametrize("script", web().scripts, ids=lambda script: script[:20])
+def test_no_script_can_end_its_element(script: str) -> None:
+    """A script holds nothing that HTML reads inside of it."""
+    assert not re.search(r"</script|<!--", script, re.IGNORECASE)
+    assert "\r" not in script
