@@ -48,7 +48,7 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     at = 0
     for text in told:
         assert text in done.stdout[at:], text
-        at = at if text in ("6 of 31 rollouts with reward 0 score 0.5",) else done.stdout.index(text, at)
+        at = done.stdout.index(text, at) + len(text)
 
 
 def test_nothing_is_told_that_the_file_does_not_say(ruler: Ruler, tmp_path: Path) -> None:
@@ -73,6 +73,17 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
     }  # fmt: skip
     assert found["worst"][0]["group"]["key"] == "lost"
     assert [t["group"]["key"] for t in found["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]
+
+
+def test_disputes_without_labels(ruler: Ruler, tmp_path: Path) -> None:
+    """Where no label says who is right, groups are disputed whose judges are far apart."""
+    near, far = scored("near", 0.5, 0.6), scored("far", 0.5, 0.6)
+    for group, judges in ((near, {"a": 0.5, "b": 0.6}), (far, {"a": 0.1, "b": 0.9})):
+        group["trajectories"][0]["ruler"]["judges"] = judges
+    write(tmp_path / "s.jsonl", [near, far])
+    said = ruler("report", "s.jsonl").stdout
+    disputed = said[said.index("most disputed groups (the judges of the panel furthest apart)") :]
+    assert disputed.index("far    apart by 0.80") < disputed.index("near   apart by 0.10")
 
 
 @pytest.mark.parametrize("columns", [80, 120, 37, 10])
