@@ -37,7 +37,7 @@ def paged(terminal: Terminal) -> Iterator[None]:
 
 
 def _start(terminal: Terminal) -> subprocess.Popen[str] | None:
-    given = os.environ.get("PAGER", "less")
+    given = os.environ.get("PAGER", "cat" if os.environ.get("TERM", "dumb") == "dumb" else "less")
     try:
         words = shlex.split(given)
     except ValueError:  # a quote that does not end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -84,6 +85,8 @@ def _refuse(output: str | None, group: str | None, most: int | None, *, as_json:
     if most is not None and output is None:
         raise UsageError("--max-groups is of the page that -o writes; give -o FILE.html as well")
     if output is None:
+        if sys.stdout is None:
+            raise UsageError("stdout is closed, so there is nowhere to show anything; open it, or give -o")
         return
     if group is not None:
         raise UsageError("--group shows a group here, -o writes a page of all; leave one of them out")

@@ -35,7 +35,7 @@ _ALIKE = 20
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All of a scored file. `source` is what the user typed, None where it cannot be read again."""
+    """All of a scored file. `source` is what to type for it, None where it cannot be read again."""
 
     name: str
     source: str | None
@@ -132,14 +132,13 @@ class Look:
                 f"{self._name}: no rollout has a mark of ruler; score it first, with "
                 f"`ruler score {self._name} scored.jsonl`, and give what that writes"
             )
-        again = None if self._where.source == "-" else self._where.source
-        name = public(self._where.source)
+        name = public(self._where.source)  # a command to type again must show no password either
+        again = None if name == "-" else name
         return Run(name, again, self._input.found(), overview, shortlist.worst(), shortlist.disputed())
 
     def one(self, key: str) -> One:
         """The groups with a key, given as it is or as the page tells it; UsageError where there are none."""
-        survey = self._input.survey
-        alone = survey is not None and survey.repeated is None
+        alone = self._tells_keys_apart()
         exact: list[tuple[int, Group]] = []
         told: list[tuple[int, Group]] = []
         more, keys, meant = 0, list[str](), typed(key)
@@ -158,6 +157,13 @@ class Look:
         if not found:
             raise self._unknown(key, keys)
         return self._one(found, more)
+
+    def _tells_keys_apart(self) -> bool:
+        """Whether all was looked at before, and no two groups have one key."""
+        survey = self._input.survey
+        if survey is None or survey.repeated is not None:
+            return False
+        return survey.grouping != "line" or survey.reader.format.shape != "trajectory"
 
     def _one(self, found: Sequence[tuple[int, Group]], more: int) -> One:
         from ruler_cli.report.texts import group_text

@@ -35,7 +35,7 @@ class Terminal:
         from rich.console import Console
 
         own = Console(file=sys.stdout)
-        self.tty = bool(sys.stdout and sys.stdout.isatty())
+        self.tty = sys.stdout.isatty()
         self.width = _width(tty=self.tty)
         self.styled = own.is_terminal and not own.no_color and own.color_system is not None
         self._colours = cast("_Colours | None", own.color_system if self.styled else None)

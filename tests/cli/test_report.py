@@ -279,6 +279,23 @@ def test_head(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("to", "code", "says"), [(">&-", 2, "stdout is closed"), (">/dev/full", 1, "No space left")]
+)
+def test_stdout_that_takes_nothing(to: str, code: int, says: str, tmp_path: Path) -> None:
+    """Where nothing can be shown, one sentence says so, whatever was asked for."""
+    write(tmp_path / "s.jsonl", run_of())
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for args in ("", "--json", "--group same", "--group same --json"):
+        line = f"exec '{sys.executable}' -m ruler_cli report s.jsonl {args} {to}"
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), args
+        assert says in done.stderr
+
+
 def test_start() -> None:
     """Nothing of the terminal view is imported before it is asked for."""
     code = (

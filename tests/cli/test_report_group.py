@@ -122,7 +122,15 @@ def test_groups_of_one_key(ruler: Ruler, tmp_path: Path) -> None:
     assert json.loads(ruler("report", "s.jsonl", "--group", "same", "--json").stdout)["same_key"] == 24
 
 
-def test_reading_stops_at_the_group(ruler: Ruler, tmp_path: Path) -> None:
+def test_lines_of_one_key_are_groups_of_their_own(ruler: Ruler, tmp_path: Path) -> None:
+    """Where each line is made a group, no line with the key is passed over."""
+    talk = scored("x", 0.1, 0.2)["trajectories"]
+    write(tmp_path / "s.jsonl", [{"group_id": "k", **trajectory} for trajectory in talk])
+    done = ruler("report", "s.jsonl", "--group", "k", "--grouping", "line")
+    assert (done.returncode, done.stdout.count("group k ")) == (0, 2)
+
+
+def test_a_stream_is_read_to_its_end(ruler: Ruler, tmp_path: Path) -> None:
     """Of a stream all is read, so that what cannot be read of it is still told."""
     path = write(tmp_path / "s.jsonl", [scored("a", 0.1, 0.2), scored("b", 0.1, 0.2)])
     text = path.read_text() + "{broken\n"
