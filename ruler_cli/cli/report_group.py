@@ -74,9 +74,8 @@ def _status(group: MarkedGroup) -> str:
         return f"failed ({group.kind}): {group.reason}" if group.reason else f"failed ({group.kind})"
     if group.status == "unmarked":
         return "ruler was not asked about it"
-    if group.tied:
-        return "scored, tied: nothing for a trainer to learn from"
-    return f"scored, mean {words.number(group.mean)}, sd {words.number(group.sd)}"
+    told = f"scored, mean {words.number(group.mean)}, sd {words.number(group.sd)}"
+    return f"{told}; tied: nothing for a trainer to learn from" if group.tied else told
 
 
 def _judge(group: MarkedGroup) -> str:
