@@ -114,7 +114,7 @@ def agreement(o: Overview) -> Iterator[str]:
     if o.agreement is None:
         return
     yield (
-        f"{o.agreement:.0%} of {count(o.pairs, 'pair')} with unlike rewards are in their order (chance: 50%)"
+        f"{o.agreement:.0%} of {count(o.pairs, 'pair')} with unlike rewards are in order (chance: 50%)"
     )
     labels = sorted({cell.other for cell in o.against_label})
     if len(labels) < 2:
