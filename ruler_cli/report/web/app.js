@@ -122,7 +122,7 @@ const KEYS = [
 ];
 
 function Help() {
-  return html`<dialog id="help" aria-labelledby="help-title">
+  return html`<dialog id="help" class="help" aria-labelledby="help-title">
     <h2 id="help-title">Keys</h2>
     <dl>${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
     <p>The address holds filters, order and search: a copy of it, or of a group's link, opens the same view.</p>
@@ -211,6 +211,9 @@ function listen() {
   for (const [name, printing] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(name, () => {
       app.printing = printing;
+      // Paper is light, whatever the screen is; colours of other stylesheets go by the same attribute.
+      document.documentElement.dataset.theme = "light";
+      if (!printing) setTheme(app.theme);
       draw();
     });
   }

@@ -146,6 +146,7 @@ function readRange(text) {
   const ends = text.includes("..") ? text.split("..") : [text, text];
   if (ends.length !== 2 || ends.every((end) => end.trim() === "")) return null;
   const range = ends.map((end) => (end.trim() === "" ? null : Number(end)));
+  if (range[0] !== null && range[1] !== null && range[0] > range[1]) return null;
   return range.every((end) => end === null || Number.isFinite(end)) ? range : null;
 }
 

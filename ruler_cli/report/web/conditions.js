@@ -2,7 +2,9 @@
 // What the conditions of a table mean: which rows fulfil them, in which order, and how to say them.
 
 /** Whether x is in the range: LOW <= x < HIGH, and the value itself where both ends are equal. */
-function within(x, [low, high]) {
+function within(x, range) {
+  const low = range[0];
+  const high = range[1];
   if (x === null || x === undefined) return false;
   return (low === null || x >= low) && (high === null || x < high || (low === high && x === high));
 }
@@ -26,6 +28,23 @@ function haystack(rows, said) {
   return haystacks.get(of);
 }
 
+/**
+ * A test of a row: whether one and the same rollout is in all the ranges, as a mark of a chart stands
+ * for such rollouts. Plain loops, no destructuring: it looks at each rollout of the file, and the first
+ * time runs uncompiled.
+ */
+function someRollout(columns, ranges) {
+  return (i) => {
+    const count = columns[0][i].length;
+    for (let r = 0; r < count; r++) {
+      let at = 0;
+      while (at < columns.length && within(columns[at][i][r], ranges[at])) at++;
+      if (at === columns.length) return true;
+    }
+    return false;
+  };
+}
+
 /** A test of a row by these conditions; what is the same for all rows is worked out once. */
 function matcher(rows, conditions, said) {
   const tests = [];
@@ -38,9 +57,7 @@ function matcher(rows, conditions, said) {
   }
   const asked = Object.keys(ROLLOUT_RANGES).filter((name) => conditions[name]);
   if (asked.length) {
-    // One and the same rollout is in all the ranges: a mark of a chart stands for such rollouts.
-    const fits = (i, r) => asked.every((name) => within(rows[ROLLOUT_RANGES[name]][i][r], conditions[name]));
-    tests.push((i) => rows.scores[i].some((_, r) => fits(i, r)));
+    tests.push(someRollout(asked.map((name) => rows[ROLLOUT_RANGES[name]]), asked.map((name) => conditions[name])));
   }
   const words = (conditions.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length) {

@@ -12,9 +12,9 @@ const listing = { hash: "#groups", order: null, top: 0, row: -1 };
 
 const WHY = new Map([
   ["failed", "no scores"],
-  ["disagrees", "scores against rewards"],
+  ["disagrees", "against the reward"],
   ["suspect", "addresses the judge"],
-  ["unsure", "few passes for its noise"],
+  ["unsure", "unsure: few passes"],
   ["tied", "nothing to learn from"],
   ["spread", "scores far apart"],
   ["rest", ""],
@@ -26,9 +26,10 @@ function statusInWords(rows, i) {
   return "not judged";
 }
 
+/** The scores from the least to the greatest: ".25 .40 1.00". */
 function scoresInWords(scores) {
   const found = scores.filter((score) => score !== null).sort((a, b) => a - b);
-  return found.map((score) => number(score, 2)).join(" ") || NONE;
+  return found.map((score) => number(score, 2).replace(/^(-?)0\./, "$1.")).join(" ") || NONE;
 }
 
 function KeyCell({ rows, i }) {
@@ -199,8 +200,8 @@ function Groups({ data, route: asked, printing = false }) {
   const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said]);
   return html`<section class="groups" aria-label="Table of groups">
     <${Filters} rows=${rows} conditions=${conditions} unread=${asked.unread} found=${order.length} note=${note} />
-    ${printing && order.length > PRINTED && html`<p>The first ${PRINTED} of the ${number(order.length, 0)} groups that match are printed.</p>`}
-    <${Grid} rows=${rows} order=${order} conditions=${conditions} printing=${printing} />
+    ${printing && order.length > PRINTED && html`<p class="printed">The first ${PRINTED} of the ${number(order.length, 0)} groups that match are printed.</p>`}
     ${!order.length && html`<p class="none">No group fulfils all of these conditions. <a href="#groups">Show all groups</a></p>`}
+    <${Grid} rows=${rows} order=${order} conditions=${conditions} printing=${printing} />
   </section>`;
 }
