@@ -1,9 +1,9 @@
 "use strict";
 
 // The rollouts of a group: as values, as a table, side by side, and one by one.
-// A rollout is known by its number in the group, from 1: #3 on the page, `rollout=3` and `against=3` in a link.
+// A rollout is known by its number in the group, from 1: #3 on the page, `rollout=3`, `against=3` in a link.
 const rolloutViews = (() => {
-  const { useLayoutEffect, useRef } = lib;
+  const { useLayoutEffect, useMemo, useRef } = lib;
   const { TurnList, Text, wordsOf, counted } = turnlist;
   const NO_ONE = 0; // `against=0`: compare with none
 
@@ -20,16 +20,18 @@ const rolloutViews = (() => {
       return {
         at: i, name: `#${i + 1}`, score, rank: ranks[i], alike: alike[i],
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
-        label: rows.labels[row][i], bytes: rows.bytes[row][i], place: rows.places[row][i], spread: rows.spreads[row][i],
+        label: rows.labels[row][i], bytes: rows.bytes[row][i],
+        place: rows.places[row][i], spread: rows.spreads[row][i],
         judged: one.judged ?? null, slots: one.slots ?? [], judges: Object.entries(one.judges ?? {}),
-        suspect: one.suspect ?? false, why: one.why ?? "", said: one.said ?? said?.[i] ?? "", lines: one.lines ?? [],
+        suspect: one.suspect ?? false, why: one.why ?? "", said: one.said ?? said?.[i] ?? "",
+        lines: one.lines ?? [],
       };
     });
   }
 
   // Best first, as in the input, or as the judge saw them in a pass; what has no such place comes last.
   function sorted(entries, order) {
-    const by = order === "input" ? (e) => e.at : order === "rank" ? (e) => e.rank : (e) => e.slots[Number(order)];
+    const by = { input: (e) => e.at, rank: (e) => e.rank }[order] ?? ((e) => e.slots[Number(order)]);
     return [...entries].sort((a, b) => (by(a) ?? Infinity) - (by(b) ?? Infinity) || a.at - b.at);
   }
 
@@ -41,6 +43,7 @@ const rolloutViews = (() => {
     return found && shown.length > 1 ? found : null;
   }
 
+  const spoken = (e) => `rollout ${e.at + 1}, ${rankOf(e)}`;
   const rankOf = (e) => (e.rank === null ? "no score" : `rank ${e.rank}${e.tiedRank ? ", tied" : ""}`);
 
   // ---- Table of rollouts ---------------------------------------------------------------------------
@@ -54,7 +57,7 @@ const rolloutViews = (() => {
       ["Spread", (e) => number(e.spread, 3), (e) => e.spread !== null],
       ["Label", (e) => number(e.label, Number.isInteger(e.label) ? 0 : 3), (e) => e.label !== null],
       ["Shown at", placeOf, (e) => e.place !== null],
-      ["Panel", (e) => e.judges.map(([name, s]) => html`<span class="panel"><bdi>${visible(name)}</bdi> ${number(s, 3)}</span>`), (e) => e.judges.length > 0],
+      ["Panel", panelOf, (e) => e.judges.length > 0],
       ["Length", (e) => bytes(e.bytes), () => true],
       ["Notes", notesOf, (e) => notesOf(e)],
     ].filter(([, , has]) => entries.some(has));
@@ -62,8 +65,12 @@ const rolloutViews = (() => {
   // 0 is the first place, 1 the last; one for each pass.
   function placeOf(e) {
     if (e.place === null) return "–";
-    return e.slots.length > 1 ? `${number(e.place, 2)} (${e.slots.map((s) => number(s, 2)).join(", ")})` : number(e.place, 2);
+    const each = e.slots.length > 1 ? ` (${e.slots.map((s) => number(s, 2)).join(", ")})` : "";
+    return number(e.place, 2) + each;
   }
+
+  const panelOf = (e) =>
+    e.judges.map(([name, s]) => html`<span class="g-panel"><bdi>${visible(name)}</bdi> ${number(s, 3)}</span>`);
 
   function notesOf(e) {
     const notes = [];
@@ -75,15 +82,16 @@ const rolloutViews = (() => {
 
   function Rollouts({ entries, href, chosen }) {
     const shown = columns(entries);
-    return html`<div class="scroll" role="region" aria-label="Table of the rollouts" tabindex="0">
+    const kind = (name) => (["Notes", "Panel"].includes(name) ? "" : "g-number");
+    return html`<div class="g-scroll" role="region" aria-label="Table of the rollouts" tabindex="0">
       <table>
         <thead>
           <tr><th scope="col">Rollout</th>${shown.map(([name]) => html`<th scope="col">${name}</th>`)}</tr>
         </thead>
         <tbody>
-          ${entries.map((e) => html`<tr class=${e.at === chosen ? "chosen" : ""}>
-            <th scope="row"><a href=${href({ view: "one", rollout: e.at + 1 })} aria-label=${`rollout ${e.at + 1}, ${rankOf(e)}`}>${e.name}</a></th>
-            ${shown.map(([name, value]) => html`<td class=${name === "Notes" || name === "Panel" ? "" : "number"}>${value(e)}</td>`)}
+          ${entries.map((e) => html`<tr class=${e.at === chosen ? "g-chosen" : ""}>
+            <th scope="row"><a href=${href({ rollout: e.at + 1 })} aria-label=${spoken(e)}>${e.name}</a></th>
+            ${shown.map(([name, value]) => html`<td class=${kind(name)}>${value(e)}</td>`)}
           </tr>`)}
         </tbody>
       </table>
@@ -92,8 +100,8 @@ const rolloutViews = (() => {
 
   // ---- A rollout -----------------------------------------------------------------------------------
 
-  function About({ e, entries, page }) {
-    const twins = entries.filter((o) => o !== e && o.alike === e.alike);
+  function About({ e, page }) {
+    const twins = page.all.filter((o) => o !== e && o.alike === e.alike);
     const link = (o) => html`<a href=${page.href({ view: "one", rollout: o.at + 1 })}>${o.name}</a>`;
     const facts = [
       e.label !== null && `label ${number(e.label, Number.isInteger(e.label) ? 0 : 3)}`,
@@ -103,37 +111,52 @@ const rolloutViews = (() => {
       e.lines.length > 0 && counted(e.lines.length, "turn"),
       bytes(e.bytes),
     ];
-    return html`<div class="about">
+    return html`<div class="g-about">
       <p>${facts.filter(Boolean).join(" · ")}</p>
-      ${e.suspect && html`<p class="warning">Has text that addresses the judge.</p>`}
+      ${e.suspect && html`<p class="g-warning">Has text that addresses the judge.</p>`}
       ${twins.length > 0 && html`<p>Same text: ${twins.map((o) => html`${link(o)} `)}</p>`}
-      ${e.why && html`<p class="foreign warning"><${Text} text=${e.why} /></p>`}
-      ${e.said && html`<blockquote class="foreign"><${Text} text=${e.said} /></blockquote>`}
+      ${e.why && html`<p class="g-foreign g-warning"><${Text} text=${e.why} /></p>`}
+      ${e.said && html`<blockquote class="g-foreign"><${Text} text=${e.said} /></blockquote>`}
     </div>`;
   }
 
-  function Rollout({ e, entries, page, pinned, column }) {
+  // What a rollout is compared with, and how many first turns they share; null: with none, or the same text.
+  function againstOf(e, reference) {
+    if (!reference || reference.alike === e.alike || !e.lines.length) return null;
+    const { name, lines } = reference;
+    return { name, lines, common: turns.parting(e.lines, lines) };
+  }
+
+  function Rollout({ e, page, pinned, column }) {
     const ref = useRef(null);
     const { text, raw, reference, eager } = page;
-    const against = reference && reference.alike !== e.alike && e.lines.length ? { name: reference.name, lines: reference.lines } : null;
-    const list = { strings: text?.strings ?? [], lines: e.lines, raw };
-    const common = against && turns.parting(e.lines, against.lines);
-    const where = against && wordsOf({ name: against.name, common, mine: e.lines.length, other: against.lines.length });
-    return html`<section ref=${ref} class=${`rollout${pinned ? " pinned" : ""}${page.chosen === e.at ? " chosen" : ""}`}
-        style=${column ? { gridColumn: pinned ? "1 / -1" : String(column) } : {}} tabindex="-1"
-        data-rollout=${e.at + 1} aria-label=${`rollout ${e.at + 1}, ${rankOf(e)}`}>
-      <h4><span>${e.name}</span> <span>${rankOf(e)}</span> <b>${number(e.score, 3)}</b>${reference?.at === e.at && html` <em>reference</em>`}</h4>
-      <div class="top">
-        <${About} e=${e} entries=${entries} page=${page} />
-        ${where && html`<button type="button" class="to-parting" onClick=${() => toParting(ref.current)}>${where} ↓</button>`}
+    const against = useMemo(() => againstOf(e, reference), [e, reference]);
+    const where =
+      against &&
+      wordsOf({ name: against.name, common: against.common, mine: e.lines.length, other: against.lines.length });
+    const list = { strings: text?.strings ?? [], lines: e.lines, raw, soon: page.soon };
+    const classes = ["g-rollout", pinned && "g-pinned", page.chosen === e.at && "g-chosen"];
+    const style = column ? { gridColumn: pinned ? "1 / -1" : String(column) } : {};
+    return html`<section ref=${ref} class=${classes.filter(Boolean).join(" ")} style=${style}
+        tabindex="-1" data-rollout=${e.at + 1} aria-label=${spoken(e)}>
+      <h4>
+        <span>${e.name}</span> <span>${rankOf(e)}</span> <b>${number(e.score, 3)}</b>
+        ${reference?.at === e.at && html` <em>reference</em>`}
+      </h4>
+      <div class="g-top">
+        <${About} e=${e} page=${page} />
+        ${where &&
+        html`<button type="button" class="g-to-parting" onClick=${() => toParting(ref.current)}>${where} ↓</button>`}
       </div>
-      ${text && (e.lines.length ? html`<${TurnList} list=${list} against=${against} eager=${eager} />` : html`<p class="notice">There is no text of this rollout.</p>`)}
+      ${e.lines.length
+        ? html`<${TurnList} list=${list} against=${against} eager=${eager} />`
+        : html`<p class="g-notice">There is no text of this rollout.</p>`}
     </section>`;
   }
 
   // Turns that come near on the way there are built and move it, so it is looked for twice.
   function toParting(section) {
-    const parting = section.querySelector(".parting");
+    const parting = section.querySelector(".g-parting");
     const go = () => parting.scrollIntoView({ block: "center", inline: "nearest" });
     go();
     requestAnimationFrame(() => requestAnimationFrame(go));
@@ -141,6 +164,11 @@ const rolloutViews = (() => {
   }
 
   // ---- Views ---------------------------------------------------------------------------------------
+
+  // Focus goes to the rollout that was asked for, but not away from what picks the next one.
+  function follow(section) {
+    if (!document.activeElement?.closest("select, button, input")) section.focus({ preventScroll: true });
+  }
 
   function Side({ entries, page }) {
     const panel = useRef(null);
@@ -152,29 +180,43 @@ const rolloutViews = (() => {
       const column = chosen !== undefined && panel.current.querySelector(`[data-rollout="${chosen + 1}"]`);
       if (!column) return;
       column.scrollIntoView({ block: "nearest", inline: "start" });
-      const idle = document.activeElement === document.body || panel.current.contains(document.activeElement);
-      if (idle) column.focus({ preventScroll: true });
+      follow(column);
     }, [chosen, page.row]);
     const tracks = { "--n": shown.length };
-    return html`<div class="columns" ref=${panel} role="region" aria-label="Rollouts side by side" tabindex="0" style=${tracks}>
-      ${shown.map((e, i) => html`<${Rollout} key=${`${page.row}-${e.at}`} e=${e} entries=${page.all} page=${page} pinned=${e === first} column=${i + 1} />`)}
-    </div>`;
+    const column = (e, i) => {
+      const of = { e, page, pinned: e === first, column: i + 1 };
+      return html`<${Rollout} key=${`${page.row}-${e.at}`} ...${of} />`;
+    };
+    return html`<div class="g-columns" ref=${panel} style=${tracks}
+      role="region" aria-label="Rollouts side by side" tabindex="0">${shown.map(column)}</div>`;
   }
 
   function One({ entries, page }) {
     const e = entries.find((o) => o.at === page.chosen) ?? entries[0];
     const at = entries.indexOf(e);
-    const to = (i) => page.go({ view: "one", rollout: entries[i].at + 1 });
-    return html`<div>
-      <p class="controls">
+    const box = useRef(null);
+    useLayoutEffect(() => {
+      if (page.chosen === undefined) return;
+      box.current.scrollIntoView();
+      follow(box.current.querySelector(".g-rollout"));
+    }, [page.chosen, page.row]);
+    const show = (of) => page.go({ view: "one", rollout: of + 1 });
+    const to = (i) => show(entries[i].at);
+    const option = (o) => {
+      const same = o.alike === o.at ? "" : `, same as #${o.alike + 1}`;
+      return html`<option value=${o.at}>${o.name}: ${rankOf(o)}, ${number(o.score, 3)}${same}</option>`;
+    };
+    const last = entries.length - 1;
+    return html`<div class="g-one" ref=${box}>
+      <p class="g-controls">
         <button type="button" disabled=${at === 0} onClick=${() => to(at - 1)}>← previous</button>
-        <label>Rollout <select value=${e.at} onChange=${(event) => page.go({ view: "one", rollout: Number(event.target.value) + 1 })}>
-          ${entries.map((o) => html`<option value=${o.at}>${o.name}: ${rankOf(o)}, ${number(o.score, 3)}${o.alike === o.at ? "" : `, same as #${o.alike + 1}`}</option>`)}
+        <label>Rollout <select value=${e.at} onChange=${(event) => show(Number(event.target.value))}>
+          ${entries.map(option)}
         </select></label>
-        <button type="button" disabled=${at === entries.length - 1} onClick=${() => to(at + 1)}>next →</button>
+        <button type="button" disabled=${at === last} onClick=${() => to(at + 1)}>next →</button>
         <span>${at + 1} of ${entries.length}</span>
       </p>
-      <${Rollout} key=${`${page.row}-${e.at}`} e=${e} entries=${page.all} page=${page} />
+      <${Rollout} key=${`${page.row}-${e.at}`} e=${e} page=${page} />
     </div>`;
   }
 

@@ -45,7 +45,8 @@ const turns = (() => {
       if (typeof text === "string") return { text: text.slice(0, most), length: text.length };
     } else if (/^[[{]/.test(body) && parsed(body) !== undefined) {
       const text = tried(() => indented(body, most)) ?? body;
-      return { text: text.slice(0, most), length: text.length > most ? Math.max(body.length, text.length) : text.length };
+      const length = text.length > most ? Math.max(body.length, text.length) : text.length;
+      return { text: text.slice(0, most), length };
     }
     return { text: body.slice(0, most), length: body.length };
   }
@@ -66,8 +67,9 @@ const turns = (() => {
     for (const [token] of json.matchAll(tokens)) {
       if (size > most) break;
       const closing = token === "}" || token === "]";
+      const opened = before === "{" || before === "[";
       if (closing) depth -= 1;
-      if (closing ? before !== "{" && before !== "[" : before === "{" || before === "[" || before === ",") write(newline());
+      if (closing ? !opened : opened || before === ",") write(newline());
       if (token === "{" || token === "[") depth += 1;
       write(token === ":" ? ": " : token.includes("\\n") ? broken(token, newline()) : token);
       before = token;
@@ -94,8 +96,7 @@ const turns = (() => {
     const end = Math.min(a.length, b.length);
     let at = 0;
     while (at < end && a[at] === b[at]) at += 1;
-    const half = at > 0 && /[\ud800-\udbff]/.test(a[at - 1]) && [a[at], b[at]].some((c) => /[\udc00-\udfff]/.test(c ?? ""));
-    return half ? at - 1 : at;
+    return Math.min(whole(a, at), whole(b, at));
   }
 
   // Where inside the turns of two rollouts at which they part the first unlike character stands.
@@ -159,7 +160,11 @@ const turns = (() => {
   }
 
   // The place itself, or the one before where it would part a surrogate pair.
-  const whole = (text, at) => (/^[\ud800-\udbff][\udc00-\udfff]/.test(text.slice(at - 1, at + 1)) ? at - 1 : at);
+  function whole(text, at) {
+    return at > 0 && /^[\ud800-\udbff][\udc00-\udfff]/.test(text.slice(at - 1, at + 1)) ? at - 1 : at;
+  }
 
-  return { turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, command, pieces, whole };
+  return {
+    turnOf, readable, indented, parting, difference, insideTurn, firstAlike, ranks, command, pieces, whole,
+  };
 })();
