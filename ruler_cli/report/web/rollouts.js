@@ -154,12 +154,22 @@ const rolloutViews = (() => {
     </section>`;
   }
 
-  // Turns that come near on the way there are built and move it, so it is looked for twice.
+  const STILL = 8; // frames
+  const FRAMES = 90;
+
+  // Turns that come near on the way are built and move the place, so it is gone to until it stays.
   function toParting(section) {
     const parting = section.querySelector(".g-parting");
-    const go = () => parting.scrollIntoView({ block: "center", inline: "nearest" });
+    let still = 0;
+    let frames = 0;
+    const go = () => {
+      const before = parting.getBoundingClientRect().top;
+      parting.scrollIntoView({ block: "center", inline: "nearest" });
+      still = Math.abs(parting.getBoundingClientRect().top - before) < 1 ? still + 1 : 0;
+      frames += 1;
+      if (still < STILL && frames < FRAMES) requestAnimationFrame(go);
+    };
     go();
-    requestAnimationFrame(() => requestAnimationFrame(go));
     parting.focus({ preventScroll: true });
   }
 
