@@ -1,0 +1,204 @@
+"""A record loses just the bytes of what is left out, or is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats import atropos, custom, lm_eval, ms_swift, native, prompt_responses, ultrafeedback
+from ruler_cli.formats.catalog import formats
+from ruler_cli.formats.interface import Format
+from ruler_cli.records import Group, Line, Record, Rollout
+from ruler_cli.selection.cut import Cutter, cut
+from tests.values import layouts, same, text_of, texts, values
+
+MARK = {"status": "scored", "score": 0.5}
+
+
+def without(form: Format, record: Any, lost: list[int], *named: str, at: tuple[str, ...] = ()) -> Any:
+    """A record that was cut, read again."""
+    size = len(record["ruler"]["rollouts"] if isinstance(record.get("ruler"), dict) else record["ruler"])
+    return json.loads(cut(json.dumps(record).encode(), form, [(*at, i) for i in lost], size, named))
+
+
+def is_part(short: bytes, whole: bytes) -> bool:
+    """Whether bytes are left of others when some are taken out."""
+    rest = iter(whole)
+    return all(byte in rest for byte in short)
+
+
+@given(
+    st.lists(values, min_size=2, max_size=6),
+    st.data(),
+    layouts(),
+    st.dictionaries(texts, values, max_size=3),
+    st.booleans(),
+)
+def test_just_these_bytes(
+    items: list[Any], data: st.DataObject, layout: dict[str, Any], more: dict[str, Any], behind: bool
+) -> None:
+    """Of a group on a line nothing changes but that some items of its list are gone."""
+    lost = data.draw(st.sets(st.integers(0, len(items) - 1), max_size=len(items) - 1))
+    held = {"trajectories": items}
+    record = {**held, **more, **held} if not behind else {**more, **held}
+    record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
+    raw = text_of(record, layout)
+    found = cut(raw, native.GROUP, [("trajectories", i) for i in lost], len(items))
+    kept = [item for i, item in enumerate(items) if i not in lost]
+    assert same(json.loads(found), {**record, "trajectories": kept})
+    assert is_part(found, raw)
+    assert (found == raw) is (not lost)
+
+
+def test_odd_bytes_stay() -> None:
+    """Numbers, escapes, equal keys and white space of what stays are as they came."""
+    raw = (
+        rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
+    )
+    found = cut(raw, native.GROUP, [("trajectories", 1)], 3)
+    assert found == raw.replace(rb',"\u00e9"', b"")
+    first = cut(raw, native.GROUP, [("trajectories", 0)], 3)
+    assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
+
+
+def test_every_listed_format_says_its_lists() -> None:
+    """No format whose rollouts are items of lists leaves open which lists those are."""
+    assert [form.name for form in formats() if form.layout.listed and form.layout.lists is None] == []
+
+
+def test_columns() -> None:
+    """Of a columnar line every list loses the item, ruler's too; what is no list stays."""
+    record = {
+        "step": ["1", "1", "1"], "prompt": ["a", "a", "b"], "completion": ["x", "y", "z"], "images": [],
+        "reward": [0.1, 0.2, None], "ruler": [MARK, {**MARK, "score": 0.2}, None], "note": "n",
+        "deep": {"a": [1]},
+    }  # fmt: skip
+    assert without(ms_swift.STEP, record, [0, 2]) == {
+        "step": ["1"], "prompt": ["a"], "completion": ["y"], "images": [],
+        "reward": [0.2], "ruler": [{**MARK, "score": 0.2}], "note": "n", "deep": {"a": [1]},
+    }  # fmt: skip
+
+
+def test_group_of_lists() -> None:
+    """Of a group in lists every list loses the item, and of ruler's the list of marks."""
+    part = {"status": "scored", "size": 3, "rollouts": [MARK, {}, MARK]}
+    record = {"tokens": [[1], [2], [3]], "masks": [[1], [2], [3]], "scores": [1, 2, 3], "messages": [1, 2, 3],
+              "advantages": None, "group_overrides": {"stop": [1, 2, 3]}, "ruler": part}  # fmt: skip
+    found = without(atropos.GROUP, record, [1])
+    assert found["ruler"] == {**part, "rollouts": [MARK, MARK]}
+    assert [found[name] for name in ("scores", "messages")] == [[1, 3], [1, 3]]
+    assert found["tokens"] == [[1], [3]]
+    assert found["group_overrides"] == {"stop": [1, 2, 3]}
+
+
+def test_ultrafeedback() -> None:
+    """The names of the models go with their completions."""
+    record = {
+        "models": ["a", "b"],
+        "completions": [{"model": "a"}, {"model": "b"}],
+        "correct_answers": [1, 2],
+    }
+    raw = json.dumps(record).encode()
+    found = json.loads(cut(raw, ultrafeedback.GROUP, [("completions", 0)], 2))
+    assert found == {"models": ["b"], "completions": [{"model": "b"}], "correct_answers": [1, 2]}
+
+
+@pytest.mark.parametrize(("filtered", "left"), [(["x"], ["x"]), ([["x", "y"]], [["y"]]), ([["x"]], [["x"]])])
+def test_lm_eval(filtered: list[Any], left: list[Any]) -> None:
+    """What a filter made of each answer goes along; what it made of all of them stays."""
+    record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
+              "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
+    found = without(lm_eval.GROUP, record, [0])
+    assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
+    assert len(found["ruler"]["rollouts"]) == 1
+
+
+def answers(**more: Any) -> dict[str, Any]:
+    """A prompt and its three responses, scored."""
+    return {"prompt": [{"role": "user"}] * 3, "responses": ["a", "b", "c"], "rewards": [1, 2, 3],
+            "tools": [1, 2, 3], "ruler": {"rollouts": [MARK] * 3}, **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"correct": [True, False, True]}, "as many items at `correct` as rollouts"),
+        ({"extra": {"in": {"choices": [1, 2, 3]}}}, "as many items at `extra.in.choices` as rollouts"),
+        ({"rewards": [1, 2]}, "has 2 items at `rewards` for 3 rollouts"),
+        ({"ruler": {"rollouts": [MARK]}}, "has 1 items at `ruler.rollouts` for 3 rollouts"),
+        ({"a\x1bb": [1, 2, 3]}, "items at `a\ufffdb`"),
+    ],
+)
+def test_refused(more: dict[str, Any], says: str) -> None:
+    """A list that may belong to the rollouts, and one that should and does not, are never guessed about."""
+    with pytest.raises(UnreadableError) as error:
+        cut(json.dumps(answers(**more)).encode(), prompt_responses.GROUP, [(0,)], 3)
+    assert says in str(error.value)
+
+
+def test_lists_that_the_user_names() -> None:
+    """A list that the user says each rollout has goes along, wherever it stands."""
+    record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
+    found = without(prompt_responses.GROUP, record, [1], "correct", "extra.right", "nowhere.at.all")
+    assert (found["correct"], found["extra"]) == ([1, 3], {"right": ["p", "r"], "n": [1, 2]})
+    assert (found["responses"], found["rewards"], found["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
+
+
+def test_home_made_lists() -> None:
+    """Of a dump that --messages names the list there loses the item, and its neighbours are doubted."""
+    record = {"data": {"said": [["x"], ["y"]]}, "rewards": [1, 2], "ruler": {"rollouts": [MARK, MARK]}}
+    form = custom.named("data.said", [record])
+    assert form is not None
+    assert without(form, record, [0])["data"] == {"said": [["y"]]}
+    record["data"]["more"] = [1, 2]
+    with pytest.raises(UnreadableError, match=r"data\.more"):
+        without(form, record, [0])
+
+
+def parts(*sizes: int) -> list[Group]:
+    """The groups of one columnar line."""
+    size = sum(sizes)
+    raw = json.dumps({"prompt": list(range(size)), "completion": list(range(size))}).encode()
+    line, at, out = Line(7, 0, raw), 0, []
+    for i, n in enumerate(sizes):
+        rollouts = tuple(Rollout([], (at + k,)) for k in range(n))
+        out.append(Group(f"{i}", (Record(line, rollouts, f"{i}", part=i, parts=len(sizes)),)))
+        at += n
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"),
+    [
+        ([None, {0}], [2]),
+        ([{1}, None], [1]),
+        ([{0, 1}, {1}], [0, 1, 3]),
+        ([{0, 1}, {0, 1}], [0, 1, 2, 3]),
+        ([None, None], None),
+    ],
+)
+def test_line_of_several_groups(kept: list[set[int] | None], left: list[int] | None) -> None:
+    """A columnar line is written once, when the last of its groups is known, with what is left of all."""
+    cutter = Cutter(ms_swift.STEP)
+    first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
+    assert first == []
+    ((number, body),) = last
+    assert number == 7
+    assert (json.loads(body)["completion"] if body else None) == left
+
+
+def test_the_record_is_named() -> None:
+    """A record that cannot lose a rollout is named with its place and the way out."""
+    raw = json.dumps(answers(odd=[1, 2, 3])).encode()
+    group = Group("g", (Record(Line(3, 0, raw), tuple(Rollout([], (i,)) for i in range(3))),))
+    with pytest.raises(
+        UsageError, match=r"line 3 cannot lose a rollout exactly: it has as many .* take `odd` out"
+    ):
+        Cutter(prompt_responses.GROUP).bodies(group, {0})
+    assert Cutter(prompt_responses.GROUP).bodies(group, {0, 1, 2}) == [(3, raw)]
+    assert Cutter(prompt_responses.GROUP).bodies(group, None) == [(3, b"")]
