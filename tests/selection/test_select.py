@@ -13,16 +13,8 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.selection.values import Keep
 from tests.conftest import ROOT, read
-from tests.selection.values import dump, grouped, lines, mark, marked, scored_by, selected, trajectory
+from tests.selection.values import GROUPS, dump, grouped, lines, mark, marked, scored_by, selected, trajectory
 from tests.values import talk
-
-GROUPS = [
-    grouped("a", 0.1, 0.9, 0.5, labels=(0, 1, 1), reliability=0.9),
-    grouped("b", 0.5, 0.5, labels=(1, 0), reliability=0.2),
-    grouped("c", None, None, labels=(1, 0)),
-    grouped("d", 0.8, 0.2, None, labels=(0, 1, 1), reliability=0.5),
-    grouped("e", 0.4, 0.7, labels=(1, 1), tied=True),
-]
 
 
 def ids(path: Path) -> list[str]:
@@ -77,7 +69,12 @@ def test_keep(keep: Keep, where: list[str], kept: str, tmp_path: Path) -> None:
 
 def test_majority(tmp_path: Path) -> None:
     """The best of those with the commonest answer below the rollout, or below its record."""
-    answers = {"a": ["1", 2, " 1 "], "b": ["x", "y"], "c": ["", None], "d": [None, 5, 5]}
+    answers: dict[str, list[Any]] = {
+        "a": ["1", 2, " 1 "],
+        "b": ["x", "y"],
+        "c": ["", None],
+        "d": [None, 5, 5],
+    }
     groups = [
         grouped("a", 0.1, 0.9, 0.5),
         grouped("b", 0.5, 0.6),
@@ -204,7 +201,7 @@ def test_hostile_marks(tmp_path: Path) -> None:
 
 def test_hostile_fields(tmp_path: Path) -> None:
     """Fields of ruler's of any type raise nothing, and the file comes out as it was where all is kept."""
-    odd = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
+    odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
     names = ("reliability", "tied", "judge", "passes", "usage", "cost_usd", "judged_at", "weight")
     dice = random.Random(5)
     groups = [grouped(f"g{i}", 0.1, 0.9, **{name: dice.choice(odd) for name in names}) for i in range(50)]

@@ -42,6 +42,16 @@ def grouped(name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any) ->
     return {"group_id": name, "trajectories": trajectories, "ruler": {"status": status, **part}}
 
 
+GROUPS = [
+    grouped("a", 0.1, 0.9, 0.5, labels=(0, 1, 1), reliability=0.9),
+    grouped("b", 0.5, 0.5, labels=(1, 0), reliability=0.2),
+    grouped("c", None, None, labels=(1, 0)),
+    grouped("d", 0.8, 0.2, None, labels=(0, 1, 1), reliability=0.5),
+    grouped("e", 0.4, 0.7, labels=(1, 1), tied=True),
+]
+"""Live with some reliability, tied by equal scores, failed, against its labels, and tied by its mark."""
+
+
 def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
     """The same with a trajectory a line, the group's part on each."""
     return [

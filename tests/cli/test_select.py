@@ -1,0 +1,267 @@
+"""`ruler select` as scripts and people see it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SHARED, Ruler, read, write
+from tests.selection.values import GROUPS, dump, grouped, lines, marked
+from tests.values import talk
+
+LOG = SHARED / "formats" / "inspect_log.eval"
+TABLE = SHARED / "formats" / "trl_completions_00040.parquet"
+FOUND = "ruler: native groups, key `group_id`: 5 records, 5 groups of 2 to 3 rollouts, one per line"
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Path:
+    """A scored file."""
+    return dump(tmp_path / "s.jsonl", GROUPS)
+
+
+def test_two_lines(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """stderr says in one line what was found and in one what was kept, stdout nothing."""
+    done = ruler("select", "s.jsonl", "out.jsonl", "--keep", 1, "--by", "score")
+    assert (done.returncode, done.stdout) == (0, "")
+    kept = "ruler: 4 of 5 groups, 4 of 12 rollouts kept; 1 group without a score left out"
+    assert done.stderr.splitlines() == [FOUND, kept]
+    assert [len(group["trajectories"]) for group in read(tmp_path / "out.jsonl")] == [1] * 4
+
+
+def test_pipeline(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """One selection's stdout is another's stdin, and together they are one with both conditions."""
+    first = ruler("select", "-", "-", "--where", "live", stdin=scored.read_text())
+    assert first.returncode == 0, first.stderr
+    then = ruler("select", "-", "-", "--where", "reliability=0.6..", stdin=first.stdout)
+    assert (
+        then.stdout == ruler("select", scored, "-", "--where", "live", "--where", "reliability=0.6..").stdout
+    )
+    assert then.stdout == scored.read_text().splitlines(keepends=True)[0]
+    empty = ruler("select", "-", "-", "--where", "live", "--where", "tied", stdin=first.stdout)
+    assert (empty.returncode, empty.stdout) == (0, "")
+    assert "0 of 2 groups, 0 of 6 rollouts kept" in empty.stderr
+    last = ruler("select", "-", "out.jsonl", "--where", "live", stdin="")
+    assert (last.returncode, (tmp_path / "out.jsonl").read_bytes()) == (0, b"")
+
+
+def test_variables(ruler: Ruler, scored: Path) -> None:
+    """Every option stands in a variable too."""
+    told = ruler(
+        "select", "s.jsonl", "-", RULER_WHERE="live score=0.5..", RULER_KEEP="1", RULER_BY="variance"
+    )
+    assert "one score has no variance" in told.stderr
+    told = ruler("select", "s.jsonl", "-", RULER_WHERE="live score=0.5..", RULER_KEEP="1", RULER_BY="score")
+    given = ("--where", "live", "--where", "score=0.5..", "--keep", "1", "--by", "score")
+    assert told.stdout == ruler("select", "s.jsonl", "-", *given).stdout != ""
+    way = {"RULER_ANSWER": "id", "RULER_BY": "majority", "RULER_LABELS": "reward", "RULER_FORMAT": "native"}
+    assert ruler("select", "s.jsonl", "-", "--keep", "1", **way).stdout.count("\n") == 4
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((), "say what to keep: --where live"),
+        (("--keep", "4"), "say which, with --by score, --by variance or --by majority"),
+        (("--by", "score"), "say how many rollouts of each group, with --keep M"),
+        (("--keep", "2", "--by", "majority"), "with --answer PATH"),
+        (("--keep", "2", "--by", "score", "--answer", "a"), "--answer a: is for --keep M --by majority"),
+        (("--keep", "1", "--by", "variance"), "keep 2 or more"),
+        (("--keep", "0", "--by", "score"), "--keep"),
+        (("--where", "relaibility=0.7.."), "did you mean `reliability`?"),
+        (("--where", "score=0.7"), "write a range"),
+        (("--where", "live", "--labels", "no.where"), "--labels no.where"),
+        (("--where", "live", "--format", "verl"), "verl"),
+        (
+            ("--keep", "1", "--by", "majority", "--answer", "no.where"),
+            "no rollout of s.jsonl has an answer there",
+        ),
+    ],
+)
+def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+    """Bad usage is told in a sentence with the way out, and nothing is written."""
+    done = ruler("select", "s.jsonl", "out.jsonl", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+def test_not_scored(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that was never scored is told from one of which nothing is left."""
+    write(tmp_path / "s.jsonl", [{"trajectories": [{"messages": talk("a")}]}])
+    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "live")
+    assert done.returncode == 2
+    assert "`ruler score s.jsonl scored.jsonl`" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    assert ruler("select", "none.jsonl", "out.jsonl", "--where", "live").returncode == 2
+
+
+def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """Lines that cannot be read are named, the rest is written, and the exit code says so."""
+    bad = [b'{"bad": 1}', b"oops\x1b[31m", *(b"{}" for _ in range(22))]
+    source = dump(tmp_path / "s.jsonl", GROUPS)
+    source.write_bytes(source.read_bytes() + b"\n".join(bad) + b"\n")
+    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "scored")
+    assert done.returncode == 1
+    assert "ruler: s.jsonl: line 6 " in done.stderr
+    assert "… and 4 more lines that cannot be read" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("10 of 12 rollouts kept; 24 lines not readable")
+    assert "\x1b" not in done.stderr
+    assert len(read(tmp_path / "out.jsonl")) == 4
+    before = source.read_bytes()
+    done = ruler("select", "s.jsonl", "s.jsonl", "--where", "scored")
+    assert done.returncode == 2
+    assert "would lose what cannot be read; give another OUTPUT" in done.stderr
+    assert source.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "s.jsonl"]
+
+
+def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
+    """SCORED may be OUTPUT."""
+    kept = ruler("select", "s.jsonl", "-", "--where", "live").stdout
+    assert ruler("select", "s.jsonl", "s.jsonl", "--where", "live").returncode == 0
+    assert scored.read_text() == kept
+    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.gz", "out.jsonl.zst"])
+def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path, name: str) -> None:
+    """Compression follows the names, and what was packed is selected from as well."""
+    assert ruler("select", "s.jsonl", name, "--where", "scored").returncode == 0
+    again = ruler("select", name, "-", "--where", "live").stdout
+    assert again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
+    if name.endswith(".gz"):
+        assert len(gzip.decompress((tmp_path / name).read_bytes()).splitlines()) == 4
+
+
+def test_document(ruler: Ruler, tmp_path: Path) -> None:
+    """A JSON document keeps its other members and its white space, and loses what is left out."""
+    groups = ",\n    ".join(json.dumps(group) for group in GROUPS)
+    (tmp_path / "s.json").write_text(f'{{"n": 1.0, "trajectory_groups": [\n    {groups}\n], "z": null}}\n')
+    done = ruler("select", "s.json", "out.json", "--where", "live", "--keep", 2, "--by", "score")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out.json").read_text()
+    assert text.startswith('{"n": 1.0, "trajectory_groups": [\n    {"group_id": "a", "trajectories": [{')
+    assert text.endswith('], "z": null}\n')
+    found = json.loads(text)["trajectory_groups"]
+    assert [[t["id"] for t in group["trajectories"]] for group in found] == [["a1", "a2"], ["d0", "d1"]]
+    assert ruler("select", "s.json", "none.json", "--where", "score=2..").returncode == 0
+    assert json.loads((tmp_path / "none.json").read_text()) == {"n": 1.0, "trajectory_groups": [], "z": None}
+
+
+def test_directory(ruler: Ruler, tmp_path: Path) -> None:
+    """Shards stay shards, with their names; one of which nothing is left is empty."""
+    for name, group in zip("abc", GROUPS, strict=False):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        dump(tmp_path / "in" / name / "x.jsonl", lines(group))
+    done = ruler("select", "in", "out", "--keep", 1, "--by", "score")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 groups, 2 of 7 rollouts kept; 1 group without a score left out" in done.stderr
+    found = {name: [t["id"] for t in read(tmp_path / "out" / name / "x.jsonl")] for name in "abc"}
+    assert found == {"a": ["a1"], "b": ["b0"], "c": []}
+    assert ruler("select", "in", "in", "--keep", 1, "--by", "score").returncode == 0
+    assert [t["id"] for t in read(tmp_path / "in" / "a" / "x.jsonl")] == ["a1"]
+    again = ruler("select", "in", "one.jsonl", "--where", "scored")
+    assert "2 of 2 groups, 2 of 2 rollouts kept" in again.stderr
+
+
+@pytest.mark.parametrize("source", [TABLE, LOG])
+def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
+    """A table stays a table and a log a log, with fewer rows or samples, each as it was."""
+    if not source.exists():
+        pytest.skip(f"{source.name} is not beside this checkout")
+    end = source.suffix
+    assert ruler("score", source, f"s{end}", "-m", "simulated", "--ledger", "none").returncode == 0
+    done = ruler("select", f"s{end}", f"out{end}", "--keep", 1, "--by", "score")
+    assert done.returncode == 0, done.stderr
+    before, after = marked(tmp_path / f"s{end}"), marked(tmp_path / f"out{end}")
+    best = [max(group.rollouts, key=lambda r: r.score or 0) for group in before]
+    assert {len(group.rollouts) for group in after} == {1}
+    kept = sorted((r.score, r.label, str(r.rollout.messages)) for group in after for r in group.rollouts)
+    assert kept == sorted((r.score, r.label, str(r.rollout.messages)) for r in best)
+    done = ruler("select", f"s{end}", f"none{end}", "--where", "score=2..")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / f"none{end}").stat().st_size
+
+
+def test_empty_table(ruler: Ruler, tmp_path: Path) -> None:
+    """A table of which nothing is left is a table still, and gives nothing when it is read."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    pq.write_table(
+        pa.Table.from_pylist([{"prompt": "p", "responses": ["truth=0.1"]}]), tmp_path / "in.parquet"
+    )
+    assert ruler("score", "in.parquet", "s.parquet", "-m", "simulated", "--ledger", "none").returncode == 0
+    assert ruler("select", "s.parquet", "none.parquet", "--where", "score=2..").returncode == 0
+    names = pq.read_table(tmp_path / "s.parquet").column_names
+    found = pq.read_table(tmp_path / "none.parquet")
+    assert (found.num_rows, set(found.column_names) <= set(names)) == (0, True)
+    done = ruler("select", "none.parquet", "empty.jsonl", "--where", "live")
+    assert (done.returncode, (tmp_path / "empty.jsonl").read_bytes()) == (0, b"")
+
+
+def test_table_of_lists(ruler: Ruler, tmp_path: Path) -> None:
+    """In a table whose rows are groups the lists of a row lose the items."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {"prompt": f"p{i}", "responses": [f"truth=0.{k}" for k in (i + 1, 9, 5)], "n": i} for i in range(3)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    assert ruler("score", "in.parquet", "s.parquet", "-m", "simulated", "--ledger", "none").returncode == 0
+    done = ruler("select", "s.parquet", "out.parquet", "--keep", 2, "--by", "score")
+    assert done.returncode == 0, done.stderr
+    before, after = (pq.read_table(tmp_path / name).to_pylist() for name in ("s.parquet", "out.parquet"))
+    for old, new in zip(before, after, strict=True):
+        places = sorted(sorted(range(3), key=lambda i: -old["rewards"][i])[:2])
+        assert new["responses"] == [old["responses"][i] for i in places]
+        assert new["rewards"] == [old["rewards"][i] for i in places]
+    assert [group.scores for group in marked(tmp_path / "out.parquet")] == [
+        tuple(r["rewards"]) for r in after
+    ]
+
+
+def test_read_by_other_commands(ruler: Ruler, scored: Path) -> None:
+    """What is left is measured and scored again like any other file."""
+    assert ruler("select", "s.jsonl", "out.jsonl", "--where", "live").returncode == 0
+    done = ruler("agree", "out.jsonl", "--json")
+    assert json.loads(done.stdout)["groups"] == 2
+    assert ruler("score", "out.jsonl", "again.jsonl", "-m", "offline").returncode == 0
+
+
+def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
+    """Where the messages stand and how groups are found is said as for the other commands."""
+    records = [{"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)]
+    write(tmp_path / "in.jsonl", records)
+    how = ("--messages", "log.turns", "--group-by", "task")
+    assert ruler("score", "in.jsonl", "s.jsonl", *how, "-m", "simulated").returncode == 0
+    done = ruler("select", "s.jsonl", "out.jsonl", *how, "--keep", 1, "--by", "score")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
+    alone = ruler("select", "s.jsonl", "-", *how, "--grouping", "consecutive", "--where", "live")
+    assert "are one group with others between" in alone.stderr
+
+
+def test_scattered_stdin(ruler: Ruler, tmp_path: Path) -> None:
+    """A stream whose groups lie apart is selected from as well, when that is said."""
+    records = [
+        r
+        for pair in zip(lines(grouped("a", 0.1, 0.9)), lines(grouped("b", 0.2, 0.3)), strict=True)
+        for r in pair
+    ]
+    text = "".join(json.dumps(r) + "\n" for r in records)
+    assert ruler("select", "-", "-", "--where", "live", stdin=text).returncode == 2
+    done = ruler("select", "-", "-", "--keep", 1, "--by", "score", "--grouping", "scattered", stdin=text)
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a1", "b1"]
+
+
+def test_help(ruler: Ruler) -> None:
+    """The help shows what to write."""
+    done = ruler("select", "--help")
+    assert done.returncode == 0
+    assert "ruler select scored.jsonl train.jsonl --where live --where reliability=0.7.." in done.stdout
+    assert done.stdout.count("[env var: RULER_") >= 5
