@@ -46,7 +46,7 @@ def _root(
     Example:
       ruler check rollouts.jsonl                what it takes and costs; nothing is sent
       ruler score rollouts.jsonl scored.jsonl   a judge scores each group
-      ruler agree scored.jsonl                  how well the scores agree with labels
+      ruler report scored.jsonl                 what became of it, on a terminal or as a page
     """
 
 

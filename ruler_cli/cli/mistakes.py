@@ -135,18 +135,18 @@ def _option(given: str, line: Line) -> str:
         return f"{name}: a key never stands on a command line{way}"
     if name.replace("_", "-") in mine:
         return f"{here}{question(name.replace('_', '-'))}"
+    bare = name.lstrip("-").replace("-", "_")
+    for argument in arguments_of(line.command):
+        if bare and str(argument.metavar).lower().startswith(bare):
+            return f"{here}: {argument.metavar} has no option; write `{usage(line)}`"
     if others:
         return _elsewhere(name, others, line)
     if name.startswith("--no-") and "--" + name[5:] in mine:
         return f"{here}: --{name[5:]} is off unless it is given; leave it out"
     if _MEANT.get(name) in mine:
         return f"{here}{question(_MEANT[name])}"
-    bare = name.lstrip("-").replace("-", "_")
     if bare in _CALL and "--param" in mine:
         return f"{here}: it is a parameter of the judge call; write -p {bare}=VALUE"
-    for argument in arguments_of(line.command):
-        if bare and str(argument.metavar).lower().startswith(bare):
-            return f"{here}: {argument.metavar} has no option; write `{usage(line)}`"
     meant = nearest(name, mine) if name.startswith("--") else None
     return here + (question(meant) if meant else line.see)
 

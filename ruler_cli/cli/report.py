@@ -64,7 +64,7 @@ def command(
     Colours are for a terminal only; NO_COLOR leaves them away. One group is shown with $PAGER.
 
     \b
-    Examples:
+    Example:
       ruler report scored.jsonl
       ruler report scored.jsonl --group task-17
       ruler report scored.jsonl -o report.html

@@ -113,9 +113,7 @@ def agreement(o: Overview) -> Iterator[str]:
     """How well scores agree with the original reward, and where they do not."""
     if o.agreement is None:
         return
-    yield (
-        f"{o.agreement:.0%} of {count(o.pairs, 'pair')} with unlike rewards are in order (chance: 50%)"
-    )
+    yield (f"{o.agreement:.0%} of {count(o.pairs, 'pair')} with unlike rewards are in order (chance: 50%)")
     labels = sorted({cell.other for cell in o.against_label})
     if len(labels) < 2:
         return

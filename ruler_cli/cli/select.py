@@ -72,15 +72,12 @@ def command(
     range means that the judge orders some pair of rollouts against their labels. Rollouts without a score
     are never kept by --keep. null and empty text are no answers.
 
-    Examples:
-
-    ruler select scored.jsonl train.jsonl --where live --where reliability=0.7..
-
-    ruler select scored.jsonl sharp.jsonl --keep 4 --by variance
-
-    ruler select scored.jsonl best.jsonl --keep 1 --by majority --answer metadata.answer
-
-    ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
+    \b
+    Example:
+      ruler select scored.jsonl train.jsonl --where live --where reliability=0.7..
+      ruler select scored.jsonl sharp.jsonl --keep 4 --by variance
+      ruler select scored.jsonl best.jsonl --keep 1 --by majority --answer metadata.answer
+      ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
 
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, or nothing in it that a condition is about.

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.agreement.scored import MOST_JUDGES, Extract, Scored, Seen
+from ruler_cli.agreement.scored import Extract, Scored, Seen
+from ruler_cli.marked.read import MOST_JUDGES
 from ruler_cli.records import Group
 from tests.values import read, reader, talk
 

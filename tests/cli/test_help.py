@@ -34,7 +34,8 @@ def examples(text: str) -> list[str]:
     _, mark, rest = text.partition("Example:")
     block = rest.partition("\n\n")[0] if mark else ""
     if "\n" in block.strip() and not block.split("\n")[0].strip():
-        return [line.strip().split("   ")[0] for line in block.strip().split("\n")]
+        lines = (line.strip().split("   ")[0] for line in block.strip().split("\n"))
+        return [line.partition(" | ")[0] for line in lines]
     return [" ".join(block.split())] if block else []
 
 
@@ -61,10 +62,10 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
     groups = [group(name, 0.1, 0.9) for name in ("task-17", "task-18")]
     for one in groups:
         for member, passed in zip(one["trajectories"], (False, True), strict=True):
-            member["metadata"] = {"passed": passed}
+            member["metadata"] = {"passed": passed, "answer": 42}
     write(tmp_path / "rollouts.jsonl", groups)
     judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": server.base}
-    made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--seed", "1")
+    made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2")
     assert made.returncode == 0, made.stderr
     for example in examples(ruler(*names, "--help").stdout):
         words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))

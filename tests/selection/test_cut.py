@@ -151,7 +151,11 @@ def test_lists_that_the_user_names() -> None:
 
 def test_home_made_lists() -> None:
     """Of a dump that --messages names the list there loses the item, and its neighbours are doubted."""
-    record = {"data": {"said": [["x"], ["y"]]}, "rewards": [1, 2], "ruler": {"rollouts": [MARK, MARK]}}
+    record: dict[str, Any] = {
+        "data": {"said": [["x"], ["y"]]},
+        "rewards": [1, 2],
+        "ruler": {"rollouts": [MARK, MARK]},
+    }
     form = custom.named("data.said", [record])
     assert form is not None
     assert without(form, record, [0])["data"] == {"said": [["y"]]}
