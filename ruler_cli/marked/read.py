@@ -61,10 +61,13 @@ class Marks:
         return _group(group.key, tuple(self._rollout(found) for found in parts.values()), own)
 
     def _value(self, record: Record) -> dict[str, Any]:
-        """The record as it stands; the groups of one columnar line share it."""
+        """The record as it stands; the groups of one columnar line share it.
+
+        No number of a mark has more than 64 bits.
+        """
         if self._line[0] is not record.line.raw:
             try:
-                self._line = (record.line.raw, parse(record.line.raw))
+                self._line = (record.line.raw, parse(record.line.raw, exact=False))
             except (RecursionError, UnreadableError):  # at the very depth that the reader could just read
                 self._line = (record.line.raw, {})
         return self._line[1]
@@ -143,8 +146,8 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
         judge=_text(own.get("judge")),
         passes=_whole(own.get("passes")),
         marked_tied=own["tied"] if isinstance(own.get("tied"), bool) else None,
-        reliability=_finite(own.get("reliability")),
-        weight=_finite(own.get("weight")),
+        reliability=_share(own.get("reliability")),
+        weight=_at_least_0(own.get("weight")),
         usage=_usage(_object(own.get("usage"))),
         cost=cost,
         latency=_at_least_0(own.get("latency_s")),
@@ -187,6 +190,11 @@ def _finite(value: Any) -> float | None:
 def _at_least_0(value: Any) -> float | None:
     found = _finite(value)
     return found if found is not None and found >= 0 else None
+
+
+def _share(value: Any) -> float | None:
+    found = _at_least_0(value)
+    return found if found is not None and found <= 1 else None
 
 
 def _whole(value: Any) -> int | None:

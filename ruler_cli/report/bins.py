@@ -154,11 +154,11 @@ GROUPS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000, 50000, 100000)
 class Timeline:
     """Groups and failures along an axis that is not known before its end, in any order.
 
-    Only stretches with a group in them are kept, at most 1,024: where they become more, stretches grow
+    Only stretches with a group in them are kept, at most 128: where they become more, stretches grow
     wider. So a time far off takes one stretch and makes no other wider.
     """
 
-    MOST, BARS = 1024, 60
+    MOST, BARS = 128, 60
 
     def __init__(self, widths: Sequence[int], start: float = 0) -> None:
         """`start` is where a stretch begins."""

@@ -31,7 +31,7 @@ class Gathering:
     def __init__(self) -> None:
         self._status = {"scored": 0, "failed": 0, "unmarked": 0}
         self._tied = self._suspects = self._labelled = self._rollouts_failed = self._rollouts = 0
-        self._kinds, self._flags, self._judges, self._passes = Tally(), Tally(), Tally(), Tally()
+        self._kinds, self._flags, self._judges, self._passes = Tally(12), Tally(), Tally(), Tally()
         self._reasons = Reasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
         self._latency, self._spread, self._reliable = Quantiles(), Quantiles(), Quantiles()
@@ -56,8 +56,9 @@ class Gathering:
             self._scored(group)
 
     def _judged(self, group: MarkedGroup) -> None:
+        kind = ""
         if group.failed:
-            self._kinds.add(group.kind)
+            kind = self._kinds.add(group.kind)
             self._reasons.add(group.kind, group.reason, group.key)
         if group.judge:
             self._judges.add(group.judge)
@@ -69,7 +70,6 @@ class Gathering:
         self._usage += group.usage
         if group.latency is not None:
             self._latency.add(group.latency)
-        kind = group.kind if group.failed else ""
         self._numbers.add(sum(self._status.values()), kind)
         if group.judged_at is not None and math.isfinite(group.judged_at):
             self._times.add(group.judged_at, kind)
@@ -167,7 +167,11 @@ class Gathering:
 
 def _numbered(found: dict[str, int]) -> dict[int, int]:
     """Numbers of passes, the lowest first; 0 stands for any others."""
-    return dict(sorted((int(word) if word.isdecimal() else 0, n) for word, n in found.items()))
+    numbers: dict[int, int] = {}
+    for word, n in found.items():
+        passes = int(word) if word.isdecimal() else 0
+        numbers[passes] = numbers.get(passes, 0) + n
+    return dict(sorted(numbers.items()))
 
 
 def _latency(found: Quantiles) -> dict[str, float]:

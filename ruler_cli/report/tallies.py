@@ -22,12 +22,13 @@ class Tally:
         self._most = most
         self._n: dict[str, int] = {}
 
-    def add(self, word: str) -> None:
-        """Count one; of a very long word only its beginning is kept."""
+    def add(self, word: str) -> str:
+        """Count one, and say as what; of a very long word only its beginning is kept."""
         word = word[:_LONGEST_NAME]
         if word not in self._n and len(self._n) >= self._most:
             word = OTHER
         self._n[word] = self._n.get(word, 0) + 1
+        return word
 
     def found(self) -> dict[str, int]:
         """The commonest first."""

@@ -18,6 +18,8 @@ RULE = (
 """How groups are chosen for a page that cannot hold all of them."""
 
 _ORDER: tuple[Because, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
+_MOST_KINDS, _LONGEST = 32, 100
+"""Kinds of failures that are told apart, and how much of their names is looked at."""
 _Much = tuple[float, ...]
 
 
@@ -59,9 +61,10 @@ class _Kinds:
         self._seen: set[str] = set()
 
     def new(self, kind: str) -> bool:
-        if kind in self._seen or len(self._seen) >= 32:
+        kind = kind[:_LONGEST]
+        if kind in self._seen or len(self._seen) >= _MOST_KINDS:
             return False
-        self._seen.add(kind[:100])
+        self._seen.add(kind)
         return True
 
 

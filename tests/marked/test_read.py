@@ -1,0 +1,268 @@
+"""The marks of a scored file, as values."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ruler_cli.files.parse import parse
+from ruler_cli.marked.labels import label_of
+from ruler_cli.marked.read import KINDS, MOST_JUDGES, Marks
+from ruler_cli.marked.values import MarkedGroup
+from ruler_cli.reading import open_input
+from ruler_cli.records import Group, Problem
+from ruler_cli.score import score
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from tests.formats.changes import raws
+from tests.formats.test_every_format import EXAMPLES, each_example, marks
+from tests.values import read, reader, talk
+
+
+def mark(score: Any, **more: Any) -> dict[str, Any]:
+    """A mark as `score` writes it."""
+    return {"status": "scored", "score": score, "judge": "m", "independent_reward": 1.0, **more}
+
+
+def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
+    """A trajectory of group g."""
+    return {"group_id": "g", "messages": talk("four"), "reward": 0.1, "ruler": ruler, **more}
+
+
+def of(*records: dict[str, Any], **told: Any) -> MarkedGroup:
+    """These records as one group."""
+    found = read(*records, **told)
+    return Marks(reader(*records, **told), given="outcome" in told).group(
+        Group(str(found[0].key), tuple(found))
+    )
+
+
+@each_example
+def test_every_format(name: str, tmp_path: Path) -> None:
+    """What `score` writes is read back in every format: scores, first rewards, and the group's part."""
+    out = tmp_path / "out.jsonl"
+    source = InputSettings(str(EXAMPLES[name]))
+    done = anyio.run(score, ScoreSettings(source, str(out), JudgeSettings("offline")))
+    written = [found for raw in raws(out) for found in marks(parse(raw))]
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(out)), stack, problems.append)
+        assert opened.reader is not None
+        found = [Marks(opened.reader).group(group) for group in opened.groups]
+        parts = [(len(group.rollouts), one) for group, one in zip(_again(out), found, strict=True)]
+    rollouts = [r for group in found for r in group.rollouts]
+    assert not problems
+    assert done.summary.complete
+    assert len(found) == done.summary.scored
+    assert all(group.status == "scored" and group.judge == "offline" for group in found)
+    assert all(group.passes == 1 and group.cost == 0 and group.latency is not None for group in found)
+    assert sum(group.usage.calls for group in found) == done.summary.usage.calls
+    assert {r.score for r in rollouts} == {m["score"] for m in written}
+    assert {r.explanation for r in rollouts} == {m["explanation"] for m in written}
+    assert all(r.judged == r.score and r.size > 0 and r.judge == "offline" for r in rollouts)
+    first = {label_of(m["independent_reward"]) for m in written}
+    assert {r.label for r in rollouts if r.label_from == "reward"} <= first
+    assert first - {None} <= {r.label for r in rollouts}
+    for size, group in parts:
+        assert sorted(at for r in group.rollouts for at in r.at) == list(range(size))
+        several = len(group.rollouts) > 1
+        assert all(len(r.slots) == 1 for r in group.rollouts) or not several
+        assert ("alone" in group.flags) is not several
+
+
+def _again(path: Path) -> list[Group]:
+    with ExitStack() as stack:
+        return list(open_input(InputSettings(str(path)), stack, lambda _problem: None).groups)
+
+
+def test_a_trajectory_per_line() -> None:
+    """All that stands in a mark is read, and the group's part from the first rollout that has it."""
+    own = {
+        "status": "scored", "judge": "m", "passes": 2, "tied": False, "reliability": 0.75, "weight": 0.5,
+        "usage": {"calls": 2, "prompt_tokens": 30, "completion_tokens": 20, "cached_tokens": 10},
+        "cost_usd": 0.25, "latency_s": 1.5, "cached": True, "degraded": 1,
+        "judged_at": "2026-11-21T02:14:05Z",
+    }  # fmt: skip
+    told = mark(
+        0.5, judge_score=0.4, spread=0.1, slots=[0, 1], judges={"a": 0.3, "b": 0.7}, suspect=True, group=own
+    )
+    found = of(trajectory(told | {"explanation": "good"}), trajectory(mark(0.75, group=own)))
+    one = found.rollouts[0]
+    assert (one.status, one.score, one.judged, one.label, one.label_from) == (
+        "scored",
+        0.5,
+        0.4,
+        1.0,
+        "reward",
+    )
+    assert (one.spread, one.slots, one.place, one.judges) == (0.1, (0.0, 1.0), 0.5, {"a": 0.3, "b": 0.7})
+    assert (one.explanation, one.suspect, one.judge, one.odd) == ("good", True, "m", ())
+    assert one.size == len(b'[{"role":"assistant","content":"four"}]')
+    assert (found.status, found.judge, found.passes, found.marked_tied) == ("scored", "m", 2, False)
+    assert (found.reliability, found.weight, found.cost, found.latency) == (0.75, 0.5, 0.25, 1.5)
+    assert (found.usage.calls, found.usage.prompt, found.usage.completion, found.usage.cached) == (
+        2,
+        30,
+        20,
+        10,
+    )
+    assert found.judged_at == 1795227245.0
+    assert found.flags == ("suspect", "degraded", "cached")
+
+
+def test_a_group_per_line() -> None:
+    """The group's part stands on the record."""
+    rollouts = [{"messages": talk(t), "reward": 0.5, "ruler": mark(0.5)} for t in "ab"]
+    record = {"group_id": "g", "trajectories": rollouts, "ruler": {"status": "scored", "cost_usd": 2}}
+    found = of(record)
+    assert (found.key, found.cost, found.scores, found.tied) == ("g", 2.0, (0.5, 0.5), True)
+
+
+def test_columns() -> None:
+    """The groups of one columnar line have their own marks each."""
+    marks_ = [mark(score, group={"status": "scored", "cost_usd": cost}) for score, cost in
+              [(0.1, 1), (0.2, 2), (0.3, 1)]]  # fmt: skip
+    record = {
+        "prompt": ["a", "b", "a"], "completion": ["x", "y", "z"], "step": [1, 1, 1], "reward": [0.1, 0.2, 0.3],
+        "ruler": marks_,
+    }  # fmt: skip
+    columns = reader(record)
+    assert columns.format.shape == "columns"
+    groups = [Marks(columns).group(Group(str(found.key), (found,))) for found in read(record)]
+    assert [group.scores for group in groups] == [(0.1, 0.3), (0.2,)]
+    assert [group.cost for group in groups] == [1.0, 2.0]
+    assert [r.label for group in groups for r in group.rollouts] == [1.0] * 3
+
+
+def test_failed_and_unmarked() -> None:
+    """A group is failed where it was asked about without a score, and unmarked where nobody asked."""
+    lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
+    found = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
+    assert (found.status, found.kind, found.reason) == ("failed", "refused", "no")
+    assert [(r.status, r.kind, r.reason, r.label) for r in found.rollouts] == [
+        ("failed", "refused", "no", 1.0)
+    ] * 2
+    plain = of({"group_id": "g", "messages": talk("x"), "reward": 0.5})
+    assert (plain.status, plain.kind, plain.rollouts[0].status) == ("unmarked", "", "unmarked")
+    part = of(trajectory(mark(0.5)), trajectory(lost))
+    assert (part.status, part.kind, part.scores) == ("scored", "", (0.5,))
+
+
+def test_a_group_part_without_marks() -> None:
+    """Where only the record says that the group failed, it failed."""
+    record = {
+        "group_id": "g",
+        "trajectories": [{"messages": talk("a"), "reward": None}],
+        "ruler": {"status": "failed", "kind": "budget", "reason": "the cap"},
+    }
+    found = of(record)
+    assert (found.status, found.kind, found.reason) == ("failed", "budget", "the cap")
+
+
+ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]
+each_odd = pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+
+
+@each_odd
+def test_a_damaged_score(odd: Any) -> None:
+    """A score that is no finite number is none, and the rollout failed for that."""
+    one, other = of(trajectory(mark(odd if odd != -(10**30) else None)), trajectory(mark(0.5))).rollouts
+    assert (one.status, one.score, one.judged, one.odd) == ("failed", None, None, ("score",))
+    assert (one.kind, one.reason) == ("unknown", "its score is no number")
+    assert (other.status, other.score) == ("scored", 0.5)
+    moved = of(trajectory(mark(0.5, judge_score=odd if odd != -(10**30) else "no"))).rollouts[0]
+    assert (moved.score, moved.judged, moved.odd) == (0.5, None, ("judge_score",))
+
+
+@each_odd
+def test_a_damaged_group_part(odd: Any) -> None:
+    """What cannot be a cost, a time, a share or a count is not known, and never a zero that counts."""
+    names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
+    own = dict.fromkeys(names, odd)
+    found = of(trajectory(mark(0.5, group=own)))
+    assert found.reliability is found.weight is found.cost is found.latency is found.judged_at is None
+    assert found.passes is None
+    assert found.usage.calls == 0
+    assert found.marked_tied is (True if odd is True else None)
+    assert found.odd == ("cost_usd",)
+    assert of(trajectory(mark(0.5, group=odd))).cost is None
+
+
+@pytest.mark.parametrize("odd", ["0.5", {}, [{}], ["a"], [None, 0.5], [2], [-1], [float("nan")], 3, True])
+def test_damaged_slots(odd: Any) -> None:
+    """Slots that are no places are as if they were not told."""
+    assert of(trajectory(mark(0.5, slots=odd))).rollouts[0].slots == ()
+
+
+def test_a_damaged_panel() -> None:
+    """Judges without a number are named, those beyond the first few are counted."""
+    found = of(trajectory(mark(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
+    assert (found.judges, found.odd, found.score) == ({"b": 0.5}, ("judges.a",), 0.5)
+    many = of(trajectory(mark(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
+    assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
+    assert of(trajectory(mark(0.5, judges=["a"]))).rollouts[0].judges == {}
+
+
+@pytest.mark.parametrize("kind", [None, 3, "made up", "reply\x1b[31m", ["reply"], *KINDS])
+def test_kinds(kind: Any) -> None:
+    """A kind is one of ruler's own words, or unknown."""
+    found = of(trajectory({"status": "failed", "kind": kind, "reason": None}, reward=None))
+    assert found.kind == found.rollouts[0].kind == (kind if kind in KINDS else "unknown")
+    assert found.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "at"),
+    [
+        ("2026-11-21T02:14:05Z", 1795227245.0),
+        ("2026-11-21T02:14:05", 1795227245.0),
+        ("2026-11-21T03:14:05+01:00", 1795227245.0),
+        ("0001-01-01T00:00:00+14:00", -62135647200.0),
+        ("9999-12-31T23:59:59Z", 253402300799.0),
+        ("soon", None),
+        (1795227245, None),
+        ("x" * 10**5, None),
+    ],
+)
+def test_times(told: Any, at: float | None) -> None:
+    """A time is seconds since 1970, in UTC where it names no zone."""
+    assert of(trajectory(mark(0.5, group={"judged_at": told}))).judged_at == at
+
+
+def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
+    """A part of a rollout as a dump names it, scored."""
+    told = mark(score, independent_reward=reward)
+    return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": told}
+
+
+def test_parts_are_one_rollout() -> None:
+    """Parts of one rollout have one score, the size of all, and the label of the last that has one."""
+    records = [part("task_0_0", 0.25, None), part("task_1_0", 0.5, 0.0), part("task_0_1", 0.25, 1.0)]
+    found = of(*records)
+    assert [r.at for r in found.rollouts] == [(0, 2), (1,)]
+    assert [(r.score, r.label) for r in found.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
+    assert found.rollouts[0].size > found.rollouts[1].size
+
+
+def test_labels() -> None:
+    """A label is the first reward, else the outcome; a score that stands as the reward is none."""
+    own = of(
+        trajectory(mark(0.5, independent_reward=None), reward=0.5),
+        trajectory(mark(0.5, independent_reward=0), reward=0.5),
+        trajectory(mark(0.5, independent_reward="maybe"), reward=0.5),
+    )
+    assert [(r.label, r.label_from) for r in own.rollouts] == [(None, ""), (0.0, "reward"), (None, "reward")]
+    given = of(trajectory(mark(0.5), ok="passed"), trajectory(mark(0.5)), outcome="ok")
+    assert [(r.label, r.label_from) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]
+
+
+def test_equal_scores_have_no_spread() -> None:
+    """Equal scores are tied whatever the mean of such numbers rounds to."""
+    for value in (0.1, 0.3, 0.7, 1 / 3):
+        for size in range(2, 9):
+            found = of(*[trajectory(mark(value))] * size)
+            assert found.sd == 0
+            assert found.tied
