@@ -126,8 +126,8 @@ def test_columns() -> None:
     marks_ = [mark(score, group={"status": "scored", "cost_usd": cost}) for score, cost in
               [(0.1, 1), (0.2, 2), (0.3, 1)]]  # fmt: skip
     record = {
-        "prompt": ["a", "b", "a"], "completion": ["x", "y", "z"], "step": [1, 1, 1], "reward": [0.1, 0.2, 0.3],
-        "ruler": marks_,
+        "prompt": ["a", "b", "a"], "completion": ["x", "y", "z"], "step": [1, 1, 1],
+        "reward": [0.1, 0.2, 0.3], "ruler": marks_,
     }  # fmt: skip
     columns = reader(record)
     assert columns.format.shape == "columns"
