@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
-
-import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.source import shown
@@ -101,8 +99,6 @@ class Chosen:
     def data(self, head: dict[str, Any]) -> Iterator[bytes]:
         """The page's data as JSON: `head` and the rows, column by column, in input order."""
         rows = list(map(self._kept.row, self.ordinals))
-        for row, key in zip(rows, _told_apart(row[0] for row in rows), strict=True):
-            row[0] = key
         yield as_json(head)[:-1] + b',"rows":{'
         for at, name in enumerate(COLUMNS):
             yield b'"%s":[%s],' % (name.encode(), b",".join(row[at] for row in rows))
@@ -132,16 +128,3 @@ class Chosen:
             places[ordinal] = (at, size)
             at += size + 1
         return [places.get(ordinal) for ordinal in self.ordinals]
-
-
-def _told_apart(keys: Iterable[bytes]) -> Iterator[bytes]:
-    """Keys, JSON, so that a link leads to one group: one that comes back has its number there."""
-    seen: set[bytes] = set()
-    times: dict[bytes, int] = {}
-    for key in keys:
-        own = key
-        while own in seen:
-            times[key] = times.get(key, 1) + 1
-            own = orjson.dumps(f"{orjson.loads(key)} ({times[key]})")
-        seen.add(own)
-        yield own

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.marked.read import KINDS
 from ruler_cli.report import chosen
 from ruler_cli.report.html import now, write_html
 from ruler_cli.report.page import SCRIPTS, STYLES, web
-from ruler_cli.report.rows import COLUMNS, page_key
+from ruler_cli.report.rows import COLUMNS
 from ruler_cli.settings import InputSettings
 from tests.attacks import FAMILIES
 from tests.report.pages import MADE, Page, group, piped, report, rollout, written
@@ -268,8 +269,8 @@ def test_texts_stop_where_the_next_does_not_fit(
 
 
 def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Path) -> None:
-    """A rollout of megabytes keeps its ends, says how much lies between, and leaves the others whole."""
-    noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(160_000))
+    """A rollout of some megabytes keeps its ends, says how much lies between, and leaves the others whole."""
+    noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(60_000))
     lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
     page, said, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     text = page.group(0)
@@ -297,19 +298,23 @@ def test_very_many_rollouts_leave_the_text_out_in_words(
     assert "2 groups of very many rollouts have no text here" in said.left_out.rule
 
 
-def test_a_link_leads_to_one_group(tmp_path: Path, target: Path) -> None:
-    """A key that comes back, or is very long, still names one row; long ones alike everywhere."""
-    long = "k" * 5_000
+def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target: Path) -> None:
+    """A key of thousands of characters is told apart by a digest, alike in rows, texts and figures."""
+    keys = ["a", *("k" * 2_000 + end for end in "12"), *("k" * 9_000 + end for end in "12")]
     failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
-    lines = [group("a"), group("a"), group("a (2)"), group(long + "1", failed), group(long + "2", failed)]
+    lines = [
+        group(key, failed | {"ruler": failed["ruler"] | {"kind": kind}}, status="failed", kind=kind)
+        for key, kind in zip(keys, KINDS, strict=False)
+    ]
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    keys = page.data["rows"]["key"]
-    assert len(set(keys)) == 5
-    assert keys[0] == "a"
-    assert max(map(len, keys)) < 400
-    (reason,) = page.data["figures"]["reasons"]
-    assert reason["first"] == keys[3] == page_key(long + "1")
-    assert len(reason["reason"]) < 1_000
+    rows = page.data["rows"]
+    assert len(set(rows["key"][:4])) == 4
+    assert rows["key"][0] == "a"
+    assert max(map(len, rows["key"])) < 400
+    assert [page.group(row)["key"] for row in range(5)] == rows["key"]
+    first = {reason["kind"]: reason["first"] for reason in page.data["figures"]["reasons"]}
+    assert first == dict(zip(rows["kind"], rows["key"], strict=True))
+    assert max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
 
 
 def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, target: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-VENDOR = files("ruler_cli.report") / "web" / "vendor"
+WEB = files("ruler_cli.report") / "web"
+VENDOR = WEB / "vendor"
 MANIFEST: dict[str, Any] = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))
 LIBRARY = (VENDOR / "lib.js").read_text(encoding="utf-8")
 LOCK: dict[str, Any] = json.loads((VENDOR / "package-lock.json").read_text(encoding="utf-8"))
@@ -66,3 +67,14 @@ def test_the_bundle_is_one_global() -> None:
     assert "htm" in names
     assert not [name for name in names if not re.search(rf"\b{re.escape(name)}:\(\)=>", LIBRARY)]
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|importScripts|EventSource)\b", LIBRARY)
+
+
+def test_the_bundle_has_what_the_scripts_use() -> None:
+    """Every name that a script takes from `lib` is there."""
+    used: set[str] = set()
+    for script in WEB.iterdir():
+        text = script.read_text(encoding="utf-8") if script.name.endswith(".js") else ""
+        used.update(re.findall(r"\blib\.(\w+)", text))
+        for names in re.findall(r"\{([^}]*)\} = lib;", text):
+            used.update(re.findall(r"\w+", names))
+    assert not [name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)]

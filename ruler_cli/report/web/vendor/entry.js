@@ -1,5 +1,5 @@
-export { h, render, Fragment } from "preact";
-export { useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback } from "preact/hooks";
+// What the report's scripts use of their libraries; `make vendor` bundles it as the global `lib`.
+export { h, render } from "preact";
+export { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 export { default as htm } from "htm";
-export { Virtualizer, observeElementOffset, observeElementRect, elementScroll } from "@tanstack/virtual-core";
-export { plot, barY, barX, rectY, rectX, rect, dot, line, lineY, areaY, ruleY, ruleX, cell, tickX, text, axisX, axisY, binX, binY, groupX, hexagon } from "@observablehq/plot";
+export { barY, dot, line, plot, rect, rectY, ruleX, ruleY } from "@observablehq/plot";
