@@ -18,10 +18,13 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 def as_json(value: Any) -> bytes:
-    """A value as JSON that every reader takes: lone surrogates become U+FFFD, NaN and Infinity null."""
+    """A value as JSON that every reader takes: lone surrogates become U+FFFD, NaN and Infinity null.
+
+    Integers beyond 64 bits, up to the largest double, are rounded.
+    """
     try:
         return orjson.dumps(value)
-    except TypeError:  # a lone surrogate
+    except TypeError:  # a lone surrogate, a huge integer
         return orjson.dumps(_readable(value))
 
 
@@ -40,6 +43,8 @@ def unpacked(block: bytes) -> Any:
 def _readable(value: Any) -> Any:
     if isinstance(value, str):
         return readable_text(value)
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else float(value)  # as JavaScript reads it anyway
     if isinstance(value, dict):
         return {readable_text(name): _readable(item) for name, item in value.items()}
     return [_readable(item) for item in value] if isinstance(value, list | tuple) else value

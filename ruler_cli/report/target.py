@@ -40,6 +40,8 @@ class Target:
             way = f"create it with: mkdir -p {self._target.parent}"
             raise UsageError(f"{name}: its directory does not exist; {way}") from None
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._partial.unlink()
             raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
 
     def write(self, text: str) -> None:

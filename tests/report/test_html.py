@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import re
+import tracemalloc
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -323,7 +324,9 @@ def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, tar
     for _ in range(300):
         deep = [deep]
     odd = rollout(deep, float("nan"), spread=float("inf"), slots=[float("nan")], judges={"a": 10**400})
-    page, _, problems = report(written(tmp_path / "in.jsonl", group("a", odd, rollout("b", 1.0))), target)
+    own = {"passes": 10**40, "usage": {"prompt_tokens": 1e40}, "cost_usd": 1e49, "judged_at": "9999-12-31"}
+    lines = [group("a", odd, rollout("b", 1.0), **own)]
+    page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
     assert not problems
     assert page.data["rows"]["scores"] == [[None, 1.0]]
     assert "NaN" not in json.dumps([page.data, page.group(0), page.said])
@@ -356,6 +359,22 @@ def test_a_file_that_was_never_scored_is_refused(
     with pytest.raises(UsageError, match=sentence):
         report(source, target)
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> None:
+    """Ten times the groups take hardly more memory where the page holds as many as before."""
+
+    def peak(count: int) -> int:
+        lines = (group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2)) for i in range(count))
+        source = written(tmp_path / f"{count}.jsonl", *lines)
+        tracemalloc.start()
+        write_html(InputSettings(str(source)), str(target), on_problem=lambda _: None, most=50, made=MADE)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(60)  # imports
+    assert peak(2_000) < peak(200) + (1 << 20)
 
 
 def test_lines_that_cannot_be_read_are_told(tmp_path: Path, target: Path) -> None:
