@@ -34,13 +34,17 @@ def _measures(o: Overview) -> Iterator[tuple[str, str]]:
     if o.agreement is not None:
         yield "Pairs of rollouts ordered as their labels", f"{o.agreement:.1%} of {o.pairs:,}"
     if o.reliability_median is not None:
-        yield "Median reliability", f"{o.reliability_median:.2f} over {o.reliable_groups:,} groups"
+        yield "Median reliability", f"{o.reliability_median:.2f} over {_groups(o.reliable_groups)}"
 
 
 def _spent(o: Overview) -> Iterator[tuple[str, str]]:
     if o.cost is not None:
-        yield "Cost", f"{o.cost:,.2f} USD over {o.costed:,} groups"
+        yield "Cost", f"{o.cost:,.2f} USD over {_groups(o.costed)}"
     if o.usage.prompt or o.usage.completion:
         yield "Tokens", f"{o.usage.prompt:,} prompt, {o.usage.completion:,} completion"
     if o.latency.get("p50") is not None:
         yield "Time per group", f"median {o.latency['p50']:.1f} s, longest {o.latency['max']:.1f} s"
+
+
+def _groups(n: int) -> str:
+    return f"{n:,} group{'s' * (n != 1)}"
