@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import os
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.report import chosen, spool
+from ruler_cli.report import chosen
 from ruler_cli.report.html import write_html
 from ruler_cli.report.kept import Kept
 from ruler_cli.settings import InputSettings
@@ -93,7 +94,7 @@ def test_no_room_for_temporary_files_is_a_sentence(
 ) -> None:
     """A full temporary directory is named, with the way out."""
     monkeypatch.setattr(chosen, "AT_ONCE", ready)
-    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda **_options: _Full())
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_options: _Full())
     source = written(tmp_path / "in.jsonl", group("a"))
     with pytest.raises(OutputError, match=r"No space left on device; make room, or name another .* TMPDIR"):
         report(source, tmp_path / "report.html")
@@ -102,7 +103,7 @@ def test_no_room_for_temporary_files_is_a_sentence(
 
 def test_a_flush_that_fails_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a buffer held back is told as well."""
-    monkeypatch.setattr(spool.tempfile, "TemporaryFile", lambda **_options: _Full())
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_options: _Full())
     with ExitStack() as stack, pytest.raises(OutputError, match="make room"):
         Kept(stack).settle()
 

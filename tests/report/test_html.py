@@ -288,6 +288,39 @@ def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Pat
     assert "1 very long text is cut" in said.left_out.rule
 
 
+def test_a_text_that_compresses_well_is_cut_as_well(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block cannot unpack to more than a browser can show."""
+    monkeypatch.setattr("ruler_cli.report.rows.MOST_TEXT", 50_000)
+    page, said, _ = report(written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000))), target)
+    assert said.left_out.cut == 1
+    assert 10_000 < len(json.dumps(page.group(0))) < 50_000
+
+
+@pytest.mark.parametrize(
+    ("content", "task"),
+    [
+        ("  Book\n a\tseat ", "Book a seat"),
+        ("x" * 999, "x" * 160),
+        ([{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"], "Book it"),
+        (None, ""),
+        (5, ""),
+    ],
+)
+def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path, content: Any, task: str) -> None:
+    """The task is what the user said last before the agent's first turn, in one line, not too long."""
+    turns = [
+        {"role": "user", "content": "before"},
+        {"role": "user", "content": content},
+        {"role": "assistant", "content": "yes"},
+        {"role": "user", "content": "behind"},
+    ]
+    lines = [group("a", rollout("x") | {"messages": turns})]
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert page.data["rows"]["task"] == [task]
+
+
 def test_very_many_rollouts_leave_the_text_out_in_words(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
