@@ -97,25 +97,34 @@ function Search({ conditions }) {
   const held = conditions.search ?? "";
   const [typed, setTyped] = lib.useState(held);
   const pause = lib.useRef(0);
-  lib.useEffect(() => { setTyped(held); }, [held]);
-  const search = (text) => go(link({ ...conditions, search: text }), { replace: true });
+  const latest = lib.useRef(conditions);
+  latest.current = conditions;
+  // What is being typed stands: only a search that came another way, as by going back, replaces it.
+  lib.useEffect(() => { if (!pause.current) setTyped(held); }, [held]);
+  const still = () => {
+    clearTimeout(pause.current);
+    pause.current = 0;
+  };
+  lib.useEffect(() => still, []);
+  const search = (text) => {
+    still();
+    if (text !== (latest.current.search ?? "")) go(link({ ...latest.current, search: text }), { replace: true });
+  };
   const onInput = (event) => {
     const text = event.target.value;
     setTyped(text);
-    clearTimeout(pause.current);
+    still();
     pause.current = setTimeout(() => search(text), SEARCH_PAUSE_MS);
   };
   const onKeyDown = (event) => {
     if (event.key !== "Enter" && event.key !== "Escape" && event.key !== "ArrowDown") return;
     event.preventDefault();
     event.stopPropagation();
-    clearTimeout(pause.current);
     const text = event.key === "Escape" ? "" : typed;
-    if (text !== held) search(text);
+    setTyped(text);
+    search(text);
     document.querySelector(".grid")?.focus();
   };
-  // A pause that is still running must not bring a search back to a table that was left.
-  lib.useEffect(() => () => clearTimeout(pause.current), [conditions]);
   return html`<input id="search" type="search" value=${typed} onInput=${onInput} onKeyDown=${onKeyDown}
     placeholder="Search keys, tasks, reasons, explanations" aria-label="Search keys, tasks, reasons and explanations"
     aria-keyshortcuts="/" spellcheck="false" autocomplete="off" />`;

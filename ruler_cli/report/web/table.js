@@ -165,6 +165,7 @@ function Grid({ rows, order, conditions, printing }) {
     if (!event.target.closest("a") && getSelection().isCollapsed) go(groupHash(rows, listing.row));
   };
   const drawn = order.slice(from, to);
+  // Keyed by place modulo what is drawn: rows that leave lend their elements to those that come.
   const inSight = active >= from && active < from + drawn.length;
   return html`<div class="grid" role="grid" tabindex="0" ref=${box} aria-label="Groups" aria-rowcount=${order.length + 1}
       aria-colcount=${COLUMNS.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
@@ -172,7 +173,7 @@ function Grid({ rows, order, conditions, printing }) {
     <${Head} conditions=${conditions} />
     <div role="rowgroup" class="body" style=${printing ? "" : `height: ${order.length * ROW_HEIGHT}px`}>
       <div role="presentation" style=${printing ? "" : `transform: translateY(${from * ROW_HEIGHT}px)`}>
-        ${drawn.map((i, at) => html`<${Row} key=${i} rows=${rows} i=${i} position=${from + at} active=${from + at === active} />`)}
+        ${drawn.map((i, at) => html`<${Row} key=${printing ? at : (from + at) % most} rows=${rows} i=${i} position=${from + at} active=${from + at === active} />`)}
       </div>
     </div>
   </div>`;
