@@ -53,7 +53,8 @@ function arrive() {
 }
 
 function draw() {
-  lib.render(html`<${App} data=${app.data} asked=${route.parse(location.hash)} printing=${app.printing} theme=${app.theme} />`, app.root);
+  const { data, printing, theme } = app;
+  lib.render(html`<${App} data=${data} asked=${route.parse(location.hash)} printing=${printing} theme=${theme} />`, app.root);
 }
 
 // ---- Theme ----------------------------------------------------------------------------------------
@@ -91,6 +92,10 @@ function LeftOut({ left }) {
 function Header({ data, asked, theme }) {
   const here = (page) => (asked.page === page ? "page" : undefined);
   const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  const change = () => {
+    setTheme(next);
+    draw();
+  };
   const made = data.made.replace("T", " ").replace(/:\d\d(\.\d+)?Z$/, " UTC");
   return html`<header class="top">
     <div class="top-line">
@@ -100,7 +105,7 @@ function Header({ data, asked, theme }) {
         <a href="#groups" aria-current=${here("groups")}>Groups <span class="n">${number(data.rows.key.length, 0)}</span></a>
       </nav>
       <span class="buttons">
-        <button type="button" title=${`change to ${next}`} onClick=${() => { setTheme(next); draw(); }}>Theme: ${theme}</button>
+        <button type="button" title=${`change to ${next}`} onClick=${change}>Theme: ${theme}</button>
         <button type="button" aria-keyshortcuts="?" onClick=${showHelp}>Keys</button>
       </span>
     </div>
@@ -135,18 +140,21 @@ function showHelp() {
   if (!help.open) help.showModal();
 }
 
-/** Said in place of a group that is not there. */
-function Unknown({ rows, asked }) {
-  const known = rowsByKey(rows);
+/** Said in place of a group that is not there: the nearest keys, or the groups that share its key. */
+function Unknown({ data, asked }) {
+  const known = rowsByKey(data.rows);
   const same = known.get(asked.key);
-  const near = same ? [] : nearest(known.keys(), asked.key);
+  const near = same ?? nearest(known.keys(), asked.key).map((key) => known.get(key)[0]);
+  const said = same ? `There are ${same.length} groups with this key, no number ${asked.nth}` : "No group in this report has the key";
+  const entry = (i) => {
+    const [nth, of] = nthOfKey(data.rows, i);
+    return html`<li key=${i}><a href=${groupHash(data.rows, i)}>${visible(data.rows.key[i])}</a>${of > 1 && ` (${nth} of ${of})`}</li>`;
+  };
   return html`<section class="unknown">
     <h2>No such group</h2>
-    <p>${same ? `There are ${same.length} groups with the key ` : "No group in this report has the key "}<code>${visible(asked.key)}</code>${same
-      && `, no number ${asked.nth}`}.</p>
-    ${(same ?? near).length > 0 && html`<p>${same ? "They are:" : "The nearest keys:"}</p>
-    <ul>${(same ?? near.map((key) => known.get(key)[0])).slice(0, 20).map((i) => html`<li key=${i}><a href=${groupHash(rows, i)}>${visible(rows.key[i])}</a>${
-      same && ` (${nthOfKey(rows, i)[0]} of ${same.length})`}</li>`)}</ul>`}
+    <p>${said}: <code>${visible(asked.key)}</code></p>
+    ${data.left_out.groups > 0 && html`<p>It may be one of those that were left out of this file.</p>`}
+    ${near.length > 0 && html`<p>${same ? "They are:" : "The nearest keys:"}</p><ul>${near.slice(0, 20).map(entry)}</ul>`}
     <p><a href="#groups">All groups in a table</a></p>
   </section>`;
 }
@@ -162,8 +170,9 @@ function GroupBar({ rows, row }) {
 
 function Group({ data, asked }) {
   const row = rowsByKey(data.rows).get(asked.key)?.[(asked.nth ?? 1) - 1];
-  if (row === undefined) return html`<${Unknown} rows=${data.rows} asked=${asked} />`;
-  return html`<${GroupBar} rows=${data.rows} row=${row} /><${GroupPage} key=${row} data=${data} route=${asked} row=${row} />`;
+  if (row === undefined) return html`<${Unknown} data=${data} asked=${asked} />`;
+  return html`<${GroupBar} rows=${data.rows} row=${row} />
+    <${GroupPage} key=${row} data=${data} route=${asked} row=${row} />`;
 }
 
 function App({ data, asked, printing, theme }) {
@@ -236,7 +245,10 @@ async function start() {
   setTheme(storedTheme());
   listen();
   arrive();
-  requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.ready = "1"; }));
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    document.documentElement.dataset.ready = "1";
+    prepare(app.data.rows);
+  }));
 }
 
 start();

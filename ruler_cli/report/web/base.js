@@ -178,7 +178,7 @@ function writeConditions(conditions) {
   for (const name of WORDS) for (const word of [conditions[name] ?? []].flat()) parts.push(`${name}=${encode(word)}`);
   for (const name of RANGES) {
     const range = conditions[name];
-    if (range && range.some((end) => end !== null && end !== undefined)) parts.push(`${name}=${range[0] ?? ""}..${range[1] ?? ""}`);
+    if (range?.some((end) => Number.isFinite(end))) parts.push(`${name}=${range[0] ?? ""}..${range[1] ?? ""}`);
   }
   for (const name of ["search", "sort"]) if (conditions[name]) parts.push(`${name}=${encode(conditions[name])}`);
   return parts.join("&");

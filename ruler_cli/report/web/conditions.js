@@ -128,6 +128,17 @@ function arrange(rows, conditions, said) {
   return found.sort(apart);
 }
 
+/** Work out in idle time what the first search and the first sort by a text would wait for. */
+function prepare(rows) {
+  const jobs = [() => haystack(rows), () => keysOf(rows, "key"), () => keysOf(rows, "task"), () => keysOf(rows, "flags")];
+  const idle = (job) => (window.requestIdleCallback ?? setTimeout)(job);
+  const next = () => {
+    jobs.shift()();
+    if (jobs.length) idle(next);
+  };
+  idle(next);
+}
+
 // ---- Words ----------------------------------------------------------------------------------------
 
 const decimals = (digits) => (x) => number(x, digits);

@@ -42,7 +42,8 @@ function Chips({ name, label, counts, conditions, words }) {
   return html`<div class="chips" role="group" aria-label=${`filter by ${label}`}>
     <span class="chips-name">${label}</span>
     ${all.map((word) => {
-      const [title, why] = (name === "where" && Object.hasOwn(WHERE_WORDS, word) && WHERE_WORDS[word]) || [visible(word), ""];
+      const ours = name === "where" && Object.hasOwn(WHERE_WORDS, word);
+      const [title, why] = ours ? WHERE_WORDS[word] : [visible(word), ""];
       return html`<button key=${word} type="button" class="chip" aria-pressed=${asked.includes(word) ? "true" : "false"}
         title=${why} onClick=${() => go(link(toggled(conditions, name, word)))}>
         ${title} <span class="n">${number(counts.get(word) ?? 0, 0)}</span></button>`;
@@ -63,7 +64,7 @@ function Ranges({ conditions, unread }) {
       return html`<button key=${name} type="button" class="chip held" aria-label=${`remove: ${words}`}
         onClick=${() => without(name)}>${words} <span aria-hidden="true">×</span></button>`;
     })}
-    ${rollouts.length > 0 && html`<span class="muted">${rollouts.length > 1 ? "of one and the same rollout" : "of a rollout"}</span>`}
+    ${rollouts.length > 0 && html`<span class="muted">of ${rollouts.length > 1 ? "one and the same" : "a"} rollout</span>`}
     ${unread.length > 0 && html`<span class="warn">not understood and left out: ${unread.map(visible).join(", ")}</span>`}
   </div>`;
 }
@@ -81,9 +82,10 @@ function AddRange({ conditions }) {
     event.target.closest("details").open = false;
     go(link({ ...conditions, [given.get("name")]: range }));
   };
+  const option = (name) => html`<option key=${name} value=${name}>${RANGE_WORDS[name][0]}</option>`;
   return html`<details class="add"><summary>Add a range</summary>
     <form onSubmit=${add}>
-      <label>of <select name="name">${RANGES.map((name) => html`<option key=${name} value=${name}>${RANGE_WORDS[name][0]}</option>`)}</select></label>
+      <label>of <select name="name">${RANGES.map(option)}</select></label>
       <label>from <input name="low" inputmode="decimal" size="8" /></label>
       <label>to below <input name="high" inputmode="decimal" size="8" /></label>
       <button type="submit">Add</button>
@@ -144,7 +146,8 @@ function Filters({ rows, conditions, unread, found, note }) {
       ${held && html`<button type="button" onClick=${() => go(link({ sort: conditions.sort }))}>Show all</button>`}
     </div>
     <div class="chip-lines">
-      <${Chips} name="where" label="groups" counts=${counts.where} conditions=${conditions} words=${Object.keys(WHERE_WORDS)} />
+      <${Chips} name="where" label="groups" counts=${counts.where} conditions=${conditions}
+        words=${Object.keys(WHERE_WORDS)} />
       <${Chips} name="kind" label="failed by" counts=${counts.kind} conditions=${conditions} words=${sorted("kind")} />
       <${Chips} name="flag" label="flags" counts=${counts.flag} conditions=${conditions} words=${sorted("flag")} />
       <${Ranges} conditions=${conditions} unread=${unread} />

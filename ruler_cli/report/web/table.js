@@ -32,6 +32,10 @@ function scoresInWords(scores) {
   return found.map((score) => number(score, 2).replace(/^(-?)0\./, "$1.")).join(" ") || NONE;
 }
 
+function whyInWords(rows, i) {
+  return WHY.get(rows.because[i]) ?? visible(rows.because[i]);
+}
+
 function KeyCell({ rows, i }) {
   const [nth, of] = nthOfKey(rows, i);
   return html`<a href=${groupHash(rows, i)} tabindex="-1">${visible(rows.key[i])}</a>
@@ -55,13 +59,13 @@ const COLUMNS = [
   { name: "cost", title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
   { name: "tokens", title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
   { name: "flags", title: "flags", text: (rows, i) => rows.flags[i].map(visible).join(", "), clipped: true },
-  { name: "telling", title: "why telling", text: (rows, i) => WHY.get(rows.because[i]) ?? visible(rows.because[i]), clipped: true },
+  { name: "telling", title: "why telling", text: whyInWords, clipped: true },
 ];
 
 /** One row. It is made anew only where what it shows has changed. */
 function Row({ rows, i, position, active }) {
-  return lib.useMemo(() => html`<div role="row" id=${`row-${position}`} class=${`row is-${rows.status[i]}${active ? " active" : ""}`}
-      aria-rowindex=${position + 2} data-position=${position}>
+  return lib.useMemo(() => html`<div role="row" id=${`row-${position}`}
+      class=${`row is-${rows.status[i]}${active ? " active" : ""}`} aria-rowindex=${position + 2} data-position=${position}>
     ${COLUMNS.map(({ name, text, cell, hint, clipped }) => {
       const said = text(rows, i);
       const title = hint ? hint(rows, i) || undefined : clipped ? said : undefined;
@@ -166,6 +170,9 @@ function Grid({ rows, order, conditions, printing }) {
   };
   const drawn = order.slice(from, to);
   // Keyed by place modulo what is drawn: rows that leave lend their elements to those that come.
+  const key = (position) => (printing ? position : position % most);
+  const row = (i, position) =>
+    html`<${Row} key=${key(position)} rows=${rows} i=${i} position=${position} active=${position === active} />`;
   const inSight = active >= from && active < from + drawn.length;
   return html`<div class="grid" role="grid" tabindex="0" ref=${box} aria-label="Groups" aria-rowcount=${order.length + 1}
       aria-colcount=${COLUMNS.length} aria-activedescendant=${inSight && !printing ? `row-${active}` : undefined}
@@ -173,7 +180,7 @@ function Grid({ rows, order, conditions, printing }) {
     <${Head} conditions=${conditions} />
     <div role="rowgroup" class="body" style=${printing ? "" : `height: ${order.length * ROW_HEIGHT}px`}>
       <div role="presentation" style=${printing ? "" : `transform: translateY(${from * ROW_HEIGHT}px)`}>
-        ${drawn.map((i, at) => html`<${Row} key=${printing ? at : (from + at) % most} rows=${rows} i=${i} position=${from + at} active=${from + at === active} />`)}
+        ${drawn.map((i, at) => row(i, from + at))}
       </div>
     </div>
   </div>`;
@@ -201,8 +208,10 @@ function Groups({ data, route: asked, printing = false }) {
   const order = lib.useMemo(() => arrange(rows, conditions, conditions.search ? said : null), [rows, query, said]);
   return html`<section class="groups" aria-label="Table of groups">
     <${Filters} rows=${rows} conditions=${conditions} unread=${asked.unread} found=${order.length} note=${note} />
-    ${printing && order.length > PRINTED && html`<p class="printed">The first ${PRINTED} of the ${number(order.length, 0)} groups that match are printed.</p>`}
-    ${!order.length && html`<p class="none">No group fulfils all of these conditions. <a href="#groups">Show all groups</a></p>`}
+    ${printing && order.length > PRINTED && html`<p class="printed">
+      The first ${PRINTED} of the ${number(order.length, 0)} groups that match are printed.</p>`}
+    ${!order.length && html`<p class="none">No group fulfils all of these conditions.${" "}
+      <a href="#groups">Show all groups</a></p>`}
     <${Grid} rows=${rows} order=${order} conditions=${conditions} printing=${printing} />
   </section>`;
 }
