@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from ruler_cli.selection.values import Keep, Tally
 
 
+def _complete(incomplete: str) -> list[str]:
+    """Names of conditions, for the shell."""
+    from ruler_cli.selection.conditions import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
 def command(
     source: Annotated[
         str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
@@ -29,6 +36,7 @@ def command(
         typer.Option(
             metavar="NAME[=LOW..HIGH]",
             envvar="RULER_WHERE",
+            autocompletion=_complete,
             help="Groups that are live (scored, not tied), tied, failed or scored, or whose reliability or "
             "disagreement with labels lies in a range; rollouts whose score does. Both ends belong to it, "
             "and either may be left out. Repeatable: all must hold.",
@@ -44,7 +52,7 @@ def command(
         Literal["variance", "score", "majority"] | None,
         typer.Option(
             envvar="RULER_BY",
-            help="With the greatest variance of scores, the best, or the best with the commonest --answer.",
+            help="Those whose scores have the greatest variance, the best, or the best of the majority.",
         ),
     ] = None,
     answer: Annotated[

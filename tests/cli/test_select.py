@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SHARED, Ruler, read, write
+from tests.conftest import ROOT, SHARED, Ruler, read, write
 from tests.selection.values import GROUPS, dump, grouped, lines, marked
 from tests.values import talk
 
@@ -265,3 +268,19 @@ def test_help(ruler: Ruler) -> None:
     assert done.returncode == 0
     assert "ruler select scored.jsonl train.jsonl --where live --where reliability=0.7.." in done.stdout
     assert done.stdout.count("[env var: RULER_") >= 5
+
+
+def test_completion() -> None:
+    """A shell completes the names of conditions."""
+    words = {"COMP_WORDS": "ruler select s.jsonl out.jsonl --where re", "COMP_CWORD": "5"}
+    code = "import sys; sys.argv = ['ruler']; from ruler_cli.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **words, "_RULER_COMPLETE": "complete_bash"},
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.split() == ["reliability"], done.stderr
