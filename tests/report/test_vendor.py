@@ -75,6 +75,6 @@ def test_the_bundle_has_what_the_scripts_use() -> None:
     for script in WEB.iterdir():
         text = script.read_text(encoding="utf-8") if script.name.endswith(".js") else ""
         used.update(re.findall(r"\blib\.(\w+)", text))
-        for names in re.findall(r"\{([^}]*)\} = lib;", text):
+        for names in re.findall(r"\{([^{}]*)\} = lib;", text):
             used.update(re.findall(r"\w+", names))
     assert not [name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)]
