@@ -80,13 +80,9 @@ function storedTheme() {
 
 // ---- Parts of the page ----------------------------------------------------------------------------
 
-/** What was left out of the file, and by which rule; nothing where all is there. */
+/** What was left out of the file, and by which rule, as `left_out.rule` says it; nothing where all is there. */
 function LeftOut({ left }) {
-  const parts = [];
-  if (left.groups) parts.push(`${number(left.groups, 0)} group${left.groups === 1 ? "" : "s"} of the table`);
-  if (left.texts) parts.push(`the text of ${number(left.texts, 0)} group${left.texts === 1 ? "" : "s"}`);
-  if (!parts.length) return null;
-  return html`<p class="left-out">Left out to keep this file small: ${parts.join(" and ")}. The rule: ${visible(left.rule)}.</p>`;
+  return (left.groups > 0 || left.texts > 0) && html`<p class="left-out">${visible(left.rule)}</p>`;
 }
 
 function Header({ data, asked, theme }) {

@@ -15,7 +15,7 @@ const WHY = new Map([
   ["disagrees", "against the reward"],
   ["suspect", "addresses the judge"],
   ["unsure", "unsure: few passes"],
-  ["tied", "nothing to learn from"],
+  ["tied", "nothing to learn"],
   ["spread", "scores far apart"],
   ["rest", ""],
 ]);
