@@ -138,27 +138,6 @@ def test_lengths() -> None:
     assert FOUND.length.slope == near(xy / xx)
 
 
-def test_slots() -> None:
-    """The curve is what judges said above their group's mean, by the mean place over passes."""
-    sums: dict[tuple[float, float], list[float]] = {}
-    groups = 0
-    for g in ALL:
-        told = [(r.place, r.judged) for r in g.rollouts if r.judged is not None and r.place is not None]
-        if len({place for place, _ in told}) < 2:
-            continue
-        groups += 1
-        mean = statistics.fmean(score for _, score in told)
-        for place, score in told:
-            stretch = (int(place * 6) / 6, (int(place * 6) + 1) / 6)
-            ends = (place, place) if place in (0, 1) else stretch
-            sums.setdefault(ends, []).append(score - mean)
-    assert FOUND.slot_groups == groups
-    assert len(FOUND.slots) == 8
-    for bar in FOUND.slots:
-        assert bar.mean == near(statistics.fmean(sums[bar.ends]))
-        assert bar.n == len(sums[bar.ends])
-
-
 def test_balanced_orders_say_nothing_of_slots() -> None:
     """Where every rollout has the same mean place, there is no curve, not one of rounding errors."""
     each = [{"slots": (0.0, 1.0)}, {"slots": (1.0, 0.0)}, {"slots": (0.333, 0.667)}]

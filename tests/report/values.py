@@ -48,17 +48,16 @@ def drawn(groups: int, seed: int = 6) -> Iterator[MarkedGroup]:
             for _ in range(size)
         ]
         labels = [dice.choice([0.0, 1.0, 1.0, None]) for _ in range(size)]
+        shown = dice.sample(range(size), size)
         each = [
             {
                 "size": int(dice.lognormvariate(7, 2)),
-                "slots": ()
-                if dice.random() < 0.1
-                else tuple(dice.randrange(size) / max(1, size - 1) for _ in range(2)),
+                "slots": (slot / max(1, size - 1),),
                 "suspect": dice.random() < 0.05,
                 "judged": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
                 "spread": dice.random() / 4,
             }
-            for s in scores
+            for s, slot in zip(scores, shown, strict=True)
         ]
         failed = all(s is None for s in scores)
         yield group(

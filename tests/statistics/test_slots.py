@@ -170,26 +170,3 @@ def test_unseen_stretches() -> None:
     assert found[0] == pytest.approx(0.1, abs=0.03)
     assert found[-1] == pytest.approx(-0.1, abs=0.03)
     assert found[1:-1] == pytest.approx([0] * 6, abs=0.01)
-
-
-def test_by_relative_slot() -> None:
-    """Relative slots, in any order, are what a request counts by slot."""
-    dice = random.Random(6)
-    by_slot, by_place = SlotCurve(), SlotCurve()
-    for _ in range(50):
-        scores = [dice.random() for _ in range(8)]
-        by_slot.add(scores)
-        shown = list(enumerate(scores))
-        dice.shuffle(shown)
-        by_place.add_at([slot / 7 for slot, _ in shown], [score for _, score in shown])
-    for one, other in zip(by_slot.curve(), by_place.curve(), strict=True):
-        assert (one.start, one.stop, one.n) == (other.start, other.stop, other.n)
-        assert (one.mean, one.error) == pytest.approx((other.mean, other.error))
-
-
-def test_a_single_rollout_has_no_place() -> None:
-    """One rollout is above no mean: it counts for no group."""
-    curve = SlotCurve()
-    curve.add_at([0.5], [1.0])
-    curve.add_at([], [])
-    assert (curve.groups, curve.curve()) == (0, ())
