@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import safe, safe_value, say, told
 from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
@@ -23,30 +23,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    source: Annotated[
-        str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
-    ],
+    source: scored.Scored,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            envvar="RULER_LABELS",
-            help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
-        ),
-    ] = None,
+    labels: scored.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
-    ] = False,
+    as_json: scored.AsJson = False,
 ) -> None:
     """Measure how well scores agree with labels, or compare two judges on the same rollouts.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import UNSAFE, count, say, told
 from ruler_cli.cli.keys import UNSEEN
 from ruler_cli.cli.problems import Problems
@@ -17,9 +17,7 @@ from ruler_cli.settings import InputSettings
 
 
 def command(
-    source: Annotated[
-        str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
-    ],
+    source: scored.Scored,
     output: Annotated[
         str | None,
         typer.Option(
@@ -34,9 +32,7 @@ def command(
         str | None,
         typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Show one group as its judge read it."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
-    ] = False,
+    as_json: scored.AsJson = False,
     max_groups: Annotated[
         int | None,
         typer.Option(
@@ -46,14 +42,7 @@ def command(
             help="Groups in FILE.html, the most telling first.  [default: 10000]",
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            envvar="RULER_LABELS",
-            help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
-        ),
-    ] = None,
+    labels: scored.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     grouping: options.Grouping = "auto",

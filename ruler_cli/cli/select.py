@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import Console, count, told
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
@@ -24,9 +24,7 @@ def _complete(incomplete: str) -> list[str]:
 
 
 def command(
-    source: Annotated[
-        str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
-    ],
+    source: scored.Scored,
     output: Annotated[
         str,
         typer.Argument(metavar="OUTPUT", help="A file as SCORED is, or SCORED itself; `-` is stdout."),
@@ -61,14 +59,7 @@ def command(
             metavar="PATH", envvar="RULER_ANSWER", help="Dotted path of a rollout's answer, for the majority."
         ),
     ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            envvar="RULER_LABELS",
-            help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
-        ),
-    ] = None,
+    labels: scored.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     grouping: options.Grouping = "auto",

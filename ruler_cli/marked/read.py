@@ -36,11 +36,12 @@ class Marks:
     """Reads the marks of one scored file, group by group.
 
     `given`: labels stand where the user said, which the reader hands over as the outcome; else a label
-    is the first original reward, or where there is none the outcome that the format knows.
+    is the first original reward, or where there is none the outcome that the format knows. Not `sized`:
+    rollouts have the size 0, since to measure them is half of the work.
     """
 
-    def __init__(self, reader: Reader, *, given: bool = False) -> None:
-        self._reader, self._given = reader, given
+    def __init__(self, reader: Reader, *, given: bool = False, sized: bool = True) -> None:
+        self._reader, self._given, self._sized = reader, given, sized
         self._line: tuple[bytes, dict[str, Any]] = (b"", {})
 
     def group(self, group: Group) -> MarkedGroup:
@@ -99,7 +100,7 @@ class Marks:
             pass_scores=_pass_scores(mark.get("pass_scores"), len(slots)),
             judges=judges,
             suspect=mark.get("suspect") is True,
-            size=sum([_size(part) for _, part, _ in parts]),
+            size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
             kind=_kind(mark) if lost else "",
             reason="" if not lost else "its score is no number" if odd else _text(mark.get("reason")),
             judge=_text(mark.get("judge")),

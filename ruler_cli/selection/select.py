@@ -65,7 +65,7 @@ class _Chooser:
     """Which rollouts of each group are kept, counted."""
 
     def __init__(self, settings: SelectSettings, reader: Reader, tally: Tally) -> None:
-        self._marks = Marks(reader, given=settings.input.outcome is not None)
+        self._marks = Marks(reader, given=settings.input.outcome is not None, sized=False)
         self._where, self._keep, self._tally = settings.where, settings.keep, tally
         self._picky = settings.keep is not None or any(one.about_rollouts for one in settings.where)
         answer = settings.keep.answer if settings.keep else None

@@ -35,16 +35,13 @@ const groupHead = (() => {
 
   const orders = new WeakMap(); // rows → groups by telling, made once for all of them
 
+  /** The groups around this one: of the table as it was last shown, or by telling where that lacks it. */
   function neighbours(rows, row) {
-    if (!orders.has(rows)) {
-      const order = rows.telling.map((_, i) => i).sort((a, b) => rows.telling[a] - rows.telling[b]);
-      const place = [];
-      order.forEach((r, i) => (place[r] = i));
-      orders.set(rows, { order, place });
-    }
-    const { order, place } = orders.get(rows);
-    const at = place[row];
-    return { at, of: order.length, previous: order[at - 1], next: order[at + 1] };
+    if (!orders.has(rows)) orders.set(rows, rows.telling.map((_, i) => i).sort((a, b) => rows.telling[a] - rows.telling[b]));
+    const matched = listing.order?.includes(row) ?? false;
+    const order = matched ? listing.order : orders.get(rows);
+    const at = order.indexOf(row);
+    return { at, of: order.length, previous: order[at - 1], next: order[at + 1], matched };
   }
 
   function Copied({ hash }) {
@@ -108,7 +105,7 @@ const groupHead = (() => {
 
   function Head({ data, row, hash }) {
     const { rows } = data;
-    const { at, of, previous, next } = neighbours(rows, row);
+    const { at, of, previous, next, matched } = neighbours(rows, row);
     const step = (to, word, key) =>
       to === undefined
         ? html`<span class="g-step" aria-disabled="true">${word}</span>`
@@ -119,7 +116,7 @@ const groupHead = (() => {
     return html`<header>
       <nav aria-label="Groups" class="g-steps">
         ${step(previous, "← previous group", "k")} ${step(next, "next group →", "j")}
-        <span>${number(at + 1, 0)} of ${number(of, 0)}, the most telling first</span>
+        <span>${number(at + 1, 0)} of ${number(of, 0)}${matched ? " as in the table" : ", the most telling first"}</span>
       </nav>
       <h2 tabindex="-1">Group <bdi class="g-key">${visible(rows.key[row])}</bdi></h2>
       ${rows.task[row] && html`<p class="g-foreign g-task"><${Text} text=${rows.task[row]} /></p>`}
