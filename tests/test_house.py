@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,15 @@ def imported(path: Path) -> Iterator[str]:
             yield str(node.module)
 
 
+def needed(path: Path, known: Collection[str]) -> Iterator[str]:
+    """The modules that a module imports: of a package the one that is named, not the package's face."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in known else str(node.module)
+
+
 @each_module
 def test_imports_point_down(path: Path) -> None:
     """A module imports its own package and what stands below it, nothing above or beside."""
@@ -65,6 +75,16 @@ def test_imports_point_down(path: Path) -> None:
         if name.startswith("ruler_cli."):
             other = name.split(".")[1]
             assert other == part or floor(other) > floor(part), f"{path.name} imports {name}"
+
+
+def test_no_imports_in_a_circle() -> None:
+    """No module needs itself, by whatever way round, not even in a function or for a type."""
+    paths = {
+        f"ruler_cli.{name}".removesuffix(".__init__"): path for name, path in zip(NAMES, MODULES, strict=True)
+    }
+    del paths["ruler_cli"]  # names of `api`, on demand
+    needs = {name: [other for other in needed(path, paths) if other in paths] for name, path in paths.items()}
+    TopologicalSorter(needs).prepare()  # CycleError names the modules
 
 
 @each_module

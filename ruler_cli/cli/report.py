@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from ruler_cli.cli.keys import UNSEEN
 from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
+
+if TYPE_CHECKING:
+    from ruler_cli.cli.report_look import One, Run
 
 
 def command(
@@ -107,7 +110,27 @@ def _report(
         if as_json:
             _print(page.as_json() | {"problems": problems.number, "first_problems": problems.first})
         else:
-            page.show()
+            _show(page)
+
+
+def _show(page: Run | One) -> None:
+    """On stdout: a run as a page, a group with a pager where that is a terminal."""
+    from ruler_cli.cli import report_group, report_page
+    from ruler_cli.cli.pager import paged
+    from ruler_cli.cli.report_look import Run
+    from ruler_cli.cli.terminal import Terminal
+
+    terminal = Terminal()
+    if isinstance(page, Run):
+        report_page.show(page, terminal)
+        terminal.flush()
+        return
+    with paged(terminal):
+        for ordinal, group, text in page.groups:
+            report_group.show(group, text, f"{page.name}, group {ordinal}", terminal)
+    terminal.flush()
+    if page.more:
+        say(f"ruler: {count(page.more, 'more group')} of this key: the file names them alike")
 
 
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.console import count, say
+from ruler_cli.cli.console import say
 from ruler_cli.cli.keys import shown as key_shown
 from ruler_cli.cli.keys import typed
 from ruler_cli.cli.problems import Problems
@@ -44,15 +44,6 @@ class Run:
     worst: Sequence[Telling]
     disputed: Sequence[Telling]
 
-    def show(self) -> None:
-        """Write it to stdout as a page."""
-        from ruler_cli.cli.report_page import show
-        from ruler_cli.cli.terminal import Terminal
-
-        terminal = Terminal()
-        show(self, terminal)
-        terminal.flush()
-
     def as_json(self) -> dict[str, Any]:
         """The same for a program."""
         from ruler_cli.report.as_json import overview_json, telling_json
@@ -75,20 +66,6 @@ class One:
     found: str
     groups: Sequence[tuple[int, MarkedGroup, GroupText]]
     more: int
-
-    def show(self) -> None:
-        """Write them to stdout, with a pager where it is a terminal."""
-        from ruler_cli.cli.pager import paged
-        from ruler_cli.cli.report_group import show
-        from ruler_cli.cli.terminal import Terminal
-
-        terminal = Terminal()
-        with paged(terminal):
-            for ordinal, group, text in self.groups:
-                show(group, text, f"{self.name}, group {ordinal}", terminal)
-        terminal.flush()
-        if self.more:
-            say(f"ruler: {count(self.more, 'more group')} of this key: the file names them alike")
 
     def as_json(self) -> dict[str, Any]:
         """The first of them for a program, and how many others have its key."""
