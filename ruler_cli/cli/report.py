@@ -12,6 +12,7 @@ from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import UNSAFE, count, say, told
 from ruler_cli.cli.keys import UNSEEN
 from ruler_cli.cli.problems import Problems
+from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -139,12 +140,14 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
     name = shown(where.source)
-    found = write_html(
-        where,
-        output,
-        on_problem=lambda problem: problems.problem(name, problem),
-        most=MOST_GROUPS if most is None else most,
-    )
+    with waiting() as one:
+        found = write_html(
+            where,
+            output,
+            on_problem=lambda problem: problems.problem(name, problem),
+            most=MOST_GROUPS if most is None else most,
+            on_group=one,
+        )
     problems.close()
     size, to = f"{found.size / 1e6:.1f} MB", "stdout" if output == "-" else output
     say(f"ruler: {count(found.overview.groups, 'group')}, {size} written to {to}")

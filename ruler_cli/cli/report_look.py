@@ -13,6 +13,7 @@ from ruler_cli.cli.console import say
 from ruler_cli.cli.keys import shown as key_shown
 from ruler_cli.cli.keys import typed
 from ruler_cli.cli.problems import Problems
+from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.files.source import shown
@@ -100,9 +101,11 @@ class Look:
         from ruler_cli.report.telling import Shortlist
 
         gathering, shortlist = Gathering(), Shortlist(_LISTED)
-        for group in map(self._marks.group, self._input.groups):
-            gathering.add(group)
-            shortlist.add(group)
+        with waiting() as one:
+            for group in map(self._marks.group, self._input.groups):
+                gathering.add(group)
+                shortlist.add(group)
+                one()
         overview = gathering.overview()
         if overview.groups == overview.unmarked:
             raise UsageError(

@@ -8,6 +8,7 @@ import typer
 
 from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import Console, count, told
+from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -96,11 +97,13 @@ def command(
             )
         place = InputSettings(source, format_, grouping, group_by, None, messages, labels, "--labels")
         console = Console("log", shown(source))
-        tally = select(
-            SelectSettings(place, output, conditions, kept),
-            lambda found: _note_found(console, found),
-            console.problem,
-        )
+        with waiting() as one:
+            tally = select(
+                SelectSettings(place, output, conditions, kept),
+                lambda found: _note_found(console, found),
+                console.problem,
+                one,
+            )
         console.close()
         console.note(_summary(tally))
         raise typer.Exit(1 if tally.unreadable else 0)

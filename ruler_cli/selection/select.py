@@ -20,12 +20,16 @@ from ruler_cli.writing import ByTurn, InOrder, Writer, open_output, refuse_clash
 
 
 def select(
-    settings: SelectSettings, on_found: Callable[[Input], None], on_problem: Callable[[Problem], None]
+    settings: SelectSettings,
+    on_found: Callable[[Input], None],
+    on_problem: Callable[[Problem], None],
+    on_group: Callable[[], object] = lambda: None,
 ) -> Tally:
     """Write what conditions hold for; UsageError where INPUT has nothing that a condition asks about.
 
-    `on_found` is told once what INPUT is, `on_problem` each line of it that cannot be read. Groups are
-    read one at a time. Where an error ends it, OUTPUT is as it was.
+    `on_found` is told once what INPUT is, `on_problem` each line of it that cannot be read,
+    `on_group` that a group is done. Groups are read one at a time. Where an error ends it, OUTPUT is as
+    it was.
     """
     source, output = settings.input.source, settings.output
     answer = settings.keep.answer if settings.keep else None
@@ -52,6 +56,7 @@ def select(
             chooser, cutter = _Chooser(settings, found.reader, tally), Cutter(found.reader.format, named)
             for group in found.groups:
                 kept = chooser.kept(group)
+                on_group()
                 try:
                     writer.write(cutter.bodies(group, kept))
                 except UsageError as error:
