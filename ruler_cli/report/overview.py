@@ -92,7 +92,7 @@ class Gathering:
         self._tied += group.tied
         self._moments.add(group.scores)
         if group.sd is not None:
-            self._spreads.add(group.sd)
+            self._spreads.add(round(group.sd, 9))  # as the table has it, which the bin's mark leads to
             self._spread.add(group.sd)
         if group.reliability is not None:
             self._reliability.add(group.reliability)

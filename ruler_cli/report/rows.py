@@ -11,6 +11,7 @@ from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
 from ruler_cli.report.blocks import as_json, packed
 from ruler_cli.report.cut import shortened, shorter
+from ruler_cli.report.slots import stretches
 from ruler_cli.report.texts import GroupText, group_text
 
 MOST_TEXT = 16 << 20
@@ -23,7 +24,19 @@ _KEY, _TASK, _WORDS, _SAID = 300, 160, 500, 4_000
 
 COLUMNS = (
     *("key", "task", "status", "kind", "reason", "judge", "passes", "scores", "labels", "bytes", "places"),
-    *("spreads", "mean", "sd", "reliability", "weight", "tied", "live", "disagreement", "cost", "tokens"),
+    *(
+        "slots",
+        "spreads",
+        "mean",
+        "sd",
+        "reliability",
+        "weight",
+        "tied",
+        "live",
+        "disagreement",
+        "cost",
+        "tokens",
+    ),
     *("latency", "at", "ordinal", "flags"),
 )
 """What a row says, in this order."""
@@ -119,6 +132,7 @@ def _row(ordinal: int, group: Group, marked: MarkedGroup) -> list[Any]:
         [r.label for r in rollouts],
         [r.size for r in rollouts],
         [_decimals(r.place) for r in rollouts],
+        stretches(marked),
         [r.spread for r in rollouts],
         _decimals(marked.mean),
         _decimals(marked.sd),

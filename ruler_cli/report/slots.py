@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ruler_cli.marked.values import MarkedGroup
+from ruler_cli.statistics.slots import middle
 
 _ROUNDED = 0.0005 + 1e-9
 """How far a place in a file may be from the slot that it stands for."""
@@ -33,3 +34,14 @@ def requests(group: MarkedGroup) -> list[tuple[float, ...]]:
     if any(abs(at * last - slot) > _ROUNDED * last for row in found for slot, (at, _) in enumerate(row)):
         return []
     return [tuple(score for _, score in row) for row in found]
+
+
+def stretches(group: MarkedGroup) -> list[list[float] | None]:
+    """Where on the slot curve each rollout counts, pass by pass; None where the curve leaves it out."""
+    size = len(next(iter(requests(group)), ()))
+    if size < 2:
+        return [None] * len(group.rollouts)
+    return [
+        [middle(round(at * (size - 1)), size) for at in rollout.slots] if rollout.status == "scored" else None
+        for rollout in group.rollouts
+    ]

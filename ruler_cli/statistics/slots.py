@@ -73,6 +73,13 @@ def _bin(slot: int, size: int) -> int:
     return 1 + (2 * slot - 1) * _STRETCHES // (2 * (size - 2))
 
 
+def middle(slot: int, size: int) -> float:
+    """Where in its bin's stretch a slot of a request of `size` stands: 0 the first, 1 the last."""
+    if slot in (0, size - 1):
+        return float(slot > 0)
+    return (2 * slot - 1) / (2 * (size - 2))
+
+
 class SlotCurve:
     """Mean centred score by relative slot over a batch, as running sums (rule 6).
 

@@ -124,7 +124,7 @@ function moment(x) {
 const WORDS = ["where", "kind", "flag"];
 const GROUP_RANGES = ["mean", "sd", "reliability", "disagreement", "cost", "tokens", "latency", "at", "ordinal", "passes"];
 /** Ranges over rollouts, and the column that holds a list of them for each group. */
-const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "places", spread: "spreads" };
+const ROLLOUT_RANGES = { score: "scores", label: "labels", bytes: "bytes", slot: "slots", spread: "spreads" };
 const RANGES = [...GROUP_RANGES, ...Object.keys(ROLLOUT_RANGES)];
 
 /** encodeURIComponent for any text: a lone surrogate, which it refuses, becomes U+FFFD as in the data. */

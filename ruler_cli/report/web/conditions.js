@@ -5,6 +5,7 @@
 function within(x, range) {
   const low = range[0];
   const high = range[1];
+  if (Array.isArray(x)) return x.some((one) => within(one, range)); // of a rollout in each pass
   if (x === null || x === undefined) return false;
   return (low === null || x >= low) && (high === null || x < high || (low === high && x === high));
 }

@@ -113,7 +113,7 @@ function slotCurve(bins) {
     x: (bin.from + bin.to) / 2,
     low: bin.mean - 2 * (bin.error ?? 0),
     high: bin.mean + 2 * (bin.error ?? 0),
-    href: link({ slot: [bin.from, bin.to >= 1 ? null : bin.to] }),
+    href: link({ slot: [bin.from === bin.to ? bin.from : Math.max(bin.from, 0.001), bin.to] }), // 0: the first alone
     name:
       `shown at ${stretch(bin.from, bin.to, decimal)}: ${signed(bin.mean)} on average` +
       `${bin.error === null ? "" : ` (standard error ${number(bin.error, 3)})`}, ${many(bin.n, "rollout")}; show the groups`,
