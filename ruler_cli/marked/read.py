@@ -241,10 +241,15 @@ def _usage(value: _Json) -> Usage:
 
 
 def _time(value: Any) -> float | None:
-    """`2026-11-21T02:14:05Z` as seconds since 1970; a time that names no zone is UTC."""
+    """`2026-11-21T02:14:05Z` as seconds since 1970; a time that names no zone is UTC.
+
+    None for one that has no date in UTC: a zone can lead out of the calendar.
+    """
     try:
         found = datetime.fromisoformat(value)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        seconds = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        datetime.fromtimestamp(seconds, UTC)
+        return seconds
     except (TypeError, ValueError, OverflowError, OSError):
         return None
 
