@@ -10,6 +10,7 @@ import typer
 
 from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import UNSAFE, count, say, told
+from ruler_cli.cli.ending import in_order
 from ruler_cli.cli.keys import UNSEEN
 from ruler_cli.cli.problems import Problems
 from ruler_cli.cli.waiting import waiting
@@ -66,7 +67,7 @@ def command(
     Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no marks
     of ruler in it.
     """
-    with told():
+    with told(), in_order():
         _refuse(output, group, max_groups, as_json=as_json)
         where = InputSettings(source, format_, grouping, group_by, None, messages, labels, "--labels")
         problems = Problems(quiet=as_json)
@@ -161,21 +162,13 @@ def _print(page: dict[str, Any]) -> None:
 
     try:
         text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:  # half a surrogate pair, which is no character
-        text = orjson.dumps(_readable(page), option=orjson.OPT_INDENT_2).decode()
+    except TypeError:  # half a surrogate pair, which is no character, or a sum beyond 64 bits
+        from ruler_cli.report.blocks import readable
+
+        text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape
     for pattern in (UNSAFE, UNSEEN):
         text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)
     out = typer.get_binary_stream("stdout")
     out.write(text.encode() + b"\n")
     out.flush()
-
-
-def _readable(value: Any) -> Any:
-    from ruler_cli.scoring.render import readable_text
-
-    if isinstance(value, dict):
-        return {_readable(key): _readable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(item) for item in value]
-    return readable_text(value) if isinstance(value, str) else value

@@ -8,6 +8,7 @@ import typer
 
 from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import Console, count, told
+from ruler_cli.cli.ending import in_order
 from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
@@ -82,7 +83,7 @@ def command(
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
     usage, unreadable input, or nothing in it that a condition is about.
     """
-    with told():
+    with told(), in_order():
         from ruler_cli.files.source import shown
         from ruler_cli.selection.conditions import condition
         from ruler_cli.selection.select import select

@@ -25,7 +25,7 @@ def as_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:  # a lone surrogate, a huge integer
-        return orjson.dumps(_readable(value))
+        return orjson.dumps(readable(value))
 
 
 def packed(pieces: Iterable[bytes]) -> bytes:
@@ -40,11 +40,12 @@ def unpacked(block: bytes) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(block, validate=True), _GZIP))
 
 
-def _readable(value: Any) -> Any:
+def readable(value: Any) -> Any:
+    """A value that any JSON can hold: no half of a surrogate pair, no integer beyond 64 bits."""
     if isinstance(value, str):
         return readable_text(value)
     if isinstance(value, int):
         return value if abs(value) < 1 << 63 else float(value)  # as JavaScript reads it anyway
     if isinstance(value, dict):
-        return {readable_text(name): _readable(item) for name, item in value.items()}
-    return [_readable(item) for item in value] if isinstance(value, list | tuple) else value
+        return {readable_text(name): readable(item) for name, item in value.items()}
+    return [readable(item) for item in value] if isinstance(value, list | tuple) else value

@@ -306,3 +306,11 @@ def test_start() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60, check=True
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
+    """A count that no integer of JSON's readers holds is rounded, here as in the page."""
+    write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.8, usage={"calls": 1, "prompt_tokens": 10**30})])
+    done = ruler("report", "s.jsonl", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["figures"]["usage"]["prompt_tokens"] == 1e30

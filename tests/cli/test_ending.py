@@ -1,0 +1,44 @@
+"""What SIGINT, SIGTERM and SIGHUP leave of `report` and `select`, which wait for a pipe that never ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+COMMANDS = {
+    "report": ("report", "-", "-o", "out.html"),
+    "select": ("select", "-", "out.jsonl", "--where", "live"),
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_signal_leaves_nothing_half_done(name: str, number: signal.Signals, tmp_path: Path) -> None:
+    """A command that is told to end removes what it has begun, is quiet, and says so by its exit code."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *COMMANDS[name]],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            until = time.monotonic() + 60
+            while not list(tmp_path.iterdir()):  # what it writes to, until that is whole
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            process.send_signal(number)
+            assert process.wait(60) == 128 + number
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert list(tmp_path.iterdir()) == []
