@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.interface import plain
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
+from ruler_cli.selection.meant import instead, state, way, written
 
 _STATES: dict[str, Callable[[MarkedGroup], bool]] = {
     "live": lambda group: group.live,
@@ -24,8 +24,7 @@ _FIGURES: dict[str, Callable[[MarkedGroup], float | None]] = {
 }
 _SCORE, _DISAGREEMENT = "score", "disagreement"
 NAMES = (*_STATES, *_FIGURES, _SCORE)
-_MEANT = {"not-live": "tied", "not-tied": "live", "not-failed": "scored", "unscored": "failed"}
-"""What is meant by names that people try first, where no spelling is near."""
+_RANGED = (*_FIGURES, _SCORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,11 @@ def condition(text: str) -> Condition:
     """What follows `--where`; UsageError with the way out."""
     name, equals, told = text.partition("=")
     if name not in NAMES:
-        raise UsageError(f"--where {plain(text)}: {_unknown(name)}")
+        raise UsageError(f"--where {plain(text)}: {instead(text, NAMES, _RANGED)}")
     if name in _STATES:
         if equals:
-            raise UsageError(f"--where {plain(text)}: `{name}` takes no range; write --where {name}")
+            meant = state(text) or name
+            raise UsageError(f"--where {plain(text)}: `{name}` takes no range; write --where {meant}")
         return Condition(name)
     if not equals and name == _DISAGREEMENT:
         return Condition(name, bare=True)
@@ -91,24 +91,23 @@ def against(group: MarkedGroup) -> bool:
 
 
 def _range(text: str, name: str, told: str) -> tuple[float, float]:
-    way = f"write a range, e.g. {name}=0.7.. for 0.7 and more, {name}=..0.3, or {name}=0.3..0.7"
+    """The ends; a figure that lies from 0 to 1 everywhere is in no range beyond."""
     first, dots, last = told.partition("..")
     try:
         low = float(first) if first.strip() else -math.inf
         high = float(last) if last.strip() else math.inf
     except ValueError:
-        raise UsageError(f"--where {plain(text)}: {way}") from None
+        raise UsageError(f"--where {plain(text)}: {_rewritten(text) or way(name, told)}") from None
     if not dots or math.isnan(low + high) or not (first.strip() or last.strip()):
-        raise UsageError(f"--where {plain(text)}: {way}")
+        raise UsageError(f"--where {plain(text)}: {_rewritten(text) or way(name, told)}")
     if low > high:
-        raise UsageError(f"--where {plain(text)}: the lower end stands first")
+        meant = _rewritten(text) or way(name, "")
+        raise UsageError(f"--where {plain(text)}: the lower end stands first; {meant}")
+    if name in _FIGURES and (low > 1 or high < 0):
+        raise UsageError(f"--where {plain(text)}: {name} lies from 0 to 1; {way(name, '')}")
     return low, high
 
 
-def _unknown(name: str) -> str:
-    every = f"the conditions are {', '.join(NAMES)}"
-    if "," in name:
-        return f"is one condition a time; repeat --where ({every})"
-    found = [_MEANT[name]] if name in _MEANT else difflib.get_close_matches(name.lower(), NAMES, 1, 0.5)
-    meant = f"; did you mean `{found[0]}`?" if found else ""
-    return f"there is no condition `{plain(name)}`{meant} ({every})"
+def _rewritten(text: str) -> str | None:
+    found = written(text, _RANGED)
+    return None if found is None else f"did you mean --where {found}?"
