@@ -101,6 +101,7 @@ def text_json(text: GroupText, marked: MarkedGroup, most: int | None = None) -> 
             "label": rollout.label,
             "spread": rollout.spread,
             "slots": rollout.slots,
+            "passes": rollout.pass_scores,
             "judges": rollout.judges,
             "suspect": rollout.suspect,
         }

@@ -22,7 +22,7 @@ const rolloutViews = (() => {
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
-        judged: one.judged ?? null, slots: one.slots ?? [], judges: Object.entries(one.judges ?? {}),
+        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.passes ?? [], judges: Object.entries(one.judges ?? {}),
         suspect: one.suspect ?? false, why: one.why ?? "", said: one.said ?? said?.[i] ?? "",
         lines: one.lines ?? [],
       };
@@ -56,17 +56,17 @@ const rolloutViews = (() => {
       ["Judge's own", (e) => number(e.judged, 3), (e) => e.judged !== null && e.judged !== e.score],
       ["Spread", (e) => number(e.spread, 3), (e) => e.spread !== null],
       ["Label", (e) => number(e.label, Number.isInteger(e.label) ? 0 : 3), (e) => e.label !== null],
-      ["Shown at", placeOf, (e) => e.place !== null],
+      [entries.some((e) => e.passes.length > 1) ? "Each pass, at its place" : "Shown at", placeOf, (e) => e.place !== null],
       ["Panel", panelOf, (e) => e.judges.length > 0],
       ["Length", (e) => bytes(e.bytes), () => true],
       ["Notes", notesOf, (e) => notesOf(e)],
     ].filter(([, , has]) => entries.some(has));
 
-  // 0 is the first place, 1 the last; one for each pass.
+  // 0 is the first place, 1 the last; of several passes each, with what it gave where the file says so.
   function placeOf(e) {
     if (e.place === null) return "–";
-    const each = e.slots.length > 1 ? ` (${e.slots.map((s) => number(s, 2)).join(", ")})` : "";
-    return number(e.place, 2) + each;
+    if (e.slots.length < 2) return number(e.place, 2);
+    return e.slots.map((s, i) => (e.passes.length ? `${number(e.passes[i], 2)} at ${number(s, 2)}` : number(s, 2))).join(", ");
   }
 
   const panelOf = (e) =>
@@ -107,7 +107,7 @@ const rolloutViews = (() => {
       e.label !== null && `label ${number(e.label, Number.isInteger(e.label) ? 0 : 3)}`,
       e.judged !== null && e.judged !== e.score && `the judge's own score ${number(e.judged, 3)}`,
       e.spread !== null && `spread ${number(e.spread, 3)}`,
-      e.place !== null && `shown at ${placeOf(e)}`,
+      e.place !== null && (e.passes.length > 1 ? `passes ${placeOf(e)}` : `shown at ${placeOf(e)}`),
       e.lines.length > 0 && counted(e.lines.length, "turn"),
       bytes(e.bytes),
     ];
