@@ -23,21 +23,10 @@ _KEY, _TASK, _WORDS, _SAID = 300, 160, 500, 4_000
 """Characters of a key, of a task, of a reason or a judge's name, and of an explanation in the table."""
 
 COLUMNS = (
-    *("key", "task", "status", "kind", "reason", "judge", "passes", "scores", "labels", "bytes", "places"),
-    *(
-        "slots",
-        "spreads",
-        "mean",
-        "sd",
-        "reliability",
-        "weight",
-        "tied",
-        "live",
-        "disagreement",
-        "cost",
-        "tokens",
-    ),
-    *("latency", "at", "ordinal", "flags"),
+    *("key", "task", "status", "kind", "reason", "judge", "passes"),
+    *("scores", "labels", "bytes", "places", "slots", "spreads"),
+    *("mean", "sd", "reliability", "weight", "tied", "live", "disagreement"),
+    *("cost", "tokens", "latency", "at", "ordinal", "flags"),
 )
 """What a row says, in this order."""
 

@@ -95,7 +95,7 @@ def test_scores_and_spreads() -> None:
     spreads = [g.sd for g in ALL if g.sd is not None]
     assert sum(bar.n for bar in FOUND.spreads) == len(spreads)
     for bar in FOUND.spreads[:-1]:
-        assert bar.n == sum(bar.ends[0] <= sd < bar.ends[1] for sd in spreads)
+        assert bar.n == sum(bar.ends[0] <= round(sd, 9) < bar.ends[1] for sd in spreads)
     assert FOUND.spread_median == within_half_a_percent(rank(spreads, 0.5))
     told = [g.reliability for g in ALL if g.reliability is not None and g.scores]
     assert [bar.n for bar in FOUND.reliability] == [sum(int(x * 10) == i for x in told) for i in range(10)]
