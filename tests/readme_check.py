@@ -12,8 +12,8 @@ Fenced blocks are held to these rules:
 - `python`: must run; a `text` block right behind it is what must be printed.
 
 Time varies from run to run, so `"judged_at":"2026-11-21T02:14:05Z"`, `"latency_s":0.012`,
-`"seconds": 0.012`, `in 0.1 s` and what depends on it, `"most_in_flight": 3`, are compared as if each
-stood at 0.  Whatever is run keeps its ledger in a directory of its own.
+`"seconds": 0.012`, `in 0.1 s`, `2026-11-21 02:14 UTC` and what depends on it, `"most_in_flight": 3`, are
+compared as if each stood at 0.  Whatever is run keeps its ledger in a directory of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,13 @@ import orjson
 import typer.main
 
 from ruler_cli.cli import app
+from ruler_cli.errors import UsageError
 from ruler_cli.figures import Figures
 from ruler_cli.formats.catalog import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.observer import Summary
 from ruler_cli.reading import open_input
+from ruler_cli.selection.conditions import NAMES, condition
 from ruler_cli.settings import InputSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,16 +51,24 @@ README = ROOT / "README.md"
 GAINS = ROOT / "benchmarks" / "simulation" / "gains.md"
 """What `make simulate`, which takes minutes, wrote with `--markdown`; the README shows it as it is."""
 SAMPLES = ("one", "groups", "trajectories", "scattered", "art_groups", "tau_bench", "hostile")
-DRAWN = ("simulated.jsonl",)
-"""Samples for the simulated judge: the embedded one sees nothing in them."""
-COMMANDS = ("", "score", "check", "prompt", "agree", "ledger", "ledger path", "ledger stats", "ledger clear")
+OTHERS = {"simulated.jsonl", "formats", "pictures"}
+"""What is there besides: a sample in which the embedded judge sees nothing, and folders."""
+BASE_JS = ROOT / "ruler_cli" / "report" / "web" / "base.js"
+CONDITIONS_JS = BASE_JS.with_name("conditions.js")
+COMMANDS = (
+    *("", "score", "check", "prompt", "agree", "report", "select"),
+    *("ledger", "ledger path", "ledger stats", "ledger clear"),
+)
 RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
 """What makes a run write the fields that one pass of one judge does not."""
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e-[0-9]+)?"
 _SECONDS = re.compile(rf'("(?:latency_s|seconds|most_in_flight)": ?|\bin ){_NUMBER}( s\b|(?=[,}}\n]))')
 _INSTANT = re.compile(r'("judged_at": ?")[^"]+')
+_MINUTES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d)? UTC")
 _END = "--- exit "
 _TIMEOUT = 120
+_EVERYWHERE = {"from", "to", "n", "simulated", "2"}
+"""What stands in `report --json` in many places, and what is a name of this run's own."""
 _FEW = 4
 """Group keys of a format that fit a cell."""
 
@@ -95,7 +106,7 @@ class Report:
 
 def normal(text: str) -> str:
     """The text with everything that time decides at 0."""
-    return _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", text))
+    return _MINUTES.sub("0 UTC", _INSTANT.sub(r"\g<1>0", _SECONDS.sub(r"\g<1>0\g<2>", text)))
 
 
 def blocks(readme: str) -> list[Block]:
@@ -299,18 +310,38 @@ def check_syntax(found: list[Block], report: Report) -> None:
             if block.language != "sh":
                 continue
             for line in block.text.replace("\\\n", " ").split("\n"):
-                words = shlex.split(line, comments=True)
-                if "ruler" not in words:
-                    continue
-                count += 1
-                start = words.index("ruler")
-                stop = next((i for i in range(start, len(words)) if words[i] in ("|", "&&", "||", ";")), None)
-                words = [word for word in words[start:stop] if not re.match(r"[0-9]?>", word)]
-                done = run([*words, "--help"], place, environment)
-                if done.returncode:
-                    said = done.stdout.strip().split("\n")[-1]
-                    report.wrong.append(f"README.md line {block.line}: `{line}` cannot be run: {said}")
+                for words in rulers(line):
+                    count += 1
+                    done = run([*words, "--help"], place, environment)
+                    if done.returncode:
+                        said = done.stdout.strip().split("\n")[-1]
+                        report.wrong.append(f"README.md line {block.line}: `{line}` cannot be run: {said}")
+                    for condition in conditions_of(words):
+                        check_condition(f"README.md line {block.line}", condition, report)
     report.done.append(f"{count} further commands, read but not run")
+
+
+def rulers(line: str) -> Iterator[list[str]]:
+    """The words of each `ruler` command in a line of a shell, without redirections."""
+    words = [*shlex.split(line, comments=True), ";"]
+    while "ruler" in words:
+        words = words[words.index("ruler") :]
+        stop = next(i for i, word in enumerate(words) if word in ("|", "&&", "||", ";"))
+        yield [word for word in words[:stop] if not re.match(r"[0-9]?>", word)]
+        words = words[stop:]
+
+
+def conditions_of(words: list[str]) -> list[str]:
+    """What follows each `--where`, which `--help` does not look at."""
+    return [after for word, after in pairwise(words) if word == "--where"]
+
+
+def check_condition(where: str, told: str, report: Report) -> None:
+    """A condition must be one."""
+    try:
+        condition(told)
+    except UsageError as error:
+        report.wrong.append(f"{where}: {error}")
 
 
 def check_python(found: list[Block], report: Report) -> list[Block]:
@@ -353,7 +384,7 @@ def scored_samples(report: Report, *, write: bool) -> None:
                     (ROOT / path).unlink()
     ends = (".jsonl", ".scored.jsonl", ".scored.jsonl.failed.jsonl")
     known = {name + end for name in SAMPLES for end in ends}
-    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - {"formats", *DRAWN}):
+    for strange in sorted({file.name for file in (ROOT / "samples").iterdir()} - known - OTHERS):
         report.wrong.append(f"samples/{strange} belongs to no sample that is checked")
     report.done.append(f"{len(SAMPLES)} samples, scored anew")
 
@@ -387,6 +418,68 @@ def check_summary(readme: str, report: Report) -> None:
     for name in sorted(documented ^ live):
         report.wrong.append(f"README.md: `{name}` is not both in the summary and in its tables")
     report.done.append(f"{len(live)} fields of the summary")
+
+
+def check_report(readme: str, report: Report) -> None:
+    """Every name in what `ruler report --json` prints has a row, or stands in the row of what holds it."""
+    rows = [line.split("|") for line in below(readme, "### As JSON").split("\n") if line.startswith("| `")]
+    told: dict[str, set[str]] = {}
+    for row in rows:
+        for name in code(row[1]):
+            told.setdefault(name, set()).update(code(row[2]))
+    with workplace() as (place, environment):
+        judged = ["ruler", "score", "samples/simulated.jsonl", "out.jsonl", "-m", "simulated"]
+        run([*judged, "--passes", "2", "--progress", "none"], place, environment)
+        page, one = (
+            orjson.loads(run(["ruler", "report", "out.jsonl", "--json", *more], place, environment).stdout)
+            for more in ([], ["--group", "task-1"])
+        )
+    live = page.keys() | one.keys() | page["figures"].keys() | one["group"].keys()
+    for name in sorted(told.keys() ^ live):
+        report.wrong.append(f"README.md: `{name}` is not both in `ruler report --json` and in its tables")
+    for name, value in [*page["figures"].items(), *one["group"].items()]:
+        for lost in sorted(set(_keys_of(value)) - told.get(name, set()) - _EVERYWHERE):
+            report.wrong.append(f"README.md: `{lost}` of `{name}` in `ruler report --json` is not told")
+    report.done.append(f"{len(live)} fields of report --json")
+
+
+def _keys_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        for inner in value.values():
+            yield from _keys_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys_of(inner)
+
+
+def check_conditions(readme: str, report: Report) -> None:
+    """The tables of conditions, of `select` and of a report's links, hold each of them once."""
+    shown = [span.partition("=")[0] for row in table(readme, "### Conditions") for span in code(row[0])]
+    if set(shown) != set(NAMES):
+        report.wrong.append(f"README.md: --where takes {', '.join(NAMES)}; its table has {', '.join(shown)}")
+    rows = [line.split("|") for line in below(readme, "#### Links").split("\n") if line.startswith("| `")]
+    spans = [span for row in rows for span in code(row[1]) if not span.startswith("#")]
+    found = sorted({span.partition("=")[0] for span in spans})
+    base, sorts = BASE_JS.read_text(encoding="utf-8"), CONDITIONS_JS.read_text(encoding="utf-8")
+    lists = re.findall(r"^const (?:WORDS|GROUP_RANGES) = \[(.*)\];$", base, re.MULTILINE)
+    held = re.findall(r"^const ROLLOUT_RANGES = \{(.*)\};$", base, re.MULTILINE)
+    live = {"search", "sort", *re.findall(r'"(\w+)"', "".join(lists)), *re.findall(r"(\w+):", "".join(held))}
+    if found != sorted(live):
+        report.wrong.append(f"README.md: a report's links take {', '.join(sorted(live))}, not {found}")
+    columns = re.findall(r'\["(\w+)", \(rows\)', sorts)
+    told = {span for row in rows for span in code("|".join(row[1:])) if re.fullmatch(r"\w+=?", span)}
+    for name in columns:
+        if name not in told and f"{name}=" not in told:
+            report.wrong.append(f"README.md: a report's table is sorted by `{name}`, which is not told")
+    report.done.append(f"{len(NAMES)} conditions of select, {len(live)} of a report's links")
+
+
+def below(readme: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its rank or above."""
+    rank = len(heading.partition(" ")[0])
+    _, _, rest = readme.partition(f"\n{heading}\n")
+    return re.split(rf"^#{{1,{rank}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def check_formats(readme: str, report: Report) -> None:
@@ -461,7 +554,8 @@ def check_links(readme: str, report: Report) -> None:
     """Each relative link leads to a file of this checkout or to a heading of the README."""
     headings = re.findall(r"^#+ (.*)$", readme, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
-    targets = [t for t in re.findall(r"\]\(([^)\s]+)\)", readme) if not re.match(r"[a-z]+:", t)]
+    named = re.findall(r"""\]\(([^)\s]+)\)|<(?:a href|img src)="([^"]+)\"""", readme)
+    targets = [t for t in map("".join, named) if not re.match(r"[a-z]+:", t)]
     for target in targets:
         path, _, anchor = target.partition("#")
         if path and not (ROOT / path).exists():
@@ -523,6 +617,8 @@ def main(arguments: list[str]) -> int:
     scored_samples(report, write=False)
     check_fields(readme, report)
     check_summary(readme, report)
+    check_report(readme, report)
+    check_conditions(readme, report)
     check_formats(readme, report)
     check_ids(readme, report)
     check_links(readme, report)
