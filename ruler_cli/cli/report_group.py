@@ -24,6 +24,7 @@ _WIDE = 60
 def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
     """Write the group; `found` names the file and the group's place in it."""
     order = ranked(group.rollouts)
+    turn = {number: at for at, number in enumerate(order)}
     terminal.show(_rule(f"group {terminal.key(group.key)}"))
     terminal.show(_head(group, found, terminal))
     if group.rollouts:
@@ -31,7 +32,9 @@ def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) ->
     _shared(text, terminal)
     best = order[0] if order and group.rollouts[order[0]].score is not None else None
     for number in order:
-        _rollout(group, text, number, best, terminal)
+        same = text.identical[number]
+        told = same if turn[same] < turn[number] else None
+        _rollout(group.rollouts[number], text, number, best, told, terminal)
 
 
 def ranked(rollouts: Sequence[MarkedRollout]) -> list[int]:
@@ -43,9 +46,13 @@ def _score(rollout: MarkedRollout) -> float:
     return float("-inf") if rollout.score is None else rollout.score
 
 
-def _rank(rollouts: Sequence[MarkedRollout], number: int) -> int:
-    """From 1; equal scores share one."""
-    return 1 + sum(_score(other) > _score(rollouts[number]) for other in rollouts)
+def _ranks(rollouts: Sequence[MarkedRollout], order: Sequence[int]) -> list[int]:
+    """The ranks of rollouts that stand in this order, from 1; equal scores share one."""
+    ranks: list[int] = []
+    for at, number in enumerate(order):
+        equal = at > 0 and _score(rollouts[order[at - 1]]) == _score(rollouts[number])
+        ranks.append(ranks[-1] if equal else at + 1)
+    return ranks
 
 
 def _rule(said: str, style: str = "bold") -> Rule:
@@ -111,7 +118,10 @@ def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     rollouts = group.rollouts
     bar = terminal.width >= _WIDE and bool(group.scores)
     columns = {
-        "rank": [str(_rank(rollouts, i)) if rollouts[i].score is not None else "" for i in order],
+        "rank": [
+            str(rank) if rollouts[i].score is not None else ""
+            for i, rank in zip(order, _ranks(rollouts, order), strict=True)
+        ],
         "rollout": [str(i + 1) for i in order],
         "score": [words.number(rollouts[i].score) if rollouts[i].score is not None else "" for i in order],
         "judged": [
@@ -165,18 +175,27 @@ def _shared(text: GroupText, terminal: Terminal) -> None:
             talk.show(lines, terminal)
 
 
-def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None, terminal: Terminal) -> None:
-    """One rollout: what was said of it, then its lines, with a mark where it parts from the best one."""
-    rollout, lines = group.rollouts[number], text.rollouts[number]
+def _rollout(
+    rollout: MarkedRollout,
+    text: GroupText,
+    number: int,
+    best: int | None,
+    told: int | None,
+    terminal: Terminal,
+) -> None:
+    """One rollout: what was said of it, then its lines, with a mark where it parts from the best one.
+
+    `told` is one with the same lines that was shown before.
+    """
+    lines = text.rollouts[number]
     terminal.show("", _rule(terminal.foreign(_title(rollout, number))))
     for said in _said(rollout):
         terminal.show(talk.indented(terminal.text(said, "italic", lines=True)))
-    first = text.identical[number]
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))
         return
-    if first != number and _before(group, first, number):
-        terminal.show(Text(f"(word for word rollout {first + 1})", "bold yellow"))
+    if told is not None:
+        terminal.show(Text(f"(word for word rollout {told + 1})", "bold yellow"))
         return
     apart = None if best is None or best == number else parting(text.rollouts[best], lines)
     if apart is None:
@@ -188,12 +207,6 @@ def _rollout(group: MarkedGroup, text: GroupText, number: int, best: int | None,
         where = f"here it ends; rollout {(best or 0) + 1}, the best, goes on"
     terminal.show(_rule(where, "bold yellow"))
     talk.show(lines, terminal, apart)
-
-
-def _before(group: MarkedGroup, one: int, other: int) -> bool:
-    """Whether a rollout is shown before another."""
-    order = ranked(group.rollouts)
-    return order.index(one) < order.index(other)
 
 
 def _title(rollout: MarkedRollout, number: int) -> str:
