@@ -81,7 +81,7 @@ def command(
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
 
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
-    usage, unreadable input, or nothing in it that a condition is about.
+    usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
     """
     with told(), in_order():
         from ruler_cli.files.source import shown
@@ -107,6 +107,8 @@ def command(
             )
         console.close()
         console.note(_summary(tally))
+        if not tally.kept_groups and tally.scored and any(one.about_rollouts for one in conditions):
+            console.note(f"scores lie from {tally.least:.3g} to {tally.most:.3g}")
         raise typer.Exit(1 if tally.unreadable else 0)
 
 

@@ -8,8 +8,13 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.interface import plain
 from ruler_cli.formats.reader import Reader
+from ruler_cli.nearest import path as nearest_path
 from ruler_cli.records import Record, Rollout
+
+_KEYS = 12
+"""Keys of a record that a sentence names."""
 
 
 class Answers:
@@ -19,6 +24,15 @@ class Answers:
         """`path` is dotted: below the rollout, then below its record."""
         self._reader, self._path = reader, path
         self._line: tuple[bytes, dict[str, Any]] = (b"", {})
+
+    @property
+    def hint(self) -> str:
+        """The nearest path of the record looked at last, and its keys: the end of a sentence."""
+        meant = nearest_path(self._path, [self._line[1]])
+        keys = ", ".join(list(map(plain, self._line[1]))[:_KEYS])
+        return (
+            f"; did you mean {plain(meant)}?" if meant else f"; name a path below a rollout or one of {keys}"
+        )
 
     def of(self, parts: Sequence[tuple[Record, Rollout]]) -> Hashable | None:
         """The answer of a rollout, of one in parts the last that there is; None where it gave none."""

@@ -47,7 +47,8 @@ def select(
         outputs.enter_context(out)
         found = open_input(settings.input, inputs, unreadable, out.into)
         on_found(found)
-        if tally.unreadable and same_place(source, output):
+        itself = output != "-" and same_place(source, output)
+        if tally.unreadable and itself:
             raise UsageError(
                 f"{shown(output)}: is INPUT, and would lose what cannot be read; give another OUTPUT"
             )
@@ -61,7 +62,12 @@ def select(
                     writer.write(cutter.bodies(group, kept))
                 except UsageError as error:
                     raise UsageError(f"{shown(source)}: {error}") from None
-            _refuse_missing(settings, tally)
+            _refuse_missing(settings, tally, chooser.hint)
+            if tally.groups and not tally.kept_groups and itself:
+                raise UsageError(
+                    f"{shown(output)}: is INPUT, and would be left with nothing, as none of its "
+                    f"{tally.groups} groups is kept; give another OUTPUT"
+                )
         out.commit()
     return tally
 
@@ -85,6 +91,9 @@ class _Chooser:
         tally.scored += marked.status == "scored"
         tally.reliable += marked.reliability is not None
         tally.labelled += any(rollout.label is not None for rollout in marked.rollouts)
+        tally.unlike = tally.unlike or marked.disagreement is not None
+        for score in marked.scores:
+            tally.least, tally.most = min(tally.least, score), max(tally.most, score)
         if not all(one.holds(marked) for one in self._where):
             return None
         rollouts = [r for r in marked.rollouts if all(one.takes(r) for one in self._where)]
@@ -99,6 +108,11 @@ class _Chooser:
         tally.kept_rollouts += len(rollouts)
         return {place for rollout in rollouts for place in rollout.at}
 
+    @property
+    def hint(self) -> str:
+        """What else an answer's path may be: the end of a sentence."""
+        return "" if self._answers is None else self._answers.hint
+
     def _best(self, group: Group, keep: Keep, rollouts: list[MarkedRollout]) -> list[MarkedRollout]:
         scores = [r.score for r in rollouts if r.score is not None]
         if self._answers is not None:
@@ -112,7 +126,7 @@ class _Chooser:
         return [rollouts[i] for i in found]
 
 
-def _refuse_missing(settings: SelectSettings, tally: Tally) -> None:
+def _refuse_missing(settings: SelectSettings, tally: Tally, hint: str) -> None:
     """A condition about what no group of INPUT has is a mistake; one that none fulfils is an answer."""
     name = shown(settings.input.source)
     asked = {one.name for one in settings.where}
@@ -133,8 +147,10 @@ def _refuse_missing(settings: SelectSettings, tally: Tally) -> None:
             f"--where disagreement: no rollout of {name} has a label {where} that can be used; say where "
             "labels stand, with --labels PATH"
         )
-    if settings.keep and settings.keep.answer and tally.asked and tally.asked == tally.unanswered:
+    if tally.scored and "disagreement" in asked and not tally.unlike:
         raise UsageError(
-            f"--answer {settings.keep.answer}: no rollout of {name} has an answer there; name its path below "
-            "the rollout or the record"
+            f"--where disagreement: in no group of {name} do the labels of scored rollouts differ, so there "
+            "is no order to disagree with; name other labels with --labels PATH"
         )
+    if settings.keep and settings.keep.answer and tally.asked and tally.asked == tally.unanswered:
+        raise UsageError(f"--answer {settings.keep.answer}: no rollout of {name} has an answer there{hint}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,8 +36,9 @@ class Tally:
     """What was found and what was kept.
 
     `unscored` and `unanswered`: groups left out although every condition about them holds, for none of
-    their rollouts has a score, or an answer that votes. `marked`, `scored`, `reliable` and `labelled` are
-    the groups of INPUT that have what conditions may ask for; `asked` those whose answers were looked for.
+    their rollouts has a score, or an answer that votes. `marked`, `scored`, `reliable` and `labelled`
+    are the groups of INPUT that have what conditions may ask for, `asked` those whose answers were looked
+    for; `unlike`: in some of them the labels of scored rollouts differ. Scores lie from `least` to `most`.
     """
 
     groups: int = 0
@@ -51,3 +53,6 @@ class Tally:
     reliable: int = 0
     labelled: int = 0
     asked: int = 0
+    unlike: bool = False
+    least: float = math.inf
+    most: float = -math.inf

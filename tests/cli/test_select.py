@@ -74,13 +74,17 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
         (("--keep", "2", "--by", "score", "--answer", "a"), "--answer a: is for --keep M --by majority"),
         (("--keep", "1", "--by", "variance"), "keep 2 or more"),
         (("--keep", "0", "--by", "score"), "--keep"),
-        (("--where", "relaibility=0.7.."), "did you mean `reliability`?"),
+        (("--where", "relaibility=0.7.."), "did you mean --where reliability=0.7..?"),
         (("--where", "score=0.7"), "write a range"),
         (("--where", "live", "--labels", "no.where"), "--labels no.where"),
         (("--where", "live", "--format", "verl"), "verl"),
         (
             ("--keep", "1", "--by", "majority", "--answer", "no.where"),
-            "no rollout of s.jsonl has an answer there",
+            "no rollout of s.jsonl has an answer there; name a path below a rollout or one of group_id",
+        ),
+        (
+            ("--keep", "1", "--by", "majority", "--answer", "mesages"),
+            "has an answer there; did you mean messages?",
         ),
     ],
 )
@@ -284,3 +288,29 @@ def test_completion() -> None:
         check=False,
     )
     assert done.stdout.split() == ["reliability"], done.stderr
+
+
+def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
+    """A range that no score lies in is an answer, and the next line says where scores lie."""
+    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "score=80..")
+    assert done.returncode == 0
+    kept, told = done.stderr.splitlines()[1:]
+    assert kept.startswith("ruler: 0 of 5 groups, 0 of 12 rollouts kept")
+    assert told == "ruler: scores lie from 0.1 to 0.9"
+
+
+def test_no_file_is_emptied(ruler: Ruler, scored: Path) -> None:
+    """A selection that leaves nothing of a file does not take its place."""
+    before = scored.read_bytes()
+    done = ruler("select", "s.jsonl", "s.jsonl", "--where", "live", "--where", "tied")
+    assert done.returncode == 2
+    assert "s.jsonl: is INPUT, and would be left with nothing" in done.stderr
+    assert scored.read_bytes() == before
+
+
+def test_a_pipe_is_no_file(ruler: Ruler, scored: Path) -> None:
+    """stdin and stdout share a name and are two places: what cannot be read ends no pipeline."""
+    done = ruler("select", "-", "-", "--where", "live", stdin="{bad\n" + scored.read_text())
+    assert done.returncode == 1
+    assert "line 1 is not JSON" in done.stderr
+    assert done.stdout == ruler("select", "s.jsonl", "-", "--where", "live").stdout

@@ -130,6 +130,11 @@ def test_labels_at_a_path(tmp_path: Path) -> None:
         ([grouped("a", 0.1, 0.9)], "reliability=0.1..", "two passes to tell; score with --passes 2 or more"),
         ([grouped("a", 0.1, 0.9)], "disagreement", "no rollout of .* has a label"),
         (
+            [grouped("a", 0.1, 0.9, labels=(1, 1)), grouped("b", 0.1, 0.9, labels=(0, 0))],
+            "disagreement=0.5..",
+            "in no group of .* do the labels of scored rollouts differ",
+        ),
+        (
             [{"trajectories": [{"messages": talk("a")}]}],
             "live",
             "no rollout has a mark of ruler; score it first",
