@@ -28,33 +28,11 @@ from ruler_cli.cli.command_line import (
     usage,
 )
 from ruler_cli.cli.console import say
+from ruler_cli.cli.meant import CHOICES, COMMANDS, OPTIONS, SAID
 from ruler_cli.nearest import nearest, question
 
-_MEANT = {
-    "--budget": "--max-cost",
-    "--base-url": "--api-base",
-    "--endpoint": "--api-base",
-    "--url": "--api-base",
-    "--jobs": "--concurrency",
-    "--json": "--summary",
-    "--parallel": "--concurrency",
-    "--samples": "--passes",
-    "--threads": "--concurrency",
-    "--verbose": "--debug",
-    "--votes": "--passes",
-    "--workers": "--concurrency",
-    "-v": "--version",
-    "-V": "--version",
-}
-"""Options that other tools have, and ours for the same."""
 _CALL = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "reasoning_effort")
 """Parameters of a judge call that people take for options."""
-_COMMANDS = {
-    "cache": "ledger", "compare": "agree", "cost": "check", "estimate": "check", "evaluate": "score",
-    "filter": "select", "grade": "score", "judge": "score", "rate": "score", "rescore": "score",
-    "run": "score", "show": "report", "validate": "check", "view": "report",
-}  # fmt: skip
-"""Commands that other tools have, and ours for the same."""
 _TRUTHS = ("true", "false", "yes", "no", "on", "off", "1", "0")
 _FILE = re.compile(r"-$|.*[./*]")
 
@@ -129,6 +107,8 @@ def _option(given: str, line: Line) -> str:
     name = _whole(given, line)
     others = [called for called, command in commands_below(line.root) if name in options_of(command)]
     mine, here = long_options(line.command), f"{name}: is no option of `{line.called}`"
+    if name == "--key" and "--group" in mine:
+        return f"{here}{question('--group')}"
     if name.replace("_", "-") in ("--api-key", "--key", "--token"):
         takes = "--api-key-env" in mine
         way = "; name its variable with --api-key-env VAR" if takes else f", and `{line.called}` needs none"
@@ -141,14 +121,22 @@ def _option(given: str, line: Line) -> str:
             return f"{here}: {argument.metavar} has no option; write `{usage(line)}`"
     if others:
         return _elsewhere(name, others, line)
+    if (said := _said(name, mine)) is not None:
+        return f"{here}: {said}"
     if name.startswith("--no-") and "--" + name[5:] in mine:
         return f"{here}: --{name[5:]} is off unless it is given; leave it out"
-    if _MEANT.get(name) in mine:
-        return f"{here}{question(_MEANT[name])}"
+    if OPTIONS.get(name) in mine:
+        return f"{here}{question(OPTIONS[name])}"
     if bare in _CALL and "--param" in mine:
         return f"{here}: it is a parameter of the judge call; write -p {bare}=VALUE"
     meant = nearest(name, mine) if name.startswith("--") else None
     return here + (question(meant) if meant else line.see)
+
+
+def _said(name: str, mine: list[str]) -> str | None:
+    """What to do instead of an option, where the command is the one that it is said about."""
+    needed, said = SAID.get(name, ("", ""))
+    return said if needed in mine else None
 
 
 def _whole(given: str, line: Line) -> str:
@@ -163,7 +151,8 @@ def _elsewhere(name: str, others: list[str], line: Line) -> str:
     if hasattr(line.command, "commands"):
         return f"{name}: is an option of {listed}; write it behind the command"
     mine = long_options(line.command)
-    instead = question(_MEANT[name]) if _MEANT.get(name) in mine else line.see
+    said = _said(name, mine)
+    instead = question(OPTIONS[name]) if OPTIONS.get(name) in mine else f"; {said}" if said else line.see
     return f"{name}: is an option of {listed}, not of `{line.called}`{instead}"
 
 
@@ -203,7 +192,8 @@ def _value(error: Any, param: Any, line: Line) -> str:
     value, where = given(param, line)
     choices = getattr(param.type, "choices", None)
     if choices:
-        meant = nearest(value or "", choices)
+        other = CHOICES.get((value or "").casefold())
+        meant = other if other in choices else nearest(value or "", choices)
         return f"{where}: is none of {', '.join(choices)}{question(meant)}"
     kind = type(param.type).__name__
     if kind.startswith("Bool"):
@@ -227,7 +217,9 @@ def _command(positional: list[str], line: Line) -> str:
     every = commands_below(line.command, line.names)
     known = {called.removeprefix(f"{line.called} "): called for called, _ in every}
     inner = {called.rsplit(" ", 1)[-1]: called for called in known.values()}
-    meant = known.get(_COMMANDS.get(name, "")) or inner.get(name)
+    meant = known.get(COMMANDS.get(name, "")) or inner.get(name)
+    if name == "stats" and behind:  # of a file; those of the ledger need none
+        meant = known.get("report", meant)
     looks = _FILE.match(name) is not None or os.path.exists(name)  # noqa: PTH110 - no error where too long
     if not meant and looks and not line.names:
         return _forgotten(positional)
@@ -265,7 +257,24 @@ def _extra(error: Any, line: Line) -> str:
     lost = shown_word(found[len(wanted)][1])
     if not wanted:
         return f"{lost}: is one argument too many, `{line.called}` takes none{line.see}"
-    way = ""
-    if wanted[0].metavar == "INPUT":
-        way = "; several files are one INPUT as a directory, or as a pattern in quotes: 'part-*.jsonl'"
-    return f"{lost}: is one argument too many, write `{usage(line)}`{way}"
+    words_found = [word for _, word in found]
+    return f"{lost}: is one argument too many, {_too_many(words_found, line)}"
+
+
+def _too_many(found: list[str], line: Line) -> str:
+    """What may have been meant by more arguments than there are."""
+    wanted, options = arguments_of(line.command), options_of(line.command)
+    if "--where" in options:
+        from ruler_cli.selection.conditions import NAMES
+
+        lost = [word for word in found if re.split("[=<>]", word)[0] in NAMES]
+        if lost:
+            return f"each condition has a --where of its own; did you mean --where {shown_word(lost[0])}?"
+    page = next((word for word in found if word.endswith((".html", ".htm"))), None)
+    if "--output" in options and page is not None:
+        return f"write `{usage(line)}`; did you mean -o {shown_word(page)}?"
+    said = f"write `{usage(line)}`"
+    name = wanted[0].metavar
+    if name in ("INPUT", "SCORED"):
+        said += f"; several files are one {name} as a directory, or as a pattern in quotes: 'part-*.jsonl'"
+    return said

@@ -68,14 +68,17 @@ def command(
     of ruler in it.
     """
     with told(), in_order():
-        _refuse(output, group, max_groups, as_json=as_json)
+        _refuse(output, group, max_groups, format_, as_json=as_json)
         where = InputSettings(source, format_, grouping, group_by, None, messages, labels, "--labels")
         problems = Problems(quiet=as_json)
         _report(where, problems, output, group, max_groups, as_json=as_json)
         raise typer.Exit(1 if problems.number else 0)
 
 
-def _refuse(output: str | None, group: str | None, most: int | None, *, as_json: bool) -> None:
+def _refuse(output: str | None, group: str | None, most: int | None, form: str, *, as_json: bool) -> None:
+    if form in ("html", "json"):
+        way = "a page is written by -o FILE.html" if form == "html" else "JSON is printed by --json"
+        raise UsageError(f"--format {form}: is about what SCORED is; {way}")
     if most is not None and output is None:
         raise UsageError("--max-groups is of the page that -o writes; give -o FILE.html as well")
     if output is None:
@@ -83,9 +86,12 @@ def _refuse(output: str | None, group: str | None, most: int | None, *, as_json:
             raise UsageError("stdout is closed, so there is nowhere to show anything; open it, or give -o")
         return
     if group is not None:
-        raise UsageError("--group shows a group here, -o writes a page of all; leave one of them out")
+        raise UsageError(
+            "--group shows a group here, -o writes a page of all groups, which opens at one where its "
+            "address ends in #group=KEY; leave one of them out"
+        )
     if as_json:
-        raise UsageError("--json and -o: one command writes one of them; leave the other out")
+        raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
 
 
 def _report(

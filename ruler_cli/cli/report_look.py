@@ -157,6 +157,8 @@ class Look:
         way = (
             f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(named, like))}"
             if like
+            else f"its first keys are {', '.join(map(named, keys[:_LIKE]))}"
+            if keys
             else f"`ruler check {self._name}` says how groups are found"
         )
         return UsageError(f"{self._name}: there is no group {named(key)}; {way}")

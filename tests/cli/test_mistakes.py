@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import typer
 import typer.main
 
-from ruler_cli.cli import app, mistakes
+from ruler_cli.cli import app, meant, mistakes
 from ruler_cli.cli.command_line import commands_below, followed
 from tests.conftest import ROOT, Ruler, group, rollout, write
 
@@ -39,6 +40,17 @@ OPTIONS = [
     ("check in.jsonl --max-cost 3", "--max-cost: is an option of `ruler score`, not of `ruler check`; "),
     ("agree in.jsonl --label x", "--label: is no option of `ruler agree`; did you mean --labels?"),
     ("ledger stats --yes", "--yes: is an option of `ruler ledger clear`, not of `ruler ledger stats`; "),
+    ("report s.jsonl --html", "--html: is no option of `ruler report`; did you mean --output?"),
+    ("report s.jsonl --key 3", "--key: is no option of `ruler report`; did you mean --group?"),
+    ("report s.jsonl --sort score", "write -o FILE.html, whose table sorts by any column"),
+    ("report s.jsonl --no-color", "write NO_COLOR=1 in front of the command"),
+    (
+        "report s.jsonl --where live",
+        "`ruler select SCORED - --where NAME | ruler report -` reports on a part",
+    ),
+    ("select s.jsonl o.jsonl --filter live", "did you mean --where?"),
+    ("select s.jsonl o.jsonl --top 2", "did you mean --keep?"),
+    ("select s.jsonl o.jsonl --min-score 1", "write --where score=LOW.."),
     ("--verison", "--verison: is no option of `ruler`; did you mean --version?"),
     ("-v", "-v: is no option of `ruler`; did you mean --version?"),
     (f"--passes 3 {S}", "write it behind the command"),
@@ -60,6 +72,8 @@ VALUES = [
     (f"{S} --blend 2", "--blend 2: is not a number from 0 to 1"),
     (f"{S} --order rand", "--order rand: is none of random, input; did you mean random?"),
     (f"{S} --via htp", "--via htp: is none of auto, http, litellm; did you mean http?"),
+    ("select s.jsonl o.jsonl --by best", "is none of variance, score, majority; did you mean score?"),
+    ("select s.jsonl o.jsonl --by SD", "did you mean variance?"),
     (f"{S} --single zebra", "--single zebra: is none of flag, score"),
     (f"{S} -p temperature:0.2", "-p temperature:0.2: write it as KEY=VALUE, e.g. -p temperature=0.2"),
     (f"{S} --price 1", "--price 1: write two numbers, USD per million"),
@@ -88,6 +102,7 @@ COMMANDS = [
         "judge: is no command of `ruler`; did you mean `ruler score in.jsonl out.jsonl`?",
     ),
     ("stats", "stats: is no command of `ruler`; did you mean `ruler ledger stats`?"),
+    ("stats in.jsonl", "stats: is no command of `ruler`; did you mean `ruler report in.jsonl`?"),
     ("ledger stat", "stat: is no command of `ruler ledger`; did you mean `ruler ledger stats`?"),
     ("in.jsonl out.jsonl", "in.jsonl: is no command; did you mean `ruler score in.jsonl out.jsonl`?"),
     (
@@ -106,6 +121,13 @@ FILES = [
     ("score help", "did you mean `ruler score --help`?"),
     ("score in.jsonl b.jsonl out.jsonl", "out.jsonl: is one argument too many, write `ruler score INPUT "),
     ("check in.jsonl -m offline b.jsonl", "b.jsonl: is one argument too many, write `ruler check INPUT`; "),
+    ("report in.jsonl b.jsonl", "several files are one SCORED as a directory, or as a pattern in quotes"),
+    ("report in.jsonl page.html", "did you mean -o page.html?"),
+    ("select in.jsonl out.jsonl --where live tied", "did you mean --where tied?"),
+    ("select --where live score=0.7.. in.jsonl out.jsonl", "did you mean --where score=0.7..?"),
+    ("report in.jsonl --format html", "--format html: is about what SCORED is; a page is written by -o"),
+    ("report in.jsonl --json -o a.html", "for JSON write `--json > FILE.json` instead"),
+    ("report in.jsonl --group task-17 -o a.html", "where its address ends in #group=KEY"),
     ("ledger stats x", "x: is one argument too many, `ruler ledger stats` takes none; "),
     ("score ins.jsonl out.jsonl -m offline", "ins.jsonl: no such file; did you mean in.jsonl?"),
     ("check in.json", "in.json: no such file; did you mean in.jsonl?"),
@@ -251,9 +273,17 @@ def test_words_of_other_tools_lead_somewhere() -> None:
     """What stands for an option or a command of another tool is one of ours."""
     root = followed(None, app, []).root
     options = {name for _, one in commands_below(root) for p in one.params for name in p.opts} | {"--version"}
-    assert set(mistakes._MEANT.values()) <= options
-    planned = {"report", "select"}
-    assert set(mistakes._COMMANDS.values()) <= {*root.commands, *planned}
+    assert set(meant.OPTIONS.values()) <= options
+    assert set(meant.COMMANDS.values()) <= set(root.commands)
+    words = {choice for _, one in commands_below(root) for p in one.params for choice in choices(p)}
+    assert set(meant.CHOICES.values()) <= words
+    for needed, said in meant.SAID.values():
+        assert {needed, *re.findall("--[a-z-]+", said)} <= options
+
+
+def choices(param: Any) -> list[str]:
+    """The words that an option takes, where it takes one of a few."""
+    return list(getattr(param.type, "choices", []))
 
 
 def test_the_bug_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
