@@ -135,7 +135,7 @@ def _show(page: Run | One) -> None:
         return
     with paged(terminal):
         for ordinal, group, text in page.groups:
-            report_group.show(group, text, f"{page.name}, group {ordinal}", terminal)
+            report_group.show(group, text, f"{page.name}, number {ordinal} in the file", terminal)
     terminal.flush()
     if page.more:
         say(f"ruler: {count(page.more, 'more group')} of this key: the file names them alike")

@@ -29,6 +29,7 @@ def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) ->
     terminal.show(_head(group, found, terminal))
     if group.rollouts:
         terminal.show("", _table(group, order, terminal))
+        _why(group, order, terminal)
     _shared(text, terminal)
     best = order[0] if order and group.rollouts[order[0]].score is not None else None
     for number in order:
@@ -94,7 +95,9 @@ def _judge(group: MarkedGroup) -> str:
 
 def _agreement(group: MarkedGroup) -> str:
     against, pairs = group.disputes
-    return f"{against:g} of {count(pairs, 'pair')} with unlike rewards in the other order" if pairs else ""
+    if not pairs:
+        return ""
+    return f"the judge orders {against:g} of {count(pairs, 'pair')} with unlike rewards the other way"
 
 
 def _cost(group: MarkedGroup) -> str:
@@ -148,6 +151,19 @@ def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Tabl
             cells.append(Bar(1, 0, max(0, rollouts[number].score or 0), width=10, color="cyan"))
         table.add_row(*cells, *([terminal.text(notes[at], "red")] if any(notes) else []))
     return table
+
+
+def _why(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> None:
+    """What was said of each rollout, together, as screens of turns may lie between them below."""
+    said = [(number, _said(group.rollouts[number])) for number in order]
+    if not any(lines for _, lines in said):
+        return
+    table = facts()
+    for number, lines in said:
+        for at, line in enumerate(lines):
+            # in a column of its own, in which foreign lines stay
+            table.add_row("" if at else f"rollout {number + 1}", terminal.text(line, lines=True))
+    terminal.show("", _rule("what was said of each"), table)
 
 
 def _told(number: float | None, form: str) -> str:

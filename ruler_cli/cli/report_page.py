@@ -175,7 +175,7 @@ def _slots(o: Overview, width: int) -> RenderableType | None:
 def _place(bar: SlotBar, all_: Sequence[SlotBar]) -> str:
     if bar is all_[0]:
         return "first"
-    return "last" if bar is all_[-1] else f"{bar.ends[0]:.2f}"
+    return "last" if bar is all_[-1] else f"{sum(bar.ends) / 2:.2f}"
 
 
 def _histogram(title: str, bars: Sequence[Bar], width: int, colour: str) -> RenderableType:
@@ -210,7 +210,8 @@ def _grid() -> Table:
 def _dispute(page: Run) -> str:
     """Between whom: the rule is `Shortlist`'s."""
     if page.overview.pairs:
-        return "scores against the original reward"
+        halves = any(telling.group.disputes[0] % 1 for telling in page.disputed)
+        return "scores against the original reward" + ", equal scores count half" * halves
     panel = any(len(r.judges) > 1 for telling in page.disputed for r in telling.group.rollouts)
     return "the judges of the panel furthest apart" if panel else "passes furthest apart"
 

@@ -32,7 +32,10 @@ _MINUTES, _HOURS = 60, 3600
 
 def groups(o: Overview) -> str:
     """How many there are, and what became of them."""
-    parts = [f"{o.scored} scored" + (f" ({o.live} live, {o.tied} tied)" if o.tied else ", none tied")]
+    parts = [
+        f"{o.scored} scored"
+        + (f" ({o.live} live, {o.tied} tied: nothing to learn from)" if o.tied else ", none tied")
+    ]
     parts += [f"{o.failed} failed"] * bool(o.failed) + [f"{o.unmarked} not asked about"] * bool(o.unmarked)
     return f"{o.groups}: {', '.join(parts)}"
 

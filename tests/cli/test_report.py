@@ -36,7 +36,8 @@ def test_page(ruler: Ruler, tmp_path: Path) -> None:
     assert widest(done.stdout) <= 80
     assert len(done.stdout.splitlines()) <= 65
     told = [
-        "s.jsonl", "2 passes; 2026-11-21 02:14 UTC", "32: 31 scored (30 live, 1 tied), 1 failed", "1 reply",
+        "s.jsonl", "2 passes; 2026-11-21 02:14 UTC",
+        "32: 31 scored (30 live, 1 tied: nothing to learn from), 1 failed", "1 reply",
         "the reply was cut short", "64: 62 scored, 2 not scored", "$16.00 ($0.5000 a group), 64 calls",
         "half within 2.0 s", "rollouts by score, mean 0.50", "groups by spread (sd), median 0.20",
         "mean original reward, by score", "82% of 31 pairs", "6 of 31 rollouts with reward 0 score 0.5",

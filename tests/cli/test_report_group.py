@@ -28,8 +28,9 @@ def test_group(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert widest(done.stdout) <= 80
     told = [
-        "group g", "s.jsonl, group 2", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
-        "1 of 1 pair with unlike rewards in the other order", "$0.2500, 2 calls", "rank  rollout  score",
+        "group g", "s.jsonl, number 2 in the file", "mean 0.53, sd 0.23", "m, 2 passes, reliability 0.75",
+        "the judge orders 1 of 1 pair with unlike rewards the other way",
+        "$0.2500, 2 calls", "rank  rollout  score",
         "   1        2   0.75       0      0.75", "   2        1   0.30       1", "failed (reply)",
         "shared by all rollouts", "user\n  Do it.\n\n    Twice.\n", "rollout 2: score 0.75, reward 0",
         "about 0.75", "assistant\n  Yes.\n", "call run\n  n: 1\n  code:\n    a\n    b\n",
@@ -77,7 +78,7 @@ def test_hostile_keys(key: str, ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert RAW.findall(done.stdout) == []
     assert widest(done.stdout) <= 60
-    assert "s.jsonl, group 2\n" in done.stdout
+    assert "s.jsonl, number 2 in the file\n" in done.stdout
 
 
 def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
@@ -96,20 +97,21 @@ def test_keys_that_look_alike(ruler: Ruler, tmp_path: Path) -> None:
     keys = ["a\x1b", "a\\x1b", "$'a\\x1b'"]
     write(tmp_path / "s.jsonl", [scored(key, 0.1 * n, 0.9) for n, key in enumerate(keys, 1)])
     for n, key in enumerate(keys, 1):
-        assert f"s.jsonl, group {n}\n" in ruler("report", "s.jsonl", "--group", key).stdout
+        assert f"s.jsonl, number {n} in the file\n" in ruler("report", "s.jsonl", "--group", key).stdout
     page = ruler("report", "s.jsonl", "--json").stdout
     assert RAW.findall(page) == []
     write(tmp_path / "t.jsonl", [scored(key, 0.1, 0.9) for key in keys[:2]])
-    assert "t.jsonl, group 1\n" in ruler("report", "t.jsonl", "--group", "$'a\\x1b'").stdout
+    assert "t.jsonl, number 1 in the file\n" in ruler("report", "t.jsonl", "--group", "$'a\\x1b'").stdout
 
 
 def test_unknown_key(ruler: Ruler, tmp_path: Path) -> None:
-    """A key that is not there gets the nearest ones; where none is near, the way to see all."""
+    """A key that is not there gets the nearest ones; where none is near, the first."""
     write(tmp_path / "s.jsonl", [scored(f"task-{n}\x1b", 0.1, 0.2) for n in range(300)])
     done = ruler("report", "s.jsonl", "--group", "tsak-17")
     assert (done.returncode, done.stdout) == (2, "")
     assert "`$'task-17\\x1b'`" in done.stderr
-    assert "ruler check s.jsonl" in ruler("report", "s.jsonl", "--group", "zzz").stderr
+    said = ruler("report", "s.jsonl", "--group", "zzz").stderr
+    assert "its first keys are `$'task-0\\x1b'`, `$'task-1\\x1b'`, `$'task-2\\x1b'`" in said
     assert "`$'task-299\\x1b'`" in ruler("report", "s.jsonl", "--group", "299").stderr
 
 
@@ -217,3 +219,13 @@ def test_every_sample(ruler: Ruler) -> None:
         for telling in [*page["worst"], *page["disputed"]]:
             done = ruler("report", path, f"--group={telling['group']['key']}")
             assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
+
+
+def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
+    """Why a rollout has its score stands on the first screen, before the context that all share."""
+    group, why = scored("g", 0.1, 0.9), "It gave up."
+    group["trajectories"][0]["ruler"]["explanation"] = why
+    write(tmp_path / "s.jsonl", [group])
+    shown = ruler("report", "s.jsonl", "--group", "g").stdout
+    assert f"rollout 1  {why}" in shown
+    assert shown.index(f"rollout 1  {why}") < shown.index("rollout 1: score")

@@ -22,7 +22,7 @@ function spreadChart({ spread }) {
   return {
     id: "spread",
     heading: "Spread within groups",
-    sentence: `Standard deviation of a group's scores, median ${number(spread.median, 3)}; at 0 a trainer learns nothing.`,
+    sentence: `Standard deviation of a group's scores, median ${number(spread.median, 3)}; at 0 there is nothing to learn from.`,
     ...histogram(spread.bins, { condition: "sd", shown: short, what: "group", label: "spread" }),
   };
 }
@@ -37,7 +37,7 @@ function labelChart({ against_label: found }) {
     sentence:
       agreed === null
         ? "No group holds rollouts of different rewards."
-        : `Of ${many(found.pairs, "pair")} of different rewards the judge orders ${number(100 * agreed, 1)} % as they are.`,
+        : `Of ${many(found.pairs, "pair")} of rollouts with different rewards the judge orders ${number(100 * agreed, 1)} % the same way; 50 % is chance. The stronger a colour, the more rollouts.`,
     ...fields(found.cells, {
       condition: "label",
       at: "label",
@@ -63,11 +63,11 @@ function lengthChart({ lengths }) {
   const trend =
     lengths.slope == null
       ? ""
-      : ` Within groups, twice as long scores ${signed(lengths.slope)} (± ${number(lengths.error, 3)}).`;
+      : ` In its group, a rollout twice as long scores ${signed(lengths.slope)} (± ${number(lengths.error, 3)}).`;
   return {
     id: "lengths",
     heading: "Score against length",
-    sentence: `What the agent did, in bytes.${trend}`,
+    sentence: `Length of what the agent did, in bytes.${trend} The stronger a colour, the more rollouts.`,
     ...fields(lengths.cells, {
       condition: "bytes",
       at: "bytes",
@@ -83,7 +83,7 @@ function reliabilityChart({ reliability }) {
   return {
     id: "reliability",
     heading: "Reliability",
-    sentence: `Of ${many(reliability.groups, "group")} judged more than once, median ${number(reliability.median, 2)}; 1 is certain.`,
+    sentence: `Of ${many(reliability.groups, "group")} judged more than once, median ${number(reliability.median, 2)}; 1 is certain, 0 all noise.`,
     ...histogram(reliability.bins, {
       condition: "reliability",
       shown: (x) => number(x, 1),

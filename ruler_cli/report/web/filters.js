@@ -43,7 +43,7 @@ function Chips({ name, label, counts, conditions, words }) {
     <span class="chips-name">${label}</span>
     ${all.map((word) => {
       const ours = name === "where" && Object.hasOwn(WHERE_WORDS, word);
-      const [title, why] = ours ? WHERE_WORDS[word] : [visible(word), ""];
+      const [title, why] = ours ? WHERE_WORDS[word] : [visible(word), name === "kind" ? kindInWords(word) : ""];
       return html`<button key=${word} type="button" class="chip" aria-pressed=${asked.includes(word) ? "true" : "false"}
         title=${why} onClick=${() => go(link(toggled(conditions, name, word)))}>
         ${title} <span class="n">${number(counts.get(word) ?? 0, 0)}</span></button>`;

@@ -8,7 +8,7 @@ const groupHead = (() => {
   const BECAUSE = {
     disagrees: "the judge orders its rollouts against their labels",
     suspect: "a rollout has text that addresses the judge",
-    unsure: "its passes are few for the judge's noise: the scores are unsure",
+    unsure: "its passes disagree: the scores are unsure, and more passes make them surer",
     spread: "its scores lie far apart",
     tied: "its scores are tied: nothing in it for a trainer to learn",
   };

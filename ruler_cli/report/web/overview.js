@@ -19,7 +19,7 @@ function tiles(f) {
     { name: "groups", value: whole(groups.all), conditions: {} },
     { name: "scored", value: whole(groups.scored), more: share(groups.scored, groups.all), conditions: { where: "scored" } },
     { name: "failed", value: whole(groups.failed), more: share(groups.failed, groups.all), conditions: { where: "failed" } },
-    { name: "tied", value: whole(groups.tied), more: share(groups.tied, groups.scored), conditions: { where: "tied" } },
+    { name: "tied", value: whole(groups.tied), more: groups.tied ? `${share(groups.tied, groups.scored)}, nothing to learn` : share(groups.tied, groups.scored), conditions: { where: "tied" } },
     { name: "live", value: whole(groups.live), more: share(groups.live, groups.scored), conditions: { where: "live" } },
     { name: "rollouts scored", value: whole(rollouts.scored), more: `of ${whole(rollouts.all)}` },
     { name: "cost", value: f.cost_usd === null ? "unknown" : usd(f.cost_usd), more: f.cost_usd === null || !f.cost_groups ? "" : `${usd(f.cost_usd / f.cost_groups)} a group` },
@@ -47,7 +47,7 @@ function Reasons({ figures }) {
     <ul>
       ${figures.reasons.map(
         (why) => html`<li>
-          <a href=${link({ where: "failed", kind: why.kind })}>${many(why.groups, "group")}, ${kindInWords(why.kind)}</a>:
+          <a href=${link({ where: "failed", kind: why.kind })}>${many(why.groups, "group")}, ${kindInWords(why.kind)} (${visible(why.kind)})</a>:
           ${" "}${visible(why.reason)}
         </li>`,
       )}

@@ -14,7 +14,7 @@ const WHY = new Map([
   ["failed", "no scores"],
   ["disagrees", "against the reward"],
   ["suspect", "addresses the judge"],
-  ["unsure", "unsure: few passes"],
+  ["unsure", "passes disagree"],
   ["tied", "nothing to learn"],
   ["spread", "scores far apart"],
   ["rest", ""],
