@@ -8,6 +8,7 @@ from typing import Any
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.source import shown
+from ruler_cli.marked.labels import refuse_unusable
 from ruler_cli.marked.read import Marks
 from ruler_cli.reading import Input
 from ruler_cli.report.again import Again
@@ -67,6 +68,7 @@ class Chosen:
                 f"{name}: no rollout has a mark of ruler; score it first, with "
                 f"`ruler score {name} scored.jsonl`, and give what that writes"
             )
+        refuse_unusable(shown(self._where.source), self._where.outcome, self.overview.labelled)
         self._choose()
 
     def _choose(self) -> None:

@@ -315,3 +315,13 @@ def test_counts_beyond_64_bits(ruler: Ruler, tmp_path: Path) -> None:
     done = ruler("report", "s.jsonl", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["figures"]["usage"]["prompt_tokens"] == 1e30
+
+
+@pytest.mark.parametrize("more", [(), ("-o", "page.html"), ("--json",)])
+def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Labels that were asked for and that nothing has are told, and not just left out of the figures."""
+    write(tmp_path / "s.jsonl", run_of())
+    done = ruler("report", "s.jsonl", "--labels", "ruler", *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--labels ruler: no rollout of s.jsonl has a label there that can be used" in done.stderr
+    assert not (tmp_path / "page.html").exists()
