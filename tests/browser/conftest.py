@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
-from tests.browser.reports import report_of, run_of
+from tests.browser.reports import KEYS, plain, report_of, ruler, run_of, write
+from tests.browser.truth import Truth
 from tests.browser.view import QUIET, View, program, shown
 
 if TYPE_CHECKING:
@@ -20,9 +22,13 @@ Show = Callable[..., View]
 """Opens a report, at a hash, in a window of its own."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium, driven by Playwright."""
+    """Debian's chromium, driven by Playwright.
+
+    It ends with this folder's tests: as long as it is driven an event loop runs in this thread, and the
+    tests that come after need their own.
+    """
     found = program()
     if found is None:
         pytest.skip("no browser is installed: apt-get install chromium")
@@ -34,15 +40,50 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of a run of 60 groups in which most things happened."""
-    folder = tmp_path_factory.mktemp("report")
-    return report_of(run_of(folder, 60), folder)
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scored file of 60 groups in which most things happened."""
+    return run_of(tmp_path_factory.mktemp("report"), 60)
+
+
+@pytest.fixture(scope="session")
+def run(scored: Path) -> Path:
+    """Its report."""
+    return report_of(scored, scored.parent)
+
+
+@pytest.fixture(scope="session")
+def truth(scored: Path) -> Truth:
+    """What the scored file says, found without the report."""
+    return Truth.of(scored)
+
+
+@pytest.fixture(scope="session")
+def figures(scored: Path) -> dict[str, Any]:
+    """What `ruler report --json` says of it."""
+    told: dict[str, Any] = orjson.loads(ruler("report", scored, "--json", folder=scored.parent).stdout)
+    return dict(told["figures"])
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of 2,000 small groups."""
+    folder = tmp_path_factory.mktemp("many")
+    return report_of(
+        write(folder / "many.jsonl", [plain(f"group-{i}", 0.2, 0.8) for i in range(2_000)]), folder
+    )
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of few groups: keys that links must encode, one key twice; nothing labelled, one pass."""
+    folder = tmp_path_factory.mktemp("odd")
+    records = [plain(key, 0.1 + i / 20, 0.5 + i / 20) for i, key in enumerate(KEYS)]
+    return report_of(write(folder / "odd.jsonl", records), folder)
 
 
 @pytest.fixture
 def view(browser: Browser, run: Path) -> Iterator[View]:
-    """That report in a window of its own, not opened yet; at the end it must not have complained."""
+    """The report of the run in a window of its own, not opened yet; it must not complain."""
     with shown(browser, run) as opened:
         yield opened
         opened.clean()
@@ -50,12 +91,12 @@ def view(browser: Browser, run: Path) -> Iterator[View]:
 
 @pytest.fixture
 def show(browser: Browser) -> Iterator[Show]:
-    """Any report in a window of its own, opened; at the end none may have complained."""
+    """Any report in a window of its own, opened; none may complain. Names are those of `shown`."""
     with ExitStack() as stack:
         opened: list[View] = []
 
-        def one(report: Path, hash_: str = "") -> View:
-            opened.append(stack.enter_context(shown(browser, report)))
+        def one(report: Path, hash_: str = "", **window: Any) -> View:
+            opened.append(stack.enter_context(shown(browser, report, **window)))
             return opened[-1].open(hash_)
 
         yield one

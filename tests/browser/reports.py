@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from tests.command import run_here
+from tests.command import run_apart
 
 FAILURES = (
     ("transport", "the judge did not answer: HTTP 503, tried 7 times"),
@@ -18,11 +19,36 @@ FAILURES = (
 _WORDS = ("search", "book", "cancel", "refund", "order", "parcel", "kettle", "window", "policy", "gate")
 
 
-def ruler(*args: str | Path, folder: Path) -> str:
-    """Run the command; what it said. It must not fail, but groups may."""
-    done = run_here([str(arg) for arg in args], "", folder, {"XDG_CACHE_HOME": str(folder / "cache")})
+KEYS = (
+    *("a&b=c#d%e?f/g", "é 😀", "\u202ereversed", "__proto__", "constructor", "100%", "%41", " two  spaces "),
+    *("twice", "once", "twice", "new\nline", "'single' \"double\"", "-dash"),
+)
+"""Keys that an address, a shell or a script may take for something else."""
+
+
+def ruler(*args: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command. It must not fail, but groups may."""
+    done = run_apart([str(arg) for arg in args], "", folder, {"XDG_CACHE_HOME": str(folder / "cache")})
     assert done.returncode in (0, 1), done.stderr
-    return done.stderr
+    return done
+
+
+def plain(key: str, *scores: float, said: str = "well done") -> dict[str, Any]:
+    """A scored group of few words: no label, one pass."""
+    return {
+        "group_id": key,
+        "trajectories": [_plain(f"answer {i}", score, said) for i, score in enumerate(scores)],
+        "ruler": {"status": "scored", "judge": "offline", "passes": 1},
+    }
+
+
+def _plain(answer: str, score: float, said: str) -> dict[str, Any]:
+    turns = [{"role": "user", "content": "Book a seat."}, {"role": "assistant", "content": answer}]
+    return {
+        "messages": turns,
+        "reward": score,
+        "ruler": {"status": "scored", "score": score, "explanation": said},
+    }
 
 
 def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
@@ -50,19 +76,39 @@ def groups(number: int, size: int = 4, seed: int = 6) -> list[dict[str, Any]]:
 
 
 def run_of(folder: Path, number: int, size: int = 4) -> Path:
-    """A scored file of that many groups, two passes each: every tenth failed, one has one rollout."""
+    """A scored file of that many groups, two passes each.
+
+    Every tenth failed, one has one rollout, in one two rollouts are alike, one is suspect; some do not tell
+    what they cost or when they were judged to the second.
+    """
     records = groups(number, size)
     del records[10]["trajectories"][1:]
+    records[12]["trajectories"][2] = records[12]["trajectories"][0]
     source, scored = folder / "run.jsonl", folder / "scored.jsonl"
     write(source, records)
     ruler("score", source, scored, "-m", "simulated", "--passes", "2", folder=folder)
     done = [orjson.loads(line) for line in scored.read_bytes().splitlines()]
+    dice = random.Random(number)
     for i, record in enumerate(done):
-        record["ruler"]["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
+        _spend(record["ruler"], i, dice)
+        for j, trajectory in enumerate(record["trajectories"]):
+            trajectory["ruler"]["explanation"] = f"Of {i}.{j}: {dice.choice(_WORDS)}, {dice.choice(_WORDS)}"
         if i % 10 == 5:
             fail(record, *FAILURES[i // 10 % len(FAILURES)])
     done[2]["trajectories"][1]["ruler"]["suspect"] = True
     return write(scored, done)
+
+
+def _spend(mark: dict[str, Any], i: int, dice: random.Random) -> None:
+    """What a group took, as if a judge had been paid."""
+    prompt, completion = dice.randrange(500, 5_000), dice.randrange(50, 500)
+    mark["judged_at"] = f"2026-11-21T{2 + i // 60 % 20:02}:{i % 60:02}:05Z"
+    mark["latency_s"] = dice.randrange(100, 90_000) / 1_000
+    mark["usage"] |= {"prompt_tokens": prompt, "completion_tokens": completion}
+    if i % 7 == 3:
+        del mark["cost_usd"]
+    else:
+        mark["cost_usd"] = (prompt + 4 * completion) / 1e6
 
 
 def fail(record: dict[str, Any], kind: str, reason: str) -> None:

@@ -7,10 +7,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Browser, Dialog, Locator, Page
+
+    AriaRole = Literal[
+        "button", "link", "region", "table", "cell", "grid", "searchbox", "combobox", "checkbox"
+    ]
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
@@ -25,6 +30,11 @@ QUIET = (
 PATIENCE = 20_000
 """Milliseconds after which what does not come is a failure."""
 Theme = Literal["light", "dark"]
+_GO = """hash => new Promise(drawn => {
+  if (location.hash === hash) return drawn();
+  addEventListener("hashchange", () => requestAnimationFrame(() => drawn()), { once: true });
+  location.hash = hash;
+})"""
 
 
 def program() -> str | None:
@@ -58,9 +68,54 @@ class View:
         self.page.wait_for_selector("html[data-ready]")
         return self
 
+    def go(self, hash_: str) -> View:
+        """Change the address' hash, as a link within the page does, and wait until that is drawn."""
+        self.page.evaluate(_GO, hash_)
+        return self
+
     def _dismiss(self, dialog: Dialog) -> None:
         self.said.append(f"dialog: {dialog.message}")
         dialog.dismiss()
+
+    def find(self, selector: str) -> Locator:
+        """What a selector of CSS matches."""
+        return self.page.locator(selector)
+
+    def by(self, role: AriaRole, name: str) -> Locator:
+        """What has this role and exactly this name for a screen reader."""
+        return self.page.get_by_role(role, name=name, exact=True)
+
+    def until(self, condition: str, of: Any = None) -> None:
+        """Wait until a condition, JavaScript of a value or of none, is true.
+
+        Playwright's own way to wait for one is to eval it in the page, where the policy forbids it.
+        """
+        function = condition if "=>" in condition else f"() => {condition}"
+        last = monotonic() + PATIENCE / 1_000
+        while not self.page.evaluate(function, of):
+            assert monotonic() < last, f"never came: {condition} {of or ''}"
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")
+
+    def at(self, hash_: str) -> View:
+        """Wait until the address has this hash."""
+        self.until("hash => location.hash === hash", hash_)
+        return self
+
+    @property
+    def count(self) -> int:
+        """How many groups match, as the table announces it."""
+        announced = self.find("p[role=status]").inner_text()
+        return int(announced.split(" of ")[0].replace(",", ""))
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys in the table's rows, from the top: as many as are in the document."""
+        return self.find(".body .cell.key a").all_text_contents()
+
+    @property
+    def focus(self) -> str:
+        """The element that has the focus, as it is written, without what is in it."""
+        return str(self.page.evaluate("document.activeElement.outerHTML.split('>')[0]"))
 
     @property
     def hash(self) -> str:
@@ -81,11 +136,20 @@ class View:
 
 @contextmanager
 def shown(
-    browser: Browser, report: Path, *, theme: Theme = "light", width: int = 1200, height: int = 900
+    browser: Browser,
+    report: Path,
+    *,
+    theme: Theme = "light",
+    width: int = 1200,
+    height: int = 900,
+    scripts: bool = True,
 ) -> Iterator[View]:
     """A report in a window of its own."""
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=theme, offline=True
+        viewport={"width": width, "height": height},
+        color_scheme=theme,
+        offline=True,
+        java_script_enabled=scripts,
     )
     try:
         yield View(context.new_page(), report.as_uri())

@@ -1,0 +1,161 @@
+"""Screen readers and keyboards: names, roles, headings, landmarks, focus."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Show
+from tests.browser.test_overview import CHARTS
+from tests.browser.view import View
+
+PAGES = (
+    "#overview",
+    "#groups?where=live&mean=0..0.9",
+    "#group=task-2",
+    "#group=task-2&view=one",
+    "#group=nobody",
+)
+each_page = pytest.mark.parametrize("hash_", PAGES)
+
+
+def ready(view: View, hash_: str) -> View:
+    """The page with all its turns."""
+    view.open(hash_)
+    view.until("!document.body.innerText.includes('Reading the text')")
+    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    return view
+
+
+@each_page
+def test_everything_to_use_has_a_name(view: View, hash_: str) -> None:
+    """Every button, link, field, chart and region that a screen reader stops at has a name."""
+    tree = ready(view, hash_).find("body").aria_snapshot()
+    using = r"^\s*- '?(button|link|textbox|searchbox|combobox|checkbox|grid|region|figure|group|dialog|navigation)"
+    found = [line.strip() for line in tree.splitlines() if re.match(using, line)]
+    assert len(found) > 5
+    unnamed = [line for line in found if '"' not in line and not re.match(r"- (figure|group)\b", line)]
+    assert unnamed == []
+    assert 'role="' not in tree
+
+
+@each_page
+def test_headings_are_in_order(view: View, hash_: str) -> None:
+    """A page has one heading of the first rank, and no rank is skipped on the way down."""
+    ranks = (
+        ready(view, hash_)
+        .find("h1:visible, h2:visible, h3:visible, h4:visible, h5:visible")
+        .evaluate_all("all => all.map(heading => Number(heading.localName[1]))")
+    )
+    assert ranks.count(1) == 1
+    assert ranks[0] == 1
+    assert all(later <= earlier + 1 for earlier, later in zip(ranks, ranks[1:], strict=False)), ranks
+
+
+@each_page
+def test_landmarks(view: View, hash_: str) -> None:
+    """A page has one head, one main part, one foot, and named navigation that says where it is."""
+    ready(view, hash_)
+    assert [view.page.get_by_role(role).count() for role in ("banner", "main", "contentinfo")] == [1, 1, 1]
+    report = view.page.get_by_role("navigation", name="Report")
+    assert report.count() == 1
+    assert report.locator("[aria-current=page]").count() == (0 if "group=" in hash_ else 1)
+    assert view.page.evaluate("document.documentElement.lang") == "en"
+    assert view.page.title()
+
+
+def test_the_overview_as_it_is_read(view: View) -> None:
+    """The overview is told in this order: figures, why groups failed, and each chart with sentence and marks."""
+    tree = ready(view, "#overview").find("main").aria_snapshot()
+    order = ['heading "Overview" [level=2]', 'heading "Why groups failed" [level=3]']
+    order += [f'heading "{view.find(f"#chart-{chart} h3").inner_text()}" [level=3]' for chart in CHARTS]
+    places = [tree.find(heading) for heading in order]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert tree.count("- figure") == len(CHARTS)
+    marks = re.findall(r'- link "(.*; show (?:the groups|them))"', tree)
+    assert len(marks) == view.find(".plot svg a").count() > 50
+
+
+def test_the_table_as_it_is_read(show: Show, many: Path) -> None:
+    """The table is a grid that says how many rows and columns it has, and where each row stands."""
+    view = show(many, "#groups?sort=-ordinal")
+    grid = view.page.get_by_role("grid", name="Groups")
+    columns = grid.get_by_role("columnheader")
+    assert grid.get_attribute("aria-rowcount") == "2001"
+    assert grid.get_attribute("aria-colcount") == str(columns.count()) == "13"
+    rows = grid.locator(".body").get_by_role("row")
+    numbers = "all => all.map(row => Number(row.getAttribute('aria-rowindex')))"
+    assert rows.evaluate_all(numbers) == list(range(2, 2 + rows.count()))
+    cells = "all => all.map(row => row.querySelectorAll('[role=gridcell]').length)"
+    assert set(rows.evaluate_all(cells)) == {13}
+    view.go("#groups?sort=mean")
+    assert [column.get_attribute("aria-sort") for column in columns.all()].count("ascending") == 1
+
+
+def test_the_grid_says_its_active_row(view: View) -> None:
+    """The grid has the focus, and the row that it calls active is in the document."""
+    view.open("#groups")
+    view.find(".grid").focus()
+    for _ in range(3):
+        view.page.keyboard.press("ArrowDown")
+    view.find("#row-3.active").wait_for()
+    assert view.find(".grid").get_attribute("aria-activedescendant") == "row-3"
+
+
+def test_focus_moves_with_the_page(view: View) -> None:
+    """Following a link moves the focus to what it opens, so that reading goes on there."""
+    view.open()
+    view.find("nav a[href='#groups']").focus()
+    view.page.keyboard.press("Enter")
+    view.until("document.activeElement.matches('.grid')")
+    view.page.keyboard.press("Enter")
+    view.until("document.activeElement.matches('main')")
+    view.page.keyboard.press("Escape")
+    view.until("document.activeElement.matches('.grid')")
+
+
+def test_the_list_of_keys(view: View) -> None:
+    """A question mark opens the list of keys as a dialog, Escape closes it, and keys within it do nothing else."""
+    view.open("#groups")
+    view.page.keyboard.press("?")
+    dialog = view.page.get_by_role("dialog", name="Keys")
+    dialog.wait_for()
+    view.page.keyboard.press("/")
+    assert "search" not in view.focus
+    view.page.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    view.by("button", "Keys").click()
+    dialog.wait_for()
+    dialog.get_by_role("button", name="Close").click()
+    dialog.wait_for(state="hidden")
+    assert view.hash == "#groups"
+
+
+@each_page
+def test_no_id_is_given_twice(view: View, hash_: str) -> None:
+    """Each id stands once, and what an attribute refers to is there."""
+    ready(view, hash_)
+    ids = view.find("[id]").evaluate_all("all => all.map(element => element.id)")
+    assert len(ids) == len(set(ids))
+    referred = view.find("[aria-labelledby], [aria-activedescendant], [aria-controls]").evaluate_all(
+        "all => all.flatMap(e => ['labelledby', 'activedescendant', 'controls']"
+        ".map(name => e.getAttribute(`aria-${name}`)).filter(Boolean))"
+    )
+    assert set(referred) <= set(ids)
+
+
+def test_colour_is_never_alone(view: View) -> None:
+    """Each kind of failure is told by its name too: in the legend, in each mark, in the table."""
+    ready(view, "#overview")
+    kinds = view.find("#chart-failures .legend li").all_inner_texts()
+    assert kinds == ["unusable reply", "no answer", "judge refused"]
+    names = view.find("#chart-failures svg a [aria-label]").evaluate_all(
+        "all => all.map(e => e.getAttribute('aria-label').split(',')[0])"
+    )
+    assert set(names) == set(kinds)
+    view.go("#groups?where=failed")
+    said = set(view.find(".body .cell.status").all_inner_texts())
+    assert said == {"failed: reply", "failed: transport", "failed: refused"}

@@ -1,0 +1,239 @@
+"""Rollouts are hostile: in their report nothing of theirs runs, loads, navigates or becomes an element."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.attacks import FAMILIES
+from tests.browser.attacks import HIT, NAME, RESTING, RUNNING, control, records
+from tests.browser.conftest import Show
+from tests.browser.reports import report_of
+from tests.browser.view import View, shown
+
+ATTACKS = [*RUNNING, *RESTING, *(attack.text for family in FAMILIES.values() for attack in family)]
+TAGS = set(
+    "a article b bdi blockquote body br button circle code dd details dialog div dl dt em figcaption figure"
+    " footer form g h1 h2 h3 h4 h5 head header html input kbd label legend li line main mark meta nav"
+    " noscript ol option p path pre rect script section select span style summary svg table tbody td text"
+    " th thead title tr ul".split()
+)
+"""The elements that the page itself makes; of these none loads, frames or embeds."""
+_FOUND = """() => {
+  const all = [...document.querySelectorAll("*")];
+  const bad = [];
+  const inside = all.filter(e => document.getElementById("app").contains(e));
+  for (const e of all) {
+    for (const { name, value } of e.attributes) {
+      if (name.startsWith("on")) bad.push(`${e.localName} ${name}`);
+      if (/^(xlink:)?href$|^(src|action|formaction|data|srcdoc|ping|poster)$/.test(name) && !value.startsWith("#"))
+        bad.push(`${e.localName} ${name}=${value.slice(0, 80)}`);
+      if (name === "style" && /url|expression|import|image/i.test(value)) bad.push(`${e.localName} ${value}`);
+      if (name === "target") bad.push(`${e.localName} target`);
+    }
+  }
+  for (const e of inside)
+    if (["script", "style", "meta", "title", "noscript"].includes(e.localName)) bad.push(`${e.localName} inside`);
+  const forms = [...document.querySelectorAll("form")].filter(f => !f.closest(".add, #help"));
+  const ids = all.map(e => e.id).filter(Boolean);
+  return {
+    bad, forms: forms.length, hit: window.__hit ?? null, tags: [...new Set(all.map(e => e.localName))],
+    twice: ids.filter((id, i) => ids.indexOf(id) !== i),
+    scripts: document.scripts.length, styles: document.querySelectorAll("style").length,
+    polluted: ({}).__hit ?? null,
+  };
+}"""
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of a file that holds all attacks in all places, under a name that is one too."""
+    folder = tmp_path_factory.mktemp("hostile")
+    scored = folder / NAME
+    scored.write_text("".join(json.dumps(record) + "\n" for record in records(ATTACKS)))
+    return report_of(scored, folder, "--max-groups", "10000").rename(folder / "hostile.html")
+
+
+def harmless(view: View) -> dict[str, Any]:
+    """Nothing of theirs has become an element, an attribute or a value."""
+    found: dict[str, Any] = view.page.evaluate(_FOUND)
+    assert found["hit"] is None
+    assert found["polluted"] is None
+    assert found["bad"] == []
+    assert found["forms"] == 0
+    assert found["twice"] == []
+    assert set(found["tags"]) <= TAGS
+    return found
+
+
+@pytest.mark.parametrize("attack", RUNNING, ids=range(len(RUNNING)))
+def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) -> None:
+    """On a page that takes it as HTML, under no policy, each attack fires: what the others do not see is no luck."""
+    with shown(browser, control(tmp_path, attack)) as view:
+        view.page.goto(view.address)
+        view.until("window.__hit === 1")
+
+
+def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
+    """On such a page what loads is seen as a request: that the others see none is no luck."""
+    for attack in RESTING:
+        place = (
+            attack.partition("127.0.0.1:9/")[2].partition("/")[0].partition(">")[0].strip("'; ").split("'")[0]
+        )
+        if not place or place.startswith(("form", "base")):  # these wait to be pressed
+            continue
+        name = place.split(")")[0]
+        with shown(browser, control(tmp_path, attack)) as view:
+            view.page.goto(view.address, wait_until="commit")
+            if not any(address.endswith(f"/{name}") for address in view.asked):
+                view.page.wait_for_event("request", lambda r, name=name: r.url.endswith(f"/{name}"))
+
+
+def test_overview(show: Show, hostile: Path) -> None:
+    """The overview of a hostile file is an overview: nothing of theirs runs or becomes an element."""
+    view = show(hostile)
+    found = harmless(view)
+    assert found["styles"] == 1
+    assert view.find("figure.chart").count() >= 3
+    assert "{{7*7}}" in view.find("h1").inner_text()
+    assert "\\u202e" in view.find("h1").inner_text()
+    assert "49" not in view.find("h1").inner_text()
+    for summary in view.find(".chart summary").all():
+        summary.click()
+    harmless(view)
+
+
+def test_table(show: Show, hostile: Path) -> None:
+    """All rows of the table show what they hold as text, whichever way they are sorted and filtered."""
+    view = show(hostile, "#groups?sort=ordinal", height=4_000)
+    harmless(view)
+    assert any(key.startswith("<img") for key in view.keys)
+    for hash_ in ("#groups?sort=key", "#groups?where=failed", "#groups?where=scored&sort=-status", "#groups"):
+        view.go(hash_)
+        harmless(view)
+    assert view.find(".chip").count() > 4
+
+
+def test_search(show: Show, hostile: Path) -> None:
+    """Attacks can be searched for and filtered by, and are shown as text wherever they are told."""
+    view = show(hostile, "#groups")
+    for attack in (*RUNNING, *RESTING[:-1]):
+        view.page.evaluate("text => { location.hash = link({ search: text.slice(0, 400) }) }", _plain(attack))
+        view.until("document.querySelector('p[role=status]')?.textContent.includes('match')")
+        harmless(view)
+    view.page.evaluate(
+        "text => { location.hash = `#groups?kind=${encode(text)}&flag=${encode(text)}&${encode(text)}=${encode(text)}` }",
+        RUNNING[0],
+    )
+    view.find(".warn").filter(has_text="not understood").wait_for()
+    harmless(view)
+
+
+def test_links(show: Show, hostile: Path) -> None:
+    """An address made of an attack opens nothing but a page that says there is no such group."""
+    view = show(hostile)
+    for attack in (
+        "#group=" + RUNNING[0],
+        "#group=%3Cscript%3E&view=" + RUNNING[1],
+        "#" + RUNNING[2],
+        "#group=%E0%A4%A",
+        "#group=__proto__x",
+        "#groups?__proto__=1..2&constructor=1",
+        "#javascript:window.__hit=1",
+    ):
+        view.page.evaluate("hash => { location.hash = hash }", attack)
+        view.page.evaluate("() => new Promise(requestAnimationFrame)")
+        harmless(view)
+        assert view.find("main").count() == 1
+
+
+@pytest.mark.parametrize("way", ["side", "one"])
+@pytest.mark.parametrize("half", [0, 1])
+def test_every_group(show: Show, hostile: Path, way: str, half: int) -> None:
+    """Every group of a hostile file, in both views, read and as the judge read it: nothing of theirs runs."""
+    view = show(hostile)
+    count = view.page.evaluate("opened.rows.key.length")
+    assert count > 70
+    for row in range(half, count, 2):
+        link = view.page.evaluate("([row, view]) => groupHash(opened.rows, row, { view })", [row, way])
+        view.go(link)
+        view.until(_SHOWN, row)
+        found = harmless(view)
+        assert found["styles"] == 1
+    checkbox = view.by("checkbox", "as the judge read it")
+    checkbox.check()
+    for more in view.find(".g-turn button[aria-expanded=false]").all()[:4]:
+        more.click()
+    harmless(view)
+
+
+_SHOWN = """row => document.querySelector(".g-facts div:last-child dd")?.textContent === `group ${row + 1}`
+  && document.querySelector(".g-turns") && !document.querySelector("[role=status]")?.textContent.includes("Reading")
+  && [...document.querySelectorAll(".g-turns div[style*=height]")].length === 0"""
+
+
+def test_a_huge_turn_opens(show: Show, hostile: Path) -> None:
+    """Two megabytes of attacks in one turn unfold as text."""
+    view = show(hostile, "#group=huge&view=one")
+    view.find(".g-turn button[aria-expanded=false]").first.click()
+    view.until(
+        "[...document.querySelectorAll('.g-turn pre')].some(pre => pre.textContent.length > 2_000_000)"
+    )
+    harmless(view)
+
+
+_TRIES = {
+    "a script": "const s = document.createElement('script'); s.append('window.__hit=1'); document.body.append(s)",
+    "a script's text": f"const s = document.createElement('script'); s.text = '{HIT}'; document.body.append(s)",
+    "a script from elsewhere": "const s = document.createElement('script'); s.setAttribute('src', 'http://127.0.0.1:9/s'); document.body.append(s)",
+    "a handler": f"const b = document.createElement('button'); b.setAttribute('onclick', '{HIT}'); document.body.append(b); b.click()",
+    "a parsed handler": f"document.body.innerHTML += '<img src=x onerror={HIT}>'",
+    "HTML": f"document.body.insertAdjacentHTML('beforeend', '<script>{HIT}<\\/script>')",
+    "a written document": f"document.write('<script>{HIT}<\\/script>')",
+    "a frame's document": f"const f = document.createElement('iframe'); f.setAttribute('srcdoc', '<script>parent.__hit=1<\\/script>'); document.body.append(f)",
+    "a frame": "const f = document.createElement('iframe'); f.src = 'http://127.0.0.1:9/f'; document.body.append(f)",
+    "a link": f"const a = document.createElement('a'); a.href = 'javascript:{HIT}'; document.body.append(a); a.click()",
+    "an image": "const i = new Image(); i.src = 'http://127.0.0.1:9/i'; document.body.append(i)",
+    "a style's load": "const s = document.createElement('style'); s.append('body { background: url(http://127.0.0.1:9/u) } @import \"http://127.0.0.1:9/m\"'); document.head.append(s)",
+    "a stylesheet": "const l = document.createElement('link'); l.rel = 'stylesheet'; l.href = 'http://127.0.0.1:9/l'; document.head.append(l)",
+    "a request": "fetch('http://127.0.0.1:9/q').catch(() => 0)",
+    "a beacon": "navigator.sendBeacon('http://127.0.0.1:9/b', 'x')",
+    "a socket": "new WebSocket('ws://127.0.0.1:9/w')",
+    "a form": "const f = document.createElement('form'); f.action = 'http://127.0.0.1:9/a'; document.body.append(f); f.submit()",
+    "a base": "const b = document.createElement('base'); b.href = 'http://127.0.0.1:9/'; document.head.append(b)",
+    "an object": "const o = document.createElement('object'); o.data = 'http://127.0.0.1:9/o'; document.body.append(o)",
+    "a worker": "new Worker('data:text/javascript,0')",
+    "text as a program": f"setTimeout('{HIT}', 0)",
+    "an eval": f"(0, eval)('{HIT}')",
+    "a function of text": f"new Function('{HIT}')()",
+}
+
+
+@pytest.mark.parametrize("name", _TRIES)
+def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
+    """What got into the page as an element or as text would still not run, load or lead away."""
+    with shown(browser, run) as view:
+        view.open()
+        stopped = view.page.evaluate(_TRY % _TRIES[name])
+        assert stopped, name
+        assert view.page.evaluate("window.__hit ?? null") is None
+        assert [address for address in view.asked if "127.0.0.1" in address] == []
+        assert view.page.url.startswith(view.address)
+        assert any("Security Policy" in said or "Trusted" in said for said in [*view.said, stopped]), (
+            view.said
+        )
+
+
+_TRY = """() => new Promise(stopped => {
+  document.addEventListener("securitypolicyviolation", event => stopped(event.effectiveDirective));
+  try { %s } catch (error) { stopped(`Trusted or Security Policy: ${error}`); }
+})"""
+
+
+def _plain(attack: str) -> str:
+    """What can be handed to a browser."""
+    return attack.encode("utf-8", "replace").decode()

@@ -1,0 +1,176 @@
+"""Dark and light, paper, narrow windows, and a browser that runs no scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.conftest import Show
+from tests.browser.view import Theme, View, shown
+
+PAGES = ("#overview", "#groups?where=live&mean=0..0.9", "#group=task-2", "#group=task-5", "#group=nobody")
+_COLOURS = """() => {
+  const parse = text => {
+    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
+    return [r, g, b, a];
+  };
+  const ground = element => {
+    for (let e = element; e; e = e.parentElement) {
+      const found = parse(getComputedStyle(e).backgroundColor);
+      if (found[3] === 1) return found;
+    }
+    return [255, 255, 255, 1];
+  };
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map(v => v / 255).map(v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const worst = new Map();
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility({ visibilityProperty: true }) || element.matches(":disabled, script, style, .g-unheard")) continue;
+    const style = getComputedStyle(element);
+    const colour = parse(element.closest("svg") ? style.fill === "none" ? style.color : style.fill : style.color);
+    const [a, b] = [light(colour), light(ground(element))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const name = `${element.localName}.${element.getAttribute("class") ?? ""}`;
+    if (!(worst.get(name) < contrast)) worst.set(name, contrast);
+  }
+  return [...worst];
+}"""
+
+
+def ground(view: View) -> str:
+    """The colour of the page."""
+    return str(view.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_text_can_be_read(show: Show, run: Path, theme: Theme) -> None:
+    """In both themes every text has a contrast of at least 4.5 against its ground."""
+    view = show(run, theme=theme)
+    for hash_ in PAGES:
+        view.go(hash_)
+        view.until("!document.querySelector('.g-turns div[style*=height]')")
+        found: list[tuple[str, float]] = view.page.evaluate(_COLOURS)
+        assert len(found) >= 5, hash_
+        assert [pair for pair in found if pair[1] < 4.5] == [], hash_
+
+
+def test_the_system_and_the_button_choose_the_theme(show: Show, run: Path) -> None:
+    """The system's choice holds until the button says otherwise, and the button's lasts for the window."""
+    light, dark = show(run), show(run, theme="dark")
+    white, black = ground(light), ground(dark)
+    assert white != black
+    light.by("button", "Theme: auto").click()
+    assert ground(light) == black
+    light.page.reload()
+    assert ground(light.ready()) == black
+    light.by("button", "Theme: dark").click()
+    assert ground(light) == white
+    light.by("button", "Theme: light").click()
+    assert ground(light) == white
+    dark.by("button", "Theme: auto").click()
+    dark.by("button", "Theme: dark").click()
+    assert ground(dark) == white
+    dark.by("button", "Theme: light").click()
+    dark.page.emulate_media(color_scheme="light")
+    assert ground(dark) == white
+
+
+def test_charts_change_with_the_theme(show: Show, run: Path) -> None:
+    """Marks and the text of axes take the theme's colours, also when it changes."""
+    view = show(run)
+    colours = """() => [".plot svg rect", ".plot svg text", "#chart-failures svg rect"].map(place =>
+      getComputedStyle(document.querySelector(place)).fill + getComputedStyle(document.querySelector(place)).color)"""
+    light = view.page.evaluate(colours)
+    view.by("button", "Theme: auto").click()
+    dark = view.page.evaluate(colours)
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+
+
+@pytest.mark.parametrize("view_", ["side", "one"])
+def test_a_group_is_printed_whole(show: Show, run: Path, view_: str) -> None:
+    """On paper stand all rollouts of a group with all their turns, no button, and dark text on white."""
+    view = show(run, f"#group=task-2&view={view_}", theme="dark")
+    view.find(".g-rollout").first.wait_for()
+    view.page.emulate_media(media="print")
+    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    view.until("document.querySelectorAll('.g-rollout').length === 4")
+    assert view.find("button:visible, select:visible, input:visible").count() == 0
+    turns = "all => all.map(section => section.innerText.includes('Done: truth='))"
+    assert view.find(".g-rollout").evaluate_all(turns) == [True] * 4
+    assert ground(view) == "rgb(255, 255, 255)"
+    wide = (
+        "document.querySelector('.g-columns').scrollWidth <= document.querySelector('.g-columns').clientWidth"
+    )
+    assert view.page.evaluate(wide)
+    view.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    view.page.emulate_media(media="screen")
+    view.until(f"document.querySelectorAll('.g-rollout').length === {1 if view_ == 'one' else 4}")
+
+
+def test_the_browser_prints_it(show: Show, run: Path) -> None:
+    """When the browser itself prints, the page is made whole before and comes back after."""
+    view = show(run, "#group=task-2&view=one")
+    view.find(".g-rollout").wait_for()
+    view.page.evaluate(
+        "addEventListener('beforeprint', () => Promise.resolve().then(() => 0).then(() => {"
+        " window.printed = document.querySelectorAll('.g-rollout').length; }))"
+    )
+    assert view.page.pdf().startswith(b"%PDF")
+    assert view.page.evaluate("window.printed") == 4
+    view.until("document.querySelectorAll('.g-rollout').length === 1")
+
+
+def test_a_table_is_printed_as_far_as_it_says(show: Show, many: Path) -> None:
+    """On paper stand the first rows of the table, and a sentence says how many of how many."""
+    view = show(many, "#groups?sort=ordinal")
+    view.page.emulate_media(media="print")
+    view.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    view.find(".printed").filter(has_text="The first 200 of the 2,000 groups").wait_for()
+    assert view.keys == [f"group-{i}" for i in range(200)]
+    view.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    view.until("document.querySelectorAll('.body [role=row]').length < 100")
+
+
+@pytest.mark.parametrize("hash_", PAGES)
+def test_a_phone(show: Show, run: Path, hash_: str) -> None:
+    """In a window of 390 pixels the page itself never scrolls sideways, and can be used."""
+    view = show(run, hash_, width=390, height=844)
+    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+    for control in view.find("a:visible, button:visible").all()[:3]:
+        box: Any = control.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+
+
+def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -> None:
+    """A browser that runs no scripts shows the main figures, and says that the rest needs them."""
+    with shown(browser, run, scripts=False) as view:
+        view.page.goto(view.address)
+        text = view.text
+        view.clean()
+    assert "need scripts" in text
+    assert "Opening the report" not in text
+    rows = dict(line.split("\t") for line in text.splitlines() if "\t" in line)
+    groups = figures["groups"]
+    assert rows["Groups"] == str(groups["all"])
+    assert rows["Groups scored"].startswith(f"{groups['scored']}, of them {groups['live']} live")
+    assert rows["Groups failed"].startswith(f"{groups['failed']} (")
+    assert rows["Rollouts"].startswith(str(figures["rollouts"]["all"]))
+    assert rows["Mean score"].startswith(f"{figures['scores']['mean']:.3f}")
+
+
+def test_a_damaged_file_says_so(browser: Browser, run: Path, tmp_path: Path) -> None:
+    """A file whose data was damaged on the way says so in a sentence, where the page would be."""
+    before, mark, data = run.read_text().partition('id="data">')
+    (tmp_path / "cut.html").write_text(f"{before}{mark}{data[:200]}{data[400:]}")
+    with shown(browser, tmp_path / "cut.html") as view:
+        view.page.goto(view.address)
+        view.find("#app").filter(has_text="This report cannot be opened").wait_for()
+        view.clean()

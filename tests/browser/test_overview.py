@@ -1,0 +1,225 @@
+"""The overview: figures as the command tells them, and charts whose every mark leads to its groups."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Show
+from tests.browser.truth import Truth, ranges_of, rollouts, shown_in
+from tests.browser.view import View
+
+CHARTS = ["scores", "spread", "labels", "slots", "lengths", "reliability", "failures"]
+_WALK = """async links => {
+  const found = [];
+  for (const link of links) {
+    await new Promise(drawn => {
+      addEventListener("hashchange", () => requestAnimationFrame(drawn), { once: true });
+      location.hash = link;
+    });
+    found.push(document.querySelector("p[role=status]").textContent);
+  }
+  return found;
+}"""
+
+
+def marks(view: View, chart: str = "") -> list[tuple[str, str]]:
+    """The hash and the name of each mark."""
+    found = view.find(f"{chart and f'#chart-{chart} '}.plot svg a")
+    linked = "all => all.map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href'))"
+    named = "all => all.map(a => a.querySelector('[aria-label]').getAttribute('aria-label'))"
+    return list(zip(found.evaluate_all(linked), found.evaluate_all(named), strict=True))
+
+
+def numbers(view: View, chart: str) -> list[list[str]]:
+    """The rows of the table under a chart."""
+    rows = "all => all.map(tr => [...tr.cells].map(td => td.textContent))"
+    return list(view.find(f"#chart-{chart} table tbody tr").evaluate_all(rows))
+
+
+def whole(text: str) -> int:
+    """A number with commas."""
+    return int(text.replace(",", ""))
+
+
+def test_tiles(view: View, figures: dict[str, Any]) -> None:
+    """Every tile says the figure that `ruler report --json` says."""
+    view.open()
+    tiles = view.find(".tile")
+    values = tiles.locator(".value").all_text_contents()
+    said = dict(zip(tiles.locator(".name").all_text_contents(), values, strict=True))
+    groups, usage = figures["groups"], figures["usage"]
+    counted = {name: said[name] for name in ("scored", "failed", "tied", "live")}
+    assert counted == {name: f"{groups[name]:,}" for name in counted}
+    assert said == counted | {
+        "groups": f"{groups['all']:,}",
+        "rollouts scored": f"{figures['rollouts']['scored']:,}",
+        "cost": f"${figures['cost_usd']:.2g}",
+        "tokens": f"{usage['prompt_tokens'] + usage['completion_tokens']:,}",
+        "a group took": f"{figures['latency_s']['p50']:.1f} s",
+        "agreement with rewards": f"{100 * figures['against_label']['agreement']:.1f} %",
+        "rollouts address a judge": f"{figures['rollouts']['suspect']:,}",
+    }
+
+
+def test_tiles_lead_to_their_groups(view: View, truth: Truth) -> None:
+    """A tile with a link leads to as many groups as it counts."""
+    view.open()
+    found = view.find(".tile a").evaluate_all(
+        "all => all.map(a => [a.getAttribute('href'), a.querySelector('.value').textContent])"
+    )
+    assert len(found) == 7
+    for link, value in found:
+        view.go(link)
+        assert view.count == len(truth.matching(link)) > 0, link
+        assert "disagreement" in link or view.count == whole(value)
+
+
+def test_reasons_are_told(view: View, figures: dict[str, Any]) -> None:
+    """Each reason for which groups failed is told with its number, and leads to groups of its kind."""
+    view.open()
+    items = view.find(".reasons li")
+    assert items.count() == len(figures["reasons"]) == 3
+    for item, reason in zip(items.all_text_contents(), figures["reasons"], strict=True):
+        assert item.strip().startswith(f"{reason['groups']} group")
+        assert reason["reason"] in item
+    items.first.locator("a").click()
+    view.at(f"#groups?where=failed&kind={figures['reasons'][0]['kind']}")
+
+
+def test_charts_are_there_where_there_is_something_to_see(view: View, show: Show, odd: Path) -> None:
+    """A run of two passes with rewards and failures has every chart, one of neither only what it can show."""
+    view.open()
+    ids = "all => all.map(figure => figure.id.replace('chart-', ''))"
+    assert view.find("figure.chart").evaluate_all(ids) == CHARTS
+    assert show(odd).find("figure.chart").evaluate_all(ids) == ["scores", "spread", "lengths"]
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_every_mark_leads_to_its_groups(view: View, truth: Truth, chart: str) -> None:
+    """Each mark of a chart opens a table of the groups that fulfil its conditions, and counts them rightly."""
+    view.open()
+    found = marks(view, chart)
+    assert found
+    said = view.page.evaluate(_WALK, [link for link, _ in found])
+    counted = 0
+    for (link, name), announced in zip(found, said, strict=True):
+        matching = truth.matching(link)
+        assert announced.startswith(f"{len(matching)} of 60 "), (link, name)
+        assert matching, (link, name)
+        of_name = re.search(r"([\d,]+) (?:of [\d,]+ groups? failed|rollouts?; |groups?; )", name)
+        assert of_name is not None, name
+        own = whole(of_name[1])
+        if chart in ("spread", "reliability", "failures"):
+            assert own == len(matching), name
+        elif chart == "slots":  # it counts each pass in which a rollout was shown there, alike ones once
+            assert (
+                own <= sum(shown_in(truth.groups[i], ranges_of(link)["slot"]) for i in matching) <= own + 4
+            ), name
+        else:
+            assert own == sum(rollouts(truth.groups[i], ranges_of(link)) for i in matching), name
+        counted += own
+    assert counted == expected(truth)[chart]
+
+
+def expected(truth: Truth) -> dict[str, int]:
+    """What the marks of each chart add up to."""
+    all_rollouts = [r for group in truth.groups for r in group.rollouts]
+    scored = [r for r in all_rollouts if r.score is not None]
+    return {
+        "scores": len(scored),
+        "spread": sum(g.sd is not None for g in truth.groups),
+        "labels": sum(r.label is not None for r in scored),
+        "slots": sum(
+            len(s) for g in truth.groups if len(g.scores) > 1 for s in {r.slots for r in g.rollouts}
+        ),
+        "lengths": len(scored),
+        "reliability": sum(g.reliability is not None for g in truth.groups),
+        "failures": sum(g.failed for g in truth.groups),
+    }
+
+
+def test_numbers_below_a_chart(view: View, figures: dict[str, Any]) -> None:
+    """The table below each chart has a row for each mark's place, with the numbers of the JSON."""
+    view.open()
+    for chart, kept in (("scores", "scores"), ("spread", "spread"), ("reliability", "reliability")):
+        rows = numbers(view, chart)
+        assert [whole(row[-1]) for row in rows] == [bin_["n"] for bin_ in figures[kept]["bins"]]
+        assert [float(row[0].split(" to ")[0]) for row in rows] == [
+            pytest.approx(bin_["from"], abs=0.0051) for bin_ in figures[kept]["bins"]
+        ]
+    for chart, kept in (("labels", "against_label"), ("lengths", "lengths")):
+        assert [whole(row[-1]) for row in numbers(view, chart)] == [c["n"] for c in figures[kept]["cells"]]
+    slots = figures["slots"]["bins"]
+    assert [whole(row[3]) for row in numbers(view, "slots")] == [bin_["n"] for bin_ in slots]
+    means = [float(row[1]) for row in numbers(view, "slots")]
+    assert means == [pytest.approx(bin_["mean"], abs=0.00051) for bin_ in slots]
+    errors = [None if row[2] == "–" else float(row[2]) for row in numbers(view, "slots")]
+    assert errors == [bin_["error"] and pytest.approx(bin_["error"], abs=0.00051) for bin_ in slots]
+    times = [bin_ for bin_ in figures["over_time"]["bins"] if bin_["groups"]]
+    rows = numbers(view, "failures")
+    assert [whole(row[1]) for row in rows] == [bin_["groups"] for bin_ in times]
+    assert [sum(map(whole, row[2:])) for row in rows] == [sum(bin_["failed"].values()) for bin_ in times]
+
+
+def test_sentences_say_the_figures(view: View, figures: dict[str, Any]) -> None:
+    """The sentence above a chart, and the name of its drawing, say the figures of the JSON."""
+    view.open()
+    said = {chart: view.find(f"#chart-{chart} figcaption").inner_text() for chart in CHARTS}
+    assert f"{figures['scores']['mean']:.3f}".rstrip("0") in said["scores"]
+    assert f"{figures['spread']['median']:.3f}".rstrip("0") in said["spread"]
+    assert f"{figures['against_label']['pairs']} pairs" in said["labels"]
+    assert f"{figures['slots']['groups']} groups" in said["slots"]
+    assert f"{figures['reliability']['median']:.2f}" in said["reliability"]
+    assert "6 of 60 groups failed" in said["failures"]
+    for chart, sentence in said.items():
+        assert sentence in str(view.find(f"#chart-{chart} svg").first.get_attribute("aria-label"))
+
+
+def test_a_mark_follows_the_mouse(view: View) -> None:
+    """A click on a mark of each chart opens its table, and back comes to the overview."""
+    view.open()
+    for chart in CHARTS:
+        link, _ = marks(view, chart)[0]
+        mark = view.find(f"#chart-{chart} .plot svg a").first
+        mark.scroll_into_view_if_needed()
+        mark.locator("[aria-label]").click()
+        view.at(link).find(".grid").wait_for()
+        view.page.go_back()
+        view.find(f"#chart-{chart} .plot svg a").first.wait_for()
+
+
+def test_a_mark_follows_the_keyboard(view: View) -> None:
+    """The tab key comes to every mark of the first chart in turn, and Enter opens what it counts."""
+    view.open()
+    found = [link for link, _ in marks(view, "scores")]
+    view.find(".reasons a").last.focus()
+    for link in found:
+        view.page.keyboard.press("Tab")
+        assert view.page.evaluate("document.activeElement.getAttribute('href')") == link
+    view.page.keyboard.press("Enter")
+    view.at(found[-1]).find(".grid").wait_for()
+
+
+def test_the_legend_leads_to_its_kind(view: View, truth: Truth) -> None:
+    """Each kind of failure in the legend leads to the groups that failed by it."""
+    view.open()
+    found = view.find(".legend a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    assert len(found) == 3
+    for link in found:
+        view.go(link)
+        assert view.count == len(truth.matching(link)) == 2
+
+
+def test_marks_come_again_after_a_resize(view: View) -> None:
+    """A narrower window draws the charts anew, with the same marks."""
+    view.open()
+    before = marks(view)
+    width = "document.querySelector('.plot svg').getAttribute('width')"
+    wide = view.page.evaluate(width)
+    view.page.set_viewport_size({"width": 700, "height": 900})
+    view.until(f"{width} !== '{wide}'")
+    assert marks(view) == before

@@ -1,0 +1,106 @@
+"""Addresses: what one window shows, its address shows in another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Show
+from tests.browser.view import View
+
+_SEEN = "main => main.innerText.replaceAll(/\\s+/g, ' ')"
+
+
+def seen(view: View) -> str:
+    """All that the page's main part says, and what is chosen and pressed in it."""
+    view.until("!document.querySelector('.g-turns div[style*=height]')")
+    view.until("!document.body.innerText.includes('Reading the text')")
+    pressed = view.find("[aria-pressed=true]").all_text_contents()
+    chosen = view.find(".g-chosen").evaluate_all("all => all.map(e => e.dataset.rollout ?? 'row')")
+    return f"{view.find('main').evaluate(_SEEN)} {pressed} {chosen} {view.page.title()}"
+
+
+@pytest.mark.parametrize(
+    "hash_",
+    [
+        "",
+        "#overview",
+        "#groups",
+        "#groups?where=live&flag=suspect",
+        "#groups?where=failed&kind=reply&sort=-key",
+        "#groups?mean=0.4..0.6&score=..0.5&sort=sd",
+        "#groups?search=task%201%20kettle",
+        "#group=task-2",
+        "#group=task-2&view=one&rollout=3",
+        "#group=task-2&view=side&rollout=3&against=2",
+        "#group=task-12&against=0",
+        "#group=task-5",
+        "#group=nobody",
+    ],
+)
+def test_a_shared_link_opens_the_same_view(show: Show, run: Path, hash_: str) -> None:
+    """A view that was come to within one window is the same when its address is opened in a new one."""
+    first = show(run, "#groups?sort=key").go(hash_)
+    assert seen(show(run, first.hash)) == seen(first)
+
+
+def test_what_is_pressed_stands_in_the_address(show: Show, run: Path) -> None:
+    """Filters, order and search that were pressed and typed are in the address, and open again from it."""
+    first = show(run, "#groups")
+    first.find(".chip").filter(has_text="live").click()
+    first.find(".head").get_by_role("button", name="mean", exact=True).click()
+    first.page.keyboard.press("/")
+    first.page.keyboard.type("kettle")
+    first.at("#groups?where=live&search=kettle&sort=-mean")
+    first.until("document.querySelector('p[role=status]').textContent.endsWith('match')")
+    again = show(run, first.hash)
+    again.until(
+        "n => document.querySelector('p[role=status]').textContent.startsWith(`${n} of `)", first.count
+    )
+    assert again.keys == first.keys
+    assert 0 < first.count < 50
+    assert again.find("#search").input_value() == "kettle"
+
+
+def test_copy_link(view: View) -> None:
+    """The button gives the address of the group as it is looked at."""
+    view.open("#group=task-2&view=one&rollout=3")
+    view.by("button", "Copy link").click()
+    view.find(".g-ways [role=status]").filter(has_text="cop").wait_for()
+    marked = view.find(".g-address")
+    if marked.count():  # where the browser has no clipboard for a page of a file
+        assert marked.inner_text() == view.address + "#group=task-2&view=one&rollout=3"
+
+
+def test_back_and_forward(view: View) -> None:
+    """The browser's own buttons go through overview, table and group, and the title tells which it is."""
+    view.open()
+    titles = [view.page.title()]
+    view.find("nav a[href='#groups']").click()
+    view.find(".grid").wait_for()
+    titles.append(view.page.title())
+    view.find(".body .cell.key a").first.click()
+    view.find(".group-page").wait_for()
+    titles.append(view.page.title())
+    assert titles == ["scored.jsonl · ruler report"] * 2 + ["task-5 · scored.jsonl · ruler report"]
+    view.page.go_back()
+    view.find(".grid").wait_for()
+    view.page.go_back()
+    view.find("#chart-scores").wait_for()
+    view.page.go_forward()
+    view.find(".grid").wait_for()
+    assert view.hash == "#groups"
+
+
+def test_the_place_of_the_overview_comes_back(view: View) -> None:
+    """Back from a mark far below comes to the place where it was pressed."""
+    view.open()
+    mark = view.find("#chart-failures .plot svg a [aria-label]").first
+    mark.scroll_into_view_if_needed()
+    before = view.page.evaluate("scrollY")
+    assert before > 0
+    mark.click()
+    view.find(".grid").wait_for()
+    view.page.go_back()
+    view.until("top => Math.abs(scrollY - top) <= 1", before)

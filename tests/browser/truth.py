@@ -1,0 +1,155 @@
+"""What a scored file says, read and matched without the page: figures of groups, conditions, order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from ruler_cli.marked.read import Marks
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
+from ruler_cli.reading import open_input
+from ruler_cli.report.telling import Ranking
+from ruler_cli.report.texts import GroupText, group_text
+from ruler_cli.settings import InputSettings
+
+Range = tuple[float | None, float | None]
+_ROLLOUT = ("score", "label", "bytes", "slot", "spread")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The groups of a file in its order, their texts, and their rank by how telling they are."""
+
+    groups: list[MarkedGroup]
+    texts: list[GroupText]
+    telling: list[int]
+
+    @classmethod
+    def of(cls, scored: Path) -> Truth:
+        """Read a scored file."""
+        ranking = Ranking(10_000)
+        found: list[MarkedGroup] = []
+        texts: list[GroupText] = []
+        with ExitStack() as stack:
+            opened = open_input(InputSettings(str(scored)), stack, _none)
+            assert opened.reader is not None
+            marks = Marks(opened.reader)
+            for ordinal, group in enumerate(opened.groups, 1):
+                found.append(marks.group(group))
+                texts.append(group_text(group, found[-1]))
+                ranking.add(ordinal, found[-1])
+        ranks = {ordinal: rank for rank, ordinal in enumerate(ranking.chosen())}
+        return cls(found, texts, [ranks[i + 1] for i in range(len(found))])
+
+    def place(self, key: str) -> int:
+        """Where in the file the first group with this key stands, from 0."""
+        return next(i for i, group in enumerate(self.groups) if group.key == key)
+
+    def ordered(self, key: Callable[[int], Any] | None = None, *, down: bool = False) -> list[str]:
+        """The keys by the value of each group (its place is given), None last, else the most telling first."""
+        order = sorted(range(len(self.groups)), key=lambda i: self.telling[i])
+        if key is not None:
+            some = sorted((i for i in order if key(i) is not None), key=key, reverse=down)
+            order = some + [i for i in order if key(i) is None]
+        return [self.groups[i].key for i in order]
+
+    def matching(self, hash_: str) -> list[int]:
+        """The places of the groups that a link to the table asks for."""
+        asked = list(conditions(hash_))
+        return [i for i, group in enumerate(self.groups) if self._fulfils(i, group, asked)]
+
+    def _fulfils(self, i: int, group: MarkedGroup, asked: Sequence[tuple[str, str]]) -> bool:
+        words = {name: [v for n, v in asked if n == name] for name in ("where", "kind", "flag")}
+        ranges = {name: _range(value) for name, value in asked if ".." in value}
+        where = {"live": group.live, "tied": group.tied, group.status: True}
+        return (
+            (not words["where"] or any(where.get(word) for word in words["where"]))
+            and (not words["kind"] or group.kind in words["kind"])
+            and (not words["flag"] or any(flag in words["flag"] for flag in group.flags))
+            and all(_within(self.value(i, n), r) for n, r in ranges.items() if n not in _ROLLOUT)
+            and (not any(n in _ROLLOUT for n in ranges) or rollouts(group, ranges) > 0)
+        )
+
+    def value(self, i: int, name: str) -> float | None:
+        """A figure of the group at a place, by the name that the table has for it."""
+        group = self.groups[i]
+        own = {
+            "disagreement": group.disagreement,
+            "cost": group.cost,
+            "latency": group.latency,
+            "at": group.judged_at,
+            "ordinal": i + 1,
+            "tokens": group.usage.prompt + group.usage.completion,
+        }
+        found: float | None = own[name] if name in own else getattr(group, name)
+        return found if found is None or name not in ("mean", "sd") else round(found, 9)  # as the page has it
+
+
+def conditions(hash_: str) -> Iterator[tuple[str, str]]:
+    """The conditions of a link to the table, one by one."""
+    page, _, query = hash_.partition("?")
+    assert page == "#groups"
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        yield unquote(name), unquote(value)
+
+
+def rollouts(group: MarkedGroup, ranges: dict[str, Range]) -> int:
+    """How many of a group's rollouts are in all of the ranges over rollouts."""
+    asked = {name: ends for name, ends in ranges.items() if name in _ROLLOUT}
+    return sum(
+        all(any(_within(v, asked[name]) for v in _values(r, name, group)) for name in asked)
+        for r in group.rollouts
+    )
+
+
+def shown_in(group: MarkedGroup, ends: Range) -> int:
+    """How often the group's rollouts were shown in a stretch of the slot curve, over all passes."""
+    return sum(_within(place, ends) for r in group.rollouts for place in _values(r, "slot", group))
+
+
+def _values(rollout: MarkedRollout, name: str, group: MarkedGroup) -> list[float | None]:
+    if name != "slot":
+        return [
+            {"score": rollout.score, "label": rollout.label, "bytes": rollout.size, "spread": rollout.spread}[
+                name
+            ]
+        ]
+    between = len({r.slots for r in group.rollouts}) - 2  # alike rollouts are shown once
+    return [
+        at if at in (0.0, 1.0) else (round(at * (between + 1)) - 0.5) / between
+        for at in rollout.slots
+        if between > -1 and rollout.score is not None
+    ]
+
+
+def ranges_of(hash_: str) -> dict[str, Range]:
+    """The ranges in a link to the table."""
+    return {name: _range(value) for name, value in conditions(hash_) if ".." in value}
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A text as people sort it: 10 after 9."""
+    parts = re.findall(r"\d+|\D+", text.lower())
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+
+
+def _range(text: str) -> Range:
+    low, high = text.split("..")
+    return (float(low) if low else None, float(high) if high else None)
+
+
+def _within(value: float | None, ends: Range) -> bool:
+    low, high = ends
+    if value is None:
+        return False
+    return (low is None or value >= low) and (high is None or value < high or low == high == value)
+
+
+def _none(problem: object) -> None:
+    raise AssertionError(problem)
