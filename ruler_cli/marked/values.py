@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +14,8 @@ from ruler_cli.records import Rollout, Usage
 
 Status = Literal["scored", "failed", "unmarked"]
 LabelFrom = Literal["", "reward", "outcome"]
+_FEW = 64
+"""Scores that are put into their places one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +146,9 @@ def disputes(scores: Sequence[float | None], labels: Sequence[float | None]) -> 
             above = len(below) - bisect_right(below, score)
             against += above + (len(below) - above - bisect_left(below, score)) / 2
             pairs += len(below)
-        below = sorted(below + found)
+        if len(found) < _FEW:  # where labels are many, sorting all anew for each takes minutes
+            for score in found:
+                insort(below, score)
+        else:
+            below = sorted(below + found)
     return against, pairs
