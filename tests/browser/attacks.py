@@ -25,7 +25,7 @@ RUNNING = (
     f"<iframe srcdoc='<script>parent.__hit=1</script>'></iframe>",
     f"<iframe src='javascript:parent.__hit=1'></iframe>",
     f"<svg><animate onbegin={HIT} attributeName=x dur=1s>",
-    f"<math><mtext></mtext><script>{HIT}</script></math>",
+    f"<math><mtext><img src=x onerror={HIT}></mtext></math>",
     f"<style>@keyframes x{{}}</style><b style='animation-name:x' onanimationstart={HIT}>b</b>",
 )
 """Attacks that run at once where a page takes them as HTML."""
@@ -74,6 +74,8 @@ RESTING = (
 """Attacks that load, navigate, hide or confuse, or run where they are pressed."""
 HUGE = (f"<img src=x onerror={HIT}>" * 70_000)[: 2 << 20]
 """Two megabytes of it."""
+_LONG = 100_000
+"""Characters of the longest but for the huge one, so that all groups can be looked at in a minute."""
 NAME = f"<img src=x onerror={HIT}>\u202e{{{{7*7}}}}&amp;\x1b[31m.jsonl"
 """A file's name."""
 
@@ -81,21 +83,25 @@ NAME = f"<img src=x onerror={HIT}>\u202e{{{{7*7}}}}&amp;\x1b[31m.jsonl"
 def records(attacks: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Scored groups that hold these in every place which a page could show, four of them a group."""
     for first in range(0, len(attacks), 4):
-        yield _group(attacks[first : first + 4], first // 4)
+        yield _group([text[:_LONG] for text in attacks[first : first + 4]], first // 4)
     yield _group((HUGE, "short"), -1)
 
 
 def _group(attacks: Sequence[str], number: int) -> dict[str, Any]:
     key = attacks[number % len(attacks)]
+    first, last = attacks[0][:10_000], attacks[-1][:10_000]
     mark: dict[str, Any] = {
-        "judge": attacks[0],
+        "judge": first,
         "passes": 2,
-        "judged_at": attacks[-1],
-        "cost_usd": attacks[0],
+        "judged_at": last,
+        "cost_usd": first,
     }
     if number % 5 == 4:
-        mark |= {"status": "failed", "kind": attacks[-1], "reason": attacks[0]}
-        rollouts = [_rollout(text, {"status": "failed", "kind": text, "reason": text}) for text in attacks]
+        mark |= {"status": "failed", "kind": last, "reason": first}
+        rollouts = [
+            _rollout(text, {"status": "failed", "kind": text[:10_000], "reason": text[:10_000]})
+            for text in attacks
+        ]
     else:
         mark |= {"status": "scored", "reliability": 0.5}
         rollouts = [
@@ -108,8 +114,8 @@ def _scored(text: str, score: float, attacks: Sequence[str]) -> dict[str, Any]:
     return {
         "status": "scored",
         "score": score,
-        "explanation": text,
-        "judge": text,
+        "explanation": text[:10_000],
+        "judge": text[:10_000],
         "judges": {name: 0.5 for name in attacks if len(name) < 10_000},
         "slots": [score, 0.5],
         "pass_scores": [score, score],

@@ -229,6 +229,7 @@ def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
 
 
 _TRY = """() => new Promise(stopped => {
+  setTimeout(() => stopped(""), 5_000);
   document.addEventListener("securitypolicyviolation", event => stopped(event.effectiveDirective));
   try { %s } catch (error) { stopped(`Trusted or Security Policy: ${error}`); }
 })"""
