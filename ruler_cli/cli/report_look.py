@@ -131,7 +131,7 @@ class Look:
                 if alone:  # no other group can have it, and what cannot be read is known already
                     break
             elif not exact:
-                if group.key == meant and len(told) < _ALIKE:
+                if _means(meant, group.key) and len(told) < _ALIKE:
                     told.append((ordinal, group))
                 if len(keys) < _LOOKED_AT:
                     keys.append(group.key)
@@ -164,6 +164,15 @@ class Look:
             else f"`ruler check {self._name}` says how groups are found"
         )
         return UsageError(f"{self._name}: there is no group {named(key)}; {way}")
+
+
+def _means(told: str, key: str) -> bool:
+    """Whether a key is told by this text: itself, or where it is very long, as a page shortens it."""
+    if len(key) <= _LONGEST:
+        return told == key
+    from ruler_cli.report.rows import page_key
+
+    return told in (key, page_key(key))
 
 
 def named(key: str) -> str:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.listing import is_many, passed_over
 from ruler_cli.files.remote import is_remote, public
 
 
@@ -106,3 +107,13 @@ def refuse(name: str, source: str) -> None:
         )
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
+    if _lies_in(path, source):
+        raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
+
+
+def _lies_in(path: Path, source: str) -> bool:
+    """Whether a file would be one of those that a directory is read as."""
+    if source == "-" or is_remote(source) or not is_many(source):
+        return False
+    root, real = Path(os.path.realpath(source)), Path(os.path.realpath(path))
+    return root in real.parents and not passed_over(str(real.relative_to(root)))

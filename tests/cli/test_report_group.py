@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.keys import shown
+from ruler_cli.report.rows import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import ROOT, Ruler, rollout, write
 from tests.on_terminal import RAW, on_terminal, widest
@@ -229,3 +230,12 @@ def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
     shown = ruler("report", "s.jsonl", "--group", "g").stdout
     assert f"rollout 1  {why}" in shown
     assert shown.index(f"rollout 1  {why}") < shown.index("rollout 1: score")
+
+
+def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:
+    """A very long key is found as a page shortens it, since the page says what to type."""
+    keys = ["k" * 5000, "k" * 3000 + "other"]
+    write(tmp_path / "s.jsonl", [scored(key, 0.1 + n / 2) for n, key in enumerate(keys)])
+    for n, key in enumerate(keys):
+        done = ruler("report", "s.jsonl", "--json", "--group", page_key(key))
+        assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (0, n + 1)

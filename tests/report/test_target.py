@@ -126,3 +126,16 @@ def test_stdout_takes_it_as_it_comes(
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(UsageError, match="stdout is closed"):
         Target("-", "-")
+
+
+def test_no_page_among_what_is_read(tmp_path: Path) -> None:
+    """A page in the directory that was read would be read with it the next time, unless it is hidden."""
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name in ("in/r.html", "in/deep/r.html", "out/../in/r.html"):
+        (tmp_path / "out").mkdir(exist_ok=True)
+        with pytest.raises(UsageError, match="lies in SCORED"):
+            Target(str(tmp_path / name), str(tmp_path / "in"))
+    for name in ("out/r.html", "in/.r.html", "in2.html"):
+        with Target(str(tmp_path / name), str(tmp_path / "in")) as target:
+            target.commit()
+        assert (tmp_path / name).is_file()
