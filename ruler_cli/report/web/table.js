@@ -26,9 +26,9 @@ function statusInWords(rows, i) {
   return "not judged";
 }
 
-/** The scores from the least to the greatest: ".25 .40 1.00". */
+/** The scores, best first: "1.00 .40 .25". */
 function scoresInWords(scores) {
-  const found = scores.filter((score) => score !== null).sort((a, b) => a - b);
+  const found = scores.filter((score) => score !== null).sort((a, b) => b - a);
   return found.map((score) => number(score, 2).replace(/^(-?)0\./, "$1.")).join(" ") || NONE;
 }
 
@@ -44,22 +44,26 @@ function KeyCell({ rows, i }) {
 
 /**
  * The columns. `text` is what a cell says, also in its title where it can be clipped; `down`: a first
- * click sorts from the greatest.
+ * click sorts from the greatest; `means` is told of the head.
  */
 const COLUMNS = [
   { name: "key", title: "key", text: (rows, i) => visible(rows.key[i]), cell: KeyCell, clipped: true },
   { name: "task", title: "task", text: (rows, i) => visible(rows.task[i]), clipped: true },
   { name: "status", title: "status", text: statusInWords, hint: (rows, i) => visible(rows.reason[i]) },
+  { name: "telling", title: "why telling", text: whyInWords, clipped: true, means: "why a look at the group tells most" },
   { name: "rollouts", title: "rollouts", text: (rows, i) => number(rows.scores[i].length, 0), down: true },
   { name: "scores", title: "scores", text: (rows, i) => scoresInWords(rows.scores[i]), down: true, clipped: true },
-  { name: "mean", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true },
-  { name: "sd", title: "sd", text: (rows, i) => number(rows.sd[i], 3), down: true },
-  { name: "reliability", title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true },
-  { name: "disagreement", title: "disagreement", text: (rows, i) => number(rows.disagreement[i], 2), down: true },
+  { name: "mean", title: "mean", text: (rows, i) => number(rows.mean[i], 2), down: true,
+    means: "mean score" },
+  { name: "sd", title: "sd", text: (rows, i) => number(rows.sd[i], 3), down: true,
+    means: "standard deviation of the scores" },
+  { name: "reliability", title: "reliability", text: (rows, i) => number(rows.reliability[i], 2), down: true,
+    means: "how far more passes would order the rollouts the same: 1 is certain" },
+  { name: "disagreement", title: "disagreement", text: (rows, i) => number(rows.disagreement[i], 2), down: true,
+    means: "share of the pairs of unlike labels that the judge orders the other way; equal scores count half" },
   { name: "cost", title: "cost", text: (rows, i) => usd(rows.cost[i]), down: true },
   { name: "tokens", title: "tokens", text: (rows, i) => number(rows.tokens[i], 0), down: true },
   { name: "flags", title: "flags", text: (rows, i) => rows.flags[i].map(visible).join(", "), clipped: true },
-  { name: "telling", title: "why telling", text: whyInWords, clipped: true },
 ];
 
 /** One row. It is made anew only where what it shows has changed. */
@@ -99,7 +103,7 @@ function Head({ conditions }) {
       const here = now.column === column.name;
       const way = here ? (now.down ? "descending" : "ascending") : "none";
       return html`<div role="columnheader" key=${column.name} class=${`cell ${column.name}`} aria-sort=${way}>
-        <button type="button" tabindex=${here ? 0 : -1} onClick=${() => sort(column)}>${column.title}<span
+        <button type="button" tabindex=${here ? 0 : -1} title=${column.means} onClick=${() => sort(column)}>${column.title}<span
           aria-hidden="true">${here ? (now.down ? " ▼" : " ▲") : ""}</span></button></div>`;
     })}
   </div></div>`;
