@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "samples" / "pictures"
 COLUMNS, LINES = 80, 48
+MADE = "1795269600"
+"""When the reports say they were made: pictures of the same figures are the same."""
 _FRAME = (
     "body{margin:0;background:#1b1f24;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
 )
@@ -48,7 +50,8 @@ def take(folder: Path, browser: Browser) -> None:
 
 
 def _ruler(*args: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "ruler_cli", *map(str, args)], check=True, cwd=ROOT, timeout=300)
+    command = [sys.executable, "-m", "ruler_cli", *map(str, args)]
+    subprocess.run(command, check=True, cwd=ROOT, timeout=300, env={"SOURCE_DATE_EPOCH": MADE, **os.environ})
 
 
 def _picture(view: View, name: str, hash_: str) -> None:
