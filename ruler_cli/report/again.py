@@ -49,8 +49,11 @@ class Again:
 
     def groups(self, ordinals: Sequence[int]) -> Iterator[tuple[int, Group]]:
         """The groups with these numbers, which grow; UsageError where the input has changed."""
-        self._notes.flush()
-        self._lines.flush()
+        try:
+            self._notes.flush()
+            self._lines.flush()
+        except OSError as error:
+            raise no_room(error) from None
         if self._once:
             yield from ((ordinal, self._fetched(ordinal)) for ordinal in ordinals)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import BinaryIO, cast
 
 from ruler_cli.errors import OutputError
@@ -11,7 +11,14 @@ from ruler_cli.errors import OutputError
 
 def spool(stack: ExitStack) -> BinaryIO:
     """A temporary file that goes with `stack`."""
-    return cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile(buffering=1 << 16)))
+    file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 16))  # noqa: SIM115 - it ends with `stack`
+    stack.callback(_close, file)
+    return file
+
+
+def _close(file: BinaryIO) -> None:
+    with suppress(OSError):  # what it still wanted to write: that there is no room was told already
+        file.close()
 
 
 def no_room(error: OSError) -> OutputError:
