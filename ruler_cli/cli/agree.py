@@ -10,6 +10,7 @@ from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import safe, safe_value, say, told
 from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
+from ruler_cli.marked.doubts import doubt, refuse_unmarked
 from ruler_cli.settings import InputSettings
 
 if TYPE_CHECKING:
@@ -112,21 +113,11 @@ class _Opened:
 
     def refuse_unmarked(self) -> None:
         """A file that was never scored."""
-        if not self.extract.seen.marked:
-            raise UsageError(
-                f"{self.name}: no rollout has a mark of ruler; score it first, with "
-                f"`ruler score {self.name} scored.jsonl`, and give what that writes"
-            )
+        refuse_unmarked(self.name, 1, int(not self.extract.seen.marked))
 
     def doubt(self) -> str | None:
-        """That labels may be what ruler wrote: scores that agree with themselves say nothing."""
-        seen = self.extract.seen
-        if not 1 < seen.own_labels == seen.scored:
-            return None
-        return (
-            f"--labels {self._labels}: every label is the very score of its rollout; if that is where ruler "
-            "wrote it, leave --labels out for the original rewards, or name where a verifier's word stands"
-        )
+        """Whether labels may be what ruler wrote."""
+        return doubt(self._labels, self.extract.seen.own_labels, self.extract.seen.scored)
 
 
 def _why(opened: list[_Opened], matched: Matched) -> str:

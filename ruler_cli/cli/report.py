@@ -53,9 +53,10 @@ def command(
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
 ) -> None:
-    """Show what `score` has written: the run's figures, the worst groups, or one group in full.
+    """Look at a scored file: on a terminal, or as a page.
 
-    Colours are for a terminal only; NO_COLOR leaves them away. One group is shown with $PAGER.
+    The run's figures with the worst and the most disputed groups, or one group in full, shown with $PAGER.
+    Colours are for a terminal only; NO_COLOR leaves them away.
 
     \b
     Example:
@@ -144,6 +145,7 @@ def _show(page: Run | One) -> None:
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
     from ruler_cli.files.source import shown
+    from ruler_cli.marked.doubts import doubt
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
     name = shown(where.source)
@@ -157,7 +159,11 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
         )
     problems.close()
     size, to = f"{found.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    say(f"ruler: {count(found.overview.groups, 'group')}, {size} written to {to}")
+    if said := doubt(where.outcome, found.overview.own_labels, found.overview.rollouts_scored):
+        say(f"ruler: warning: {said}")
+    rows = found.overview.groups - found.left_out.groups
+    part = f"{rows} of " if found.left_out.groups else ""
+    say(f"ruler: {part}{count(found.overview.groups, 'group')}, {size} written to {to}")
     if found.left_out.groups or found.left_out.texts or found.left_out.cut:
         say(f"ruler: {found.left_out.rule}")
 

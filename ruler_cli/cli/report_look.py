@@ -17,7 +17,7 @@ from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.files.source import shown
-from ruler_cli.marked.labels import refuse_unusable
+from ruler_cli.marked.doubts import doubt, refuse_unmarked, refuse_unusable
 from ruler_cli.marked.read import Marks
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
@@ -108,12 +108,10 @@ class Look:
                 shortlist.add(group)
                 one()
         overview = gathering.overview()
-        if overview.groups == overview.unmarked:
-            raise UsageError(
-                f"{self._name}: no rollout has a mark of ruler; score it first, with "
-                f"`ruler score {self._name} scored.jsonl`, and give what that writes"
-            )
+        refuse_unmarked(self._name, overview.groups, overview.unmarked)
         refuse_unusable(self._name, self._where.outcome, overview.labelled)
+        if said := doubt(self._where.outcome, overview.own_labels, overview.rollouts_scored):
+            say(f"ruler: warning: {said}")
         name = public(self._where.source)  # a command to type again must show no password either
         again = None if name == "-" else name
         return Run(name, again, self._input.found(), overview, shortlist.worst(), shortlist.disputed())

@@ -67,11 +67,11 @@ def command(
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
 ) -> None:
-    """Keep groups and rollouts of a scored file by their scores; what is kept is as it was, byte for byte.
+    """Keep groups and rollouts of a scored file by their scores.
 
-    Groups come first: a figure that a group does not have lies in no range, and `disagreement` without a
-    range means that the judge orders some pair of rollouts against their labels. Rollouts without a score
-    are never kept by --keep. null and empty text are no answers.
+    What is kept is as it was, byte for byte. Groups come first: a figure that a group does not have lies in
+    no range, and `disagreement` without a range means that the judge orders some pair of rollouts against
+    their labels. Rollouts without a score are never kept by --keep. null and empty text are no answers.
 
     \b
     Example:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.errors import UsageError
-from ruler_cli.formats.interface import plain
 from ruler_cli.formats.rewards import number, passed
 
 LARGEST = 1e50
 """Beyond it no number is a score or a label: products of several must stay finite."""
-
-
-def refuse_unusable(name: str, path: str | None, labelled: int) -> None:
-    """UsageError where a path of labels was given and no rollout of the file `name` has one there."""
-    if path is not None and not labelled:
-        raise UsageError(
-            f"--labels {plain(path)}: no rollout of {name} has a label there that can be used; a label is a "
-            "number, a truth value, or a word such as passed"
-        )
 
 
 def label_of(value: Any) -> float | None:

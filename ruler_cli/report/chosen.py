@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from ruler_cli.errors import UsageError
 from ruler_cli.files.source import shown
-from ruler_cli.marked.labels import refuse_unusable
+from ruler_cli.marked.doubts import refuse_unmarked, refuse_unusable
 from ruler_cli.marked.read import Marks
 from ruler_cli.reading import Input
 from ruler_cli.report.again import Again
@@ -62,13 +61,9 @@ class Chosen:
                 self._again.note(ordinal, group)
             on_group()
         self.overview = gathering.overview()
-        if self.overview.unmarked == self.overview.groups:
-            name = shown(self._where.source)
-            raise UsageError(
-                f"{name}: no rollout has a mark of ruler; score it first, with "
-                f"`ruler score {name} scored.jsonl`, and give what that writes"
-            )
-        refuse_unusable(shown(self._where.source), self._where.outcome, self.overview.labelled)
+        name = shown(self._where.source)
+        refuse_unmarked(name, self.overview.groups, self.overview.unmarked)
+        refuse_unusable(name, self._where.outcome, self.overview.labelled)
         self._choose()
 
     def _choose(self) -> None:

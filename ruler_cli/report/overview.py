@@ -30,7 +30,7 @@ class Gathering:
 
     def __init__(self) -> None:
         self._status = {"scored": 0, "failed": 0, "unmarked": 0}
-        self._tied = self._suspects = self._labelled = self._rollouts_failed = self._rollouts = 0
+        self._own = self._tied = self._suspects = self._labelled = self._rollouts_failed = self._rollouts = 0
         self._kinds, self._flags, self._judges, self._passes = Tally(12), Tally(), Tally(), Tally()
         self._reasons = Reasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
@@ -83,6 +83,7 @@ class Gathering:
             if score is None:
                 continue
             self._scores.add(score)
+            self._own += label == score
             if label is not None:
                 self._labels.add(score, label)
             at = self._tenths.place(score), rollout.size.bit_length()
@@ -128,6 +129,7 @@ class Gathering:
             rollouts_scored=n,
             rollouts_failed=self._rollouts_failed,
             labelled=self._labelled,
+            own_labels=self._own,
             suspects=self._suspects,
             cost=self._cost if self._costed else None,
             costed=self._costed,

@@ -70,7 +70,7 @@ class Overview:
     Groups: `groups` are `scored`, `failed` or `unmarked`; the scored ones `tied` or `live`. `kinds` are
     failed groups by kind, `reasons` the commonest; `flags` and `judges` and `passes` count groups.
     Rollouts: `rollouts` are `rollouts_scored`, `rollouts_failed` or unmarked; `labelled` have a label,
-    `suspects` address a judge.
+    `own_labels` the very score for one, `suspects` address a judge.
     `cost` is USD over the `costed` groups that say it; `latency` has p50, p90, p99 and max, in seconds;
     `started` and `ended` are seconds since 1970, of the first and the last group.
     `scores` are rollouts by score, `spreads` groups by the standard deviation of their scores,
@@ -99,6 +99,7 @@ class Overview:
     rollouts_scored: int = 0
     rollouts_failed: int = 0
     labelled: int = 0
+    own_labels: int = 0
     suspects: int = 0
     cost: float | None = None
     costed: int = 0

@@ -252,8 +252,7 @@ def test_head_by_keyboard(view: View) -> None:
     view.find(".grid").focus()
     keys.press("Tab")
     assert "why telling" in str(view.page.evaluate("document.activeElement.textContent"))
-    for _ in range(9):
-        keys.press("ArrowLeft")
+    keys.press("ArrowRight")
     assert view.page.evaluate("document.activeElement.textContent") == "rollouts"
     keys.press("Enter")
     view.at("#groups?sort=-rollouts")
@@ -310,7 +309,7 @@ def test_cells_say_the_figures(show: Show, run: Path, truth: Truth) -> None:
     rows = view.find(".body [role=row]").evaluate_all(cells)
     assert len(rows) == 60
     for i, (row, group) in enumerate(zip(rows, truth.groups, strict=True)):
-        key, _, status, count, scores, mean, sd = row[:7]
+        key, _, status, _, count, scores, mean, sd = row[:8]
         assert (key, int(count)) == (group.key, len(group.rollouts))
         assert status == (
             f"failed: {group.kind}" if group.failed else "scored, tied" if group.tied else "scored"
@@ -321,6 +320,6 @@ def test_cells_say_the_figures(show: Show, run: Path, truth: Truth) -> None:
         )
         assert sd == "–" if group.sd is None else abs(float(sd) - group.sd) < 0.00051
         found = [] if scores == "–" else [float(score) for score in scores.split()]
-        assert found == pytest.approx(sorted(group.scores), abs=0.0051)
-        assert row[10] == f"{truth.value(i, 'tokens'):,.0f}"
-        assert row[11] == ", ".join(group.flags)
+        assert found == pytest.approx(sorted(group.scores, reverse=True), abs=0.0051)
+        assert row[11] == f"{truth.value(i, 'tokens'):,.0f}"
+        assert row[12] == ", ".join(group.flags)

@@ -325,3 +325,21 @@ def test_unusable_labels(ruler: Ruler, tmp_path: Path, more: tuple[str, ...]) ->
     assert (done.returncode, done.stdout) == (2, "")
     assert "--labels ruler: no rollout of s.jsonl has a label there that can be used" in done.stderr
     assert not (tmp_path / "page.html").exists()
+
+
+def test_labels_that_are_the_scores(ruler: Ruler, tmp_path: Path) -> None:
+    """Scores that are measured against themselves are told, on a terminal and beside a page."""
+    write(tmp_path / "s.jsonl", run_of())
+    for more in ((), ("-o", "page.html")):
+        done = ruler("report", "s.jsonl", "--labels", "ruler.score", *more)
+        assert done.returncode == 0
+        assert "every label is the very score of its rollout" in done.stderr
+    assert ruler("report", "s.jsonl").stderr == ""
+
+
+def test_how_many_groups_a_page_holds(ruler: Ruler, tmp_path: Path) -> None:
+    """A page that does not hold all groups is told as what it is."""
+    write(tmp_path / "s.jsonl", run_of())
+    done = ruler("report", "s.jsonl", "-o", "page.html", "--max-groups", "2")
+    groups = json.loads(ruler("report", "s.jsonl", "--json").stdout)["figures"]["groups"]["all"]
+    assert f"ruler: 2 of {groups} groups, " in done.stderr
