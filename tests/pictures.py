@@ -37,12 +37,13 @@ def take(folder: Path, browser: Browser) -> None:
     _ruler("score", ROOT / "samples/tau_bench.jsonl", talks, "-m", "offline")
     for scored in (run, talks):
         _ruler("report", scored, "-o", scored.with_suffix(".html"))
-    with shown(browser, run.with_suffix(".html"), height=1100) as view:
+    with shown(browser, run.with_suffix(".html"), height=1024) as view:
         _picture(view, "overview", "")
+    with shown(browser, run.with_suffix(".html"), width=1400, height=640) as view:
         _picture(view, "groups", "#groups?where=live&sort=-disagreement")
-    with shown(browser, run.with_suffix(".html"), theme="dark", height=1100) as view:
+    with shown(browser, run.with_suffix(".html"), theme="dark", height=1024) as view:
         _picture(view, "overview-dark", "")
-    with shown(browser, talks.with_suffix(".html"), height=1100) as view:
+    with shown(browser, talks.with_suffix(".html"), height=1360) as view:
         view.open("#groups")
         key = view.page.evaluate("opened.rows.key[0]")
         _picture(view, "group", f"#group={key}")
@@ -56,7 +57,7 @@ def _ruler(*args: str | Path) -> None:
 
 def _picture(view: View, name: str, hash_: str) -> None:
     view.open(hash_)
-    view.page.wait_for_timeout(300)  # what is drawn lazily is drawn
+    view.until("!document.querySelector('.g-turns div[style*=height]')")  # what is built later is built
     view.page.screenshot(path=PICTURES / f"{name}.png")
     view.clean()
 

@@ -1,4 +1,4 @@
-"""What a rollout may try on the page that shows it: HTML, scripts, styles, templates, and the judges' attacks."""
+"""What a rollout may try on the page that shows it: HTML, scripts, styles, templates."""
 
 from __future__ import annotations
 

@@ -19,6 +19,11 @@ from tests.browser.truth import Truth
 from tests.browser.view import View
 
 ROLLOUT = "section.g-rollout"
+_LINES = """all => all.map(pre => {
+  const own = pre.cloneNode(true);
+  for (const mark of own.querySelectorAll(".g-unheard")) mark.remove();
+  return own.textContent.replace("(ends here)", "");
+})"""
 
 
 def ranks(scores: list[float | None]) -> list[str]:
@@ -45,12 +50,7 @@ def built(view: View) -> View:
 
 def as_read(view: View, place: str) -> list[str]:
     """The lines of the turns in a part of the page, as the judge read them."""
-    mark = "pre => { const own = pre.cloneNode(true); own.querySelectorAll('.g-unheard').forEach(e => e.remove());"
-    return list(
-        view.find(f"{place} .g-turn pre").evaluate_all(
-            f"all => all.map({mark} return own.textContent.replace('(ends here)', ''); }})"
-        )
-    )
+    return list(view.find(f"{place} .g-turn pre").evaluate_all(_LINES))
 
 
 def test_each_rollout_says_its_score(view: View, truth: Truth) -> None:

@@ -16,8 +16,8 @@ from tests.browser.reports import report_of
 from tests.browser.view import View, shown
 
 ATTACKS = [*RUNNING, *RESTING, *(attack.text for family in FAMILIES.values() for attack in family)]
-TAGS = set(
-    [
+TAGS = frozenset(
+    {
         "a",
         "article",
         "b",
@@ -81,7 +81,7 @@ TAGS = set(
         "title",
         "tr",
         "ul",
-    ]
+    }
 )
 """The elements that the page itself makes; of these none loads, frames or embeds."""
 _FOUND = """() => {
@@ -91,14 +91,18 @@ _FOUND = """() => {
   for (const e of all) {
     for (const { name, value } of e.attributes) {
       if (name.startsWith("on")) bad.push(`${e.localName} ${name}`);
-      if (/^(xlink:)?href$|^(src|action|formaction|data|srcdoc|ping|poster)$/.test(name) && !value.startsWith("#"))
+      const leads = /^(xlink:)?href$|^(src|action|formaction|data|srcdoc|ping|poster)$/.test(name);
+      if (leads && !value.startsWith("#"))
         bad.push(`${e.localName} ${name}=${value.slice(0, 80)}`);
       if (name === "style" && /url|expression|import|image/i.test(value)) bad.push(`${e.localName} ${value}`);
       if (name === "target") bad.push(`${e.localName} target`);
     }
   }
-  for (const e of inside)
-    if (!e.matches("svg title") && ["script", "style", "meta", "title", "noscript"].includes(e.localName) && !(e.matches("svg > style") && e.textContent.trim().startsWith(":where(.plot"))) bad.push(`${e.localName} inside`);
+  for (const e of inside) {
+    const plots = e.matches("svg > style") && e.textContent.trim().startsWith(":where(.plot");
+    if (/^(script|style|meta|title|noscript)$/.test(e.localName) && !e.matches("svg title") && !plots)
+      bad.push(`${e.localName} inside`);
+  }
   const forms = [...document.querySelectorAll("form")].filter(f => !f.closest(".add, #help"));
   const ids = all.map(e => e.id).filter(Boolean);
   return {
@@ -133,7 +137,7 @@ def harmless(view: View) -> dict[str, Any]:
 
 @pytest.mark.parametrize("attack", RUNNING, ids=range(len(RUNNING)))
 def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) -> None:
-    """On a page that takes it as HTML, under no policy, each attack fires: what the others do not see is no luck."""
+    """On a page that takes it as HTML, under no policy, each attack fires."""
     with shown(browser, control(tmp_path, attack)) as view:
         view.page.goto(view.address)
         view.until("window.__hit === 1")
@@ -186,7 +190,7 @@ def test_search(show: Show, hostile: Path) -> None:
         view.until("document.querySelector('p[role=status]')?.textContent.includes('match')")
         harmless(view)
     view.page.evaluate(
-        "text => { location.hash = `#groups?kind=${encode(text)}&flag=${encode(text)}&${encode(text)}=${encode(text)}` }",
+        "text => { const e = encode(text); location.hash = `#groups?kind=${e}&flag=${e}&${e}=${e}` }",
         RUNNING[0],
     )
     view.find(".warn").filter(has_text="not understood").wait_for()
@@ -232,8 +236,7 @@ def test_every_group(show: Show, hostile: Path, way: str, half: int) -> None:
 
 
 _SHOWN = """row => document.querySelector(".g-facts div:last-child dd")?.textContent === `group ${row + 1}`
-  && document.querySelector(".g-turns") && !document.querySelector("[role=status]")?.textContent.includes("Reading")
-  && [...document.querySelectorAll(".g-turns div[style*=height]")].length === 0"""
+  && document.querySelector(".g-turns") && !document.querySelector(".g-turns div[style*=height]")"""
 
 
 def test_a_huge_turn_opens(show: Show, hostile: Path) -> None:
@@ -247,30 +250,32 @@ def test_a_huge_turn_opens(show: Show, hostile: Path) -> None:
 
 
 _TRIES = {
-    "a script": "const s = document.createElement('script'); s.append('window.__hit=1'); document.body.append(s)",
-    "a script's text": f"const s = document.createElement('script'); s.text = '{HIT}'; document.body.append(s)",
-    "a script from elsewhere": "const s = document.createElement('script'); s.setAttribute('src', 'http://127.0.0.1:9/s'); document.body.append(s)",
-    "a handler": f"const b = document.createElement('button'); b.setAttribute('onclick', '{HIT}'); document.body.append(b); b.click()",
+    "a script": f"made('script').append('{HIT}')",
+    "a script's text": f"made('script').text = '{HIT}'",
+    "a script from elsewhere": "made('script', { src: at('s') })",
+    "a handler": f"made('button', {{ onclick: '{HIT}' }}).click()",
     "a parsed handler": f"document.body.innerHTML += '<img src=x onerror={HIT}>'",
     "HTML": f"document.body.insertAdjacentHTML('beforeend', '<script>{HIT}<\\/script>')",
     "a written document": f"document.write('<script>{HIT}<\\/script>')",
-    "a frame's document": "const f = document.createElement('iframe'); f.setAttribute('srcdoc', '<script>parent.__hit=1<\\/script>'); document.body.append(f)",
-    "a frame": "const f = document.createElement('iframe'); f.src = 'http://127.0.0.1:9/f'; document.body.append(f)",
-    "a link": f"const a = document.createElement('a'); a.href = 'javascript:{HIT}'; document.body.append(a); a.click()",
-    "an image": "const i = new Image(); i.src = 'http://127.0.0.1:9/i'; document.body.append(i)",
-    "a style's load": "const s = document.createElement('style'); s.append('body { background: url(http://127.0.0.1:9/u) } @import \"http://127.0.0.1:9/m\"'); document.head.append(s)",
-    "a stylesheet": "const l = document.createElement('link'); l.rel = 'stylesheet'; l.href = 'http://127.0.0.1:9/l'; document.head.append(l)",
-    "a request": "fetch('http://127.0.0.1:9/q').catch(() => 0)",
-    "a beacon": "navigator.sendBeacon('http://127.0.0.1:9/b', 'x')",
+    "a frame's document": "made('iframe', { srcdoc: '<script>parent.__hit=1<\\/script>' })",
+    "a frame": "made('iframe', { src: at('f') })",
+    "a link": f"made('a', {{ href: 'javascript:{HIT}' }}).click()",
+    "an image": "made('img', { src: at('i') })",
+    "a style's load": "made('style').append(`body { background: url(${at('u')}) }`)",
+    "a style's import": "made('style').append(`@import '${at('m')}'`)",
+    "a stylesheet": "made('link', { rel: 'stylesheet', href: at('l') })",
+    "a request": "fetch(at('q')).catch(() => 0)",
+    "a beacon": "navigator.sendBeacon(at('b'), 'x')",
     "a socket": "new WebSocket('ws://127.0.0.1:9/w')",
-    "a form": "const f = document.createElement('form'); f.action = 'http://127.0.0.1:9/a'; document.body.append(f); f.submit()",
-    "a base": "const b = document.createElement('base'); b.href = 'http://127.0.0.1:9/'; document.head.append(b)",
-    "an object": "const o = document.createElement('object'); o.data = 'http://127.0.0.1:9/o'; document.body.append(o)",
+    "a form": "made('form', { action: at('a') }).submit()",
+    "a base": "made('base', { href: at('') })",
+    "an object": "made('object', { data: at('o') })",
     "a worker": "new Worker('data:text/javascript,0')",
     "text as a program": f"setTimeout('{HIT}', 0)",
     "an eval": f"(0, eval)('{HIT}')",
     "a function of text": f"new Function('{HIT}')()",
 }
+"""What who had got into the page would try."""
 
 
 @pytest.mark.parametrize("name", _TRIES)
@@ -292,6 +297,12 @@ def test_the_policy_holds(browser: Browser, run: Path, name: str) -> None:
 
 _TRY = """() => new Promise(stopped => {
   setTimeout(() => stopped(""), 5_000);
+  const at = path => `http://127.0.0.1:9/${path}`;
+  const made = (name, attributes = {}) => {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return document.body.appendChild(element);
+  };
   document.addEventListener("securitypolicyviolation", event => stopped(event.effectiveDirective));
   requestAnimationFrame(() => { // what Playwright itself evaluates may eval
     try { %s } catch (error) { stopped(`Trusted or Security Policy: ${error}`); }

@@ -25,15 +25,18 @@ _COLOURS = """() => {
     return [255, 255, 255, 1];
   };
   const light = ([r, g, b]) => {
-    const [x, y, z] = [r, g, b].map(v => v / 255).map(v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    const linear = v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [x, y, z] = [r, g, b].map(v => linear(v / 255));
     return 0.2126 * x + 0.7152 * y + 0.0722 * z;
   };
   const worst = new Map();
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-    if (!own || !element.checkVisibility({ visibilityProperty: true }) || element.matches(":disabled, script, style, .g-unheard")) continue;
+    if (!own || element.matches(":disabled, script, style, .g-unheard")) continue;
+    if (!element.checkVisibility({ visibilityProperty: true })) continue;
     const style = getComputedStyle(element);
-    const colour = parse(element.closest("svg") ? style.fill === "none" ? style.color : style.fill : style.color);
+    const filled = element.closest("svg") && style.fill !== "none";
+    const colour = parse(filled ? style.fill : style.color);
     const [a, b] = [light(colour), light(ground(element))];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     const name = `${element.localName}.${element.getAttribute("class") ?? ""}`;
@@ -84,8 +87,10 @@ def test_the_system_and_the_button_choose_the_theme(show: Show, run: Path) -> No
 def test_charts_change_with_the_theme(show: Show, run: Path) -> None:
     """Marks and the text of axes take the theme's colours, also when it changes."""
     view = show(run)
-    colours = """() => [".plot svg rect", ".plot svg text", "#chart-failures svg rect"].map(place =>
-      getComputedStyle(document.querySelector(place)).fill + getComputedStyle(document.querySelector(place)).color)"""
+    colours = """() => [".plot svg rect", ".plot svg text", "#chart-failures svg rect"].map(place => {
+      const style = getComputedStyle(document.querySelector(place));
+      return style.fill + style.color;
+    })"""
     light = view.page.evaluate(colours)
     view.by("button", "Theme: auto").click()
     dark = view.page.evaluate(colours)

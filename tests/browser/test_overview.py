@@ -100,7 +100,7 @@ def test_charts_are_there_where_there_is_something_to_see(view: View, show: Show
 
 @pytest.mark.parametrize("chart", CHARTS)
 def test_every_mark_leads_to_its_groups(view: View, truth: Truth, chart: str) -> None:
-    """Each mark of a chart opens a table of the groups that fulfil its conditions, and counts them rightly."""
+    """Each mark of a chart opens a table of the groups that its conditions ask for, and counts them."""
     view.open()
     found = marks(view, chart)
     assert found

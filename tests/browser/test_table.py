@@ -211,7 +211,7 @@ def test_scrolling_shows_every_row_in_its_place(show: Show, many: Path) -> None:
 
 
 def test_keyboard_walk(show: Show, many: Path) -> None:
-    """Arrows, pages, Home and End go through the rows, the active one is told and in sight, Enter opens it."""
+    """Arrows, pages, Home and End go through the rows, the active one is told, Enter opens it."""
     view = show(many, "#groups?sort=ordinal")
     grid, keys = view.find(".grid"), view.page.keyboard
     grid.focus()
@@ -246,7 +246,7 @@ def test_keyboard_walk(show: Show, many: Path) -> None:
 
 
 def test_head_by_keyboard(view: View) -> None:
-    """The heads are one stop of the tab key; arrows go from one to the next, Enter sorts, down goes to the rows."""
+    """The heads are one stop of the tab key; arrows go along them, Enter sorts, down goes to the rows."""
     view.open("#groups")
     keys = view.page.keyboard
     view.find(".grid").focus()

@@ -51,7 +51,7 @@ class Truth:
         return next(i for i, group in enumerate(self.groups) if group.key == key)
 
     def ordered(self, key: Callable[[int], Any] | None = None, *, down: bool = False) -> list[str]:
-        """The keys by the value of each group (its place is given), None last, else the most telling first."""
+        """The keys by the value of each group (its place is given), None last, else by telling."""
         order = sorted(range(len(self.groups)), key=lambda i: self.telling[i])
         if key is not None:
             some = sorted((i for i in order if key(i) is not None), key=key, reverse=down)
