@@ -26,7 +26,7 @@ COLUMNS, LINES = 80, 48
 MADE = "1795269600"
 """When the reports say they were made: pictures of the same figures are the same."""
 _FRAME = (
-    "body{margin:0;background:#1b1f24;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
+    "body{margin:0;background:#0c0c0c;padding:14px}pre{margin:0;font:14px/1.3 'DejaVu Sans Mono',monospace}"
 )
 
 

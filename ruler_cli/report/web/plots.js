@@ -116,11 +116,11 @@ function slotCurve(bins) {
     href: link({ slot: [bin.from === bin.to ? bin.from : Math.max(bin.from, 0.001), bin.to] }), // 0: the first alone
     name:
       `shown at ${stretch(bin.from, bin.to, decimal)}: ${signed(bin.mean)} on average` +
-      `${bin.error === null ? "" : ` (standard error ${number(bin.error, 3)})`}, ${many(bin.n, "rollout")}; show the groups`,
+      `${bin.error === null ? "" : ` (standard error ${number(bin.error, 3)})`}, ${many(bin.n, "score")}; show the groups`,
   }));
   return {
     table: {
-      head: ["place", "above the group's mean", "standard error", "rollouts"],
+      head: ["place", "above the group's mean", "standard error", "scores"],
       rows: bins.map((b) => [stretch(b.from, b.to, decimal), signed(b.mean), number(b.error, 3), whole(b.n)]),
     },
     draw: (width) =>

@@ -4,7 +4,7 @@
 // A rollout is known by its number in the group, from 1: #3 on the page, `rollout=3`, `against=3` in a link.
 const rolloutViews = (() => {
   const { useLayoutEffect, useMemo, useRef } = lib;
-  const { TurnList, Text, wordsOf, counted } = turnlist;
+  const { TurnList, Folded, wordsOf, counted } = turnlist;
   const NO_ONE = 0; // `against=0`: compare with none
 
   // ---- What is shown -------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ const rolloutViews = (() => {
       <p>${facts.filter(Boolean).join(" · ")}</p>
       ${e.suspect && html`<p class="g-warning">Has text that addresses the judge.</p>`}
       ${twins.length > 0 && html`<p>Same text: ${twins.map((o) => html`${link(o)} `)}</p>`}
-      ${e.why && html`<p class="g-foreign g-warning"><${Text} text=${e.why} /></p>`}
-      ${e.said && html`<blockquote class="g-foreign"><${Text} text=${e.said} /></blockquote>`}
+      ${e.why && html`<p class="g-foreign g-warning"><${Folded} text=${e.why} /></p>`}
+      ${e.said && html`<blockquote class="g-foreign"><${Folded} text=${e.said} /></blockquote>`}
     </div>`;
   }
 

@@ -71,6 +71,17 @@ const turnlist = (() => {
       </button>`}`;
   }
 
+  // A long text, of which more is shown when somebody asks for it.
+  function Folded({ text }) {
+    const [all, setAll] = useState(false);
+    if (text.length <= FOLD) return html`<${Text} text=${text} />`;
+    const shown = all ? text : `${text.slice(0, turns.whole(text, FOLD))}…`;
+    return html`<${Body} text=${shown} />
+      <button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>
+        ${all ? "show less" : `show all ${number(text.length, 0)} characters`}
+      </button>`;
+  }
+
   function Badge({ turn: { kind, who, name } }) {
     if (kind === "note") return null;
     const says = { call: "call", result: "tool", thinking: `${visible(who)} thinking` }[kind] ?? visible(who);
@@ -162,5 +173,5 @@ const turnlist = (() => {
     </div>`;
   }
 
-  return { TurnList, Text, wordsOf, counted };
+  return { TurnList, Text, Folded, wordsOf, counted };
 })();
