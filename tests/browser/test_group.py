@@ -245,6 +245,16 @@ def test_previous_and_next(view: View, truth: Truth) -> None:
     assert view.find(".g-steps a").all_inner_texts() == ["← previous group"]
 
 
+def test_neighbours_of_a_table(view: View, truth: Truth) -> None:
+    """Who comes from a table walks the groups that it showed, in its order."""
+    failed = [group.key for group in truth.groups if group.failed]
+    view.open("#groups?where=failed&sort=ordinal").find(".body [role=row]").first.wait_for()
+    built(view.go(f"#group={failed[0]}"))
+    assert f"1 of {len(failed)} as in the table" in view.find(".g-steps").inner_text()
+    view.page.keyboard.press("j")
+    built(view.at(f"#group={failed[1]}"))
+
+
 def test_keys_walk_the_rollouts(view: View) -> None:
     """The arrows go from one rollout to the next, and the link with them."""
     opened(view, "task-2", "&view=one")
@@ -272,7 +282,7 @@ def test_a_failed_group_says_why(view: View, truth: Truth, key: str, number: int
 def test_an_unknown_group(view: View) -> None:
     """A link to a key that is not there says so, and leads to the nearest ones."""
     view.open("#group=tsk-31")
-    assert "No group in this report has the key tsk-31" in view.text
+    assert "No group in this report has the key: tsk-31" in view.text
     near = view.find(".unknown li a").all_text_contents()
     assert "task-31" in near
     assert len(near) <= 5
@@ -318,7 +328,7 @@ def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch
     view = show(tmp_path / "run.html")
     left = view.page.evaluate("opened.rows.key.filter((_, i) => !opened.rows.text[i])")
     assert 0 < len(left) == written.left_out.texts < 9
-    assert f"the text of {len(left)} groups" in view.find(".left-out").inner_text()
+    assert f"The texts of {9 - len(left)} of 9 groups" in view.find(".left-out").inner_text()
     view.go(f"#group={left[0]}")
     notice = view.find(".g-notice")
     notice.first.wait_for()

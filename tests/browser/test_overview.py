@@ -110,7 +110,7 @@ def test_every_mark_leads_to_its_groups(view: View, truth: Truth, chart: str) ->
         matching = truth.matching(link)
         assert announced.startswith(f"{len(matching)} of 60 "), (link, name)
         assert matching, (link, name)
-        of_name = re.search(r"([\d,]+) (?:of [\d,]+ groups? failed|rollouts?; |groups?; )", name)
+        of_name = re.search(r"([\d,]+) (?:of [\d,]+ groups? failed|rollouts?; |scores?; |groups?; )", name)
         assert of_name is not None, name
         own = whole(of_name[1])
         if chart in ("spread", "reliability", "failures"):

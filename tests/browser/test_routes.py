@@ -9,11 +9,17 @@ import pytest
 from tests.browser.conftest import Show
 from tests.browser.view import View
 
-_SEEN = "main => main.innerText.replaceAll(/\\s+/g, ' ')"
+_SEEN = """main => {
+  const around = main.querySelector(".g-steps")?.innerText ?? "";
+  return main.innerText.replace(around, "").replaceAll(/\\s+/g, " ");
+}"""
 
 
 def seen(view: View) -> str:
-    """All that the page's main part says, and what is chosen and pressed in it."""
+    """All that the page's main part says, and what is chosen and pressed in it.
+
+    But for a group's neighbours, which are those of the table that one came from.
+    """
     view.until("!document.querySelector('.g-turns div[style*=height]')")
     view.until("!document.body.innerText.includes('Reading the text')")
     pressed = view.find("[aria-pressed=true]").all_text_contents()
