@@ -2,7 +2,7 @@
 
 // A group's page: its head, its rollouts and their texts, and the keys to walk among them.
 const GroupPage = (() => {
-  const { useState, useEffect, useMemo, useRef } = lib;
+  const { useState, useEffect, useLayoutEffect, useMemo, useRef } = lib;
   const { TurnList, Text, counted } = turnlist;
   const { Head, neighbours } = groupHead;
   const { Rollouts, Side, One, entriesOf, sorted, referenceOf, rankOf } = rolloutViews;
@@ -42,7 +42,8 @@ const GroupPage = (() => {
   function useKeys(toGroup, toRollout) {
     const latest = useRef(null);
     latest.current = { toGroup, toRollout };
-    useEffect(() => {
+    // at once: a key that is pressed before the next frame must not get lost
+    useLayoutEffect(() => {
       const pressed = (event) => {
         const { key, altKey, target } = event;
         if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
