@@ -10,7 +10,6 @@ from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import safe, safe_value, say, told
 from ruler_cli.cli.problems import Problems
 from ruler_cli.errors import UsageError
-from ruler_cli.marked.doubts import doubt, refuse_unmarked
 from ruler_cli.settings import InputSettings
 
 if TYPE_CHECKING:
@@ -113,10 +112,14 @@ class _Opened:
 
     def refuse_unmarked(self) -> None:
         """A file that was never scored."""
+        from ruler_cli.marked.doubts import refuse_unmarked
+
         refuse_unmarked(self.name, 1, int(not self.extract.seen.marked))
 
     def doubt(self) -> str | None:
         """Whether labels may be what ruler wrote."""
+        from ruler_cli.marked.doubts import doubt
+
         return doubt(self._labels, self.extract.seen.own_labels, self.extract.seen.scored)
 
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ruler_cli import nearest
 from ruler_cli.cli import completing
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
@@ -277,6 +276,8 @@ def rubric(text: str | None) -> str | None:
         found = Path(text[1:]).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        from ruler_cli import nearest
+
         lost = nearest.file(text[1:]) if isinstance(error, FileNotFoundError) else None
         hint = nearest.question(lost and f"@{lost}")
         raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None

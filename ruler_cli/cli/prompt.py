@@ -11,7 +11,6 @@ import typer
 from ruler_cli.cli import options
 from ruler_cli.cli.console import Console, count, safe, say, told
 from ruler_cli.errors import UsageError
-from ruler_cli.nearest import nearest
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 
 if TYPE_CHECKING:
@@ -100,6 +99,8 @@ def _group(where: InputSettings, key: str | None) -> Group:
                 return one
             if len(seen) < _COMPARED:
                 seen.append(one.key)
+    from ruler_cli.nearest import nearest
+
     meant = None if key is None else nearest(key, seen)
     which = "there is no group" if key is None else f"there is no group {key!r}"
     if meant is not None:

@@ -11,7 +11,6 @@ import typer
 from ruler_cli.cli import options, scored
 from ruler_cli.cli.console import UNSAFE, count, say, told
 from ruler_cli.cli.ending import in_order
-from ruler_cli.cli.keys import UNSEEN
 from ruler_cli.cli.problems import Problems
 from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError
@@ -171,6 +170,8 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
 def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
+
+    from ruler_cli.cli.keys import UNSEEN
 
     try:
         text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()
