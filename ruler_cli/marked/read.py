@@ -18,8 +18,6 @@ from ruler_cli.records import Group, Record, Rollout, Usage
 
 KINDS = ("reply", "transport", "refused", "too_long", "input", "budget", "interrupted")
 """Why a group has no scores, as ruler names it; anything else in a file is `unknown`."""
-FLAGS = ("suspect", "degraded", "escalated", "windows", "shortened", "alone", "cached")
-"""What may be said of a group, the weightiest first."""
 MOST_JUDGES = 8
 """Judges of a panel that are told apart; a file that names more in its marks is damaged or hostile."""
 _DIGITS = 9

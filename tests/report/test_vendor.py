@@ -78,3 +78,14 @@ def test_the_bundle_has_what_the_scripts_use() -> None:
         for names in re.findall(r"\{([^{}]*)\} = lib;", text):
             used.update(re.findall(r"\w+", names))
     assert not [name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)]
+
+
+def test_no_two_scripts_have_one_name() -> None:
+    """The scripts share one scope: what one of them defines no other does."""
+    found: dict[str, str] = {}
+    for script in sorted(WEB.glob("*.js")):
+        text = script.read_text(encoding="utf-8")
+        for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE):
+            assert name not in found, f"{script.name} and {found[name]} both define {name}"
+            found[name] = script.name
+    assert {"route", "Overview", "Groups", "GroupPage"} <= found.keys()
