@@ -14,9 +14,6 @@ from ruler_cli.cli import completing
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
 
-_PATH = 4096
-"""Characters that no path has."""
-
 Source = Annotated[
     str,
     typer.Argument(
@@ -269,7 +266,7 @@ def max_failures(text: str | None) -> MaxFailures | None:
 def rubric(text: str | None) -> str | None:
     """`--rubric TEXT` or `@FILE` → the text."""
     if text is None or not text.startswith("@"):
-        if text and len(text) < _PATH and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
+        if text and len(text) < 4096 and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
             raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
         return text
     try:
