@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from ruler_cli.ballots import Judged
-from ruler_cli.records import Group
+from ruler_cli.records import UNANSWERED, Group
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.gain import Standing, allot, unresolved
 from ruler_cli.statistics.reliability import Prior
@@ -34,6 +34,7 @@ class Block:
         self._closed = False
         self._round = _Round()
         self._prior: Prior | None = None
+        self._unanswered = False
 
     def __len__(self) -> int:
         """How many members it has."""
@@ -49,8 +50,12 @@ class Block:
         self._closed = True
         self._end_round()
 
-    async def report(self, member: int, standing: Standing | None) -> int:
-        """Say how a group stands (None: it has failed), wait for all others: its further passes."""
+    async def report(self, member: int, standing: Standing | None, *, unanswered: bool = False) -> int:
+        """Say how a group stands (None: it has failed), wait for all others: its further passes.
+
+        With a member that is `unanswered` nobody gets any: what the others get depends on its answers.
+        """
+        self._unanswered = self._unanswered or unanswered
         while True:
             self._standings[member] = standing
             self._reported.add(member)
@@ -62,6 +67,8 @@ class Block:
 
     def unresolved(self, standing: Standing) -> bool:
         """Whether, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
+        if self._unanswered:
+            return False
         if self._prior is None:
             noise = Batch()
             for each in self._standings:
@@ -74,7 +81,8 @@ class Block:
         if self._closed and len(self._reported) == len(self._standings):
             done, self._round = self._round, _Round()
             self._reported.clear()
-            done.extra = self._decide(self._standings)
+            nothing = [0] * len(self._standings)
+            done.extra = nothing if self._unanswered else self._decide(self._standings)
             done.over.set()
 
 
@@ -95,7 +103,8 @@ class Member:
 
     async def more(self, judged: Judged, tokens: float) -> int:
         """How many further passes; 0 ends it."""
-        return await self._block.report(self._number, Standing.of(judged, tokens))
+        unanswered = any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
+        return await self._block.report(self._number, Standing.of(judged, tokens), unanswered=unanswered)
 
     async def escalate(self, judged: Judged, tokens: float) -> bool:
         """Whether the stronger judge is to score the group: once all of the block have their passes."""

@@ -76,7 +76,7 @@ class Counts:
         summary, tries = self.summary, self._panel.tries()
         self._spent()
         summary.seconds = time.perf_counter() - self._began
-        summary.asked, summary.retried = tries.asked, tries.retried
+        summary.asked, summary.retried, summary.unanswered = tries.asked, tries.retried, tries.unanswered
         summary.unsure_usd = None if summary.cost_usd is None else self._panel.budget.unsure
         summary.most_in_flight = tries.most
         summary.stopped = None if stopped is None else str(stopped)

@@ -16,14 +16,14 @@ class Summary:
     """What a run did.
 
     `total` is the number of groups in the input, None for a stream, `groups` of those that are done.
-    `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in
-    an earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
+    `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in an
+    earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
     pass, `cut` those that lack one because of the cap, `windowed` were shown in parts, `escalated` were
     scored by the stronger judge. `tied` groups have no relative signal, `alone` those of them that had
     nothing to compare. `asked` counts calls with all their tries, `retried` tries by what made them
-    necessary. `usage` and `cost_usd` are of this run, `kept_usd` is what kept replies had cost,
-    `unsure_usd` what calls without a reply may have cost. `figures` tell what the scores are worth, at
-    the end of a run.
+    necessary, `unanswered` requests that the ledger does not answer where no judge is asked. `usage` and
+    `cost_usd` are of this run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without
+    a reply may have cost. `figures` tell what the scores are worth, at the end of a run.
     """
 
     total: int | None = None
@@ -47,6 +47,7 @@ class Summary:
     written: int = 0
     asked: int = 0
     retried: dict[str, int] = field(default_factory=dict)
+    unanswered: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     kept_usd: float | None = 0.0

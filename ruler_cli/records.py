@@ -200,6 +200,15 @@ class Fault:
     posts: int = field(default=1, compare=False)
 
 
+UNANSWERED = Fault(
+    "transport",
+    "the ledger holds no answer to what was to be asked, and no judge is asked",
+    "group",
+    sent=False,
+)
+"""What a request comes to where only kept answers count."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A group that could not be scored: what kind of failure, and one sentence."""

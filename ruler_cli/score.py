@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -14,19 +14,21 @@ from ruler_cli.counts import Counts
 from ruler_cli.delivery import Delivery
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile
-from ruler_cli.judges.choose import Chosen, choose
-from ruler_cli.judging import Bench, Outcome, Seat, Turns, judge_group
+from ruler_cli.hearing import Hearing, Item, judges_of
+from ruler_cli.judges.choose import Chosen, choose, unasked
+from ruler_cli.judging import Outcome
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.engine import first_of, run
 from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.panel import Panel
 from ruler_cli.pool.pool import pool
+from ruler_cli.pool.unasked import Unasked
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Failure, Group, Problem
-from ruler_cli.scoring.collect import Check
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
@@ -51,12 +53,14 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     of the result. `halt` stops the run from outside: what is in flight finishes, what is whole stays.
     """
     observer, halt = observer or Observer(), halt or Halt()
-    judges = [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
-    chosen = [choose(judge) for judge in judges]
+    judges = judges_of(settings)
+    chosen = [unasked(judge) if settings.cached_only else choose(judge) for judge in judges]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_homeless(settings)
+    if settings.cached_only and settings.ledger is None:
+        raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
     for judge, found in zip(judges, chosen, strict=True):
-        if settings.pool.max_cost is not None and found.price is None:
+        if settings.pool.max_cost is not None and found.price is None and not settings.cached_only:
             raise UsageError(
                 f"--max-cost: the price of {judge.model} is not known; give it with --price IN,OUT, "
                 "in USD per million prompt and completion tokens"
@@ -99,18 +103,14 @@ def _panel(
 ) -> Panel:
     """What asks each judge: with limits of its own, and one budget for all."""
     budget = Budget(settings.pool.max_cost)
-    callers = []
+    callers: list[Caller] = []
     for judge, found in zip(judges, chosen, strict=True):
         shelf = Shelf(ledger, judge.model, judge.params) if ledger and not found.embedded else None
-        callers.append(pool(found, judge, settings.pool, halt, shelf, budget))
+        if shelf is not None and settings.cached_only:
+            callers.append(Unasked(found.judge, halt, shelf))
+        else:
+            callers.append(pool(found, judge, settings.pool, halt, shelf, budget))
     return Panel(callers, [found.price for found in chosen], halt)
-
-
-def _check(settings: ScoreSettings) -> Check | None:
-    """What tells whether a rollout passed: the path that the user named, else the reward if it is to."""
-    if settings.input.outcome is not None:
-        return "outcome"
-    return "reward" if settings.combine.by_outcome else None
 
 
 class _Run:
@@ -129,22 +129,8 @@ class _Run:
         self._counts, self._delivery = counts, delivery
         self._stopping = Stopping(panel, delivery, counts, observer, settings.grace)
         self.halt = panel.halt
-        context = settings.ask.context_tokens
-        seats = [
-            Seat(found.judge.name, caller.call, context or found.context)
-            for found, caller in zip(chosen, panel.callers, strict=True)
-        ]
-        stronger = seats.pop() if settings.escalate else None
-        self._bench = Bench(tuple(seats), settings.fallback, stronger, _check(settings))
-        passes = settings.ask.passes
-        together = settings.adaptive or settings.escalate is not None
-        self._ask, self._blocks = settings.ask, None
-        if together:  # imported where it is needed: it takes longer than the first request may wait
-            from ruler_cli.blocks import Blocks
-            from ruler_cli.scoring.gain import FIRST
-
-            self._blocks = Blocks(passes if settings.adaptive else None)
-            self._ask = replace(settings.ask, passes=min(FIRST, passes) if settings.adaptive else passes)
+        told = observer.replied if settings.debug else None
+        self._hearing = Hearing(settings, chosen, panel.callers, told)
         self._begun = self._stopped = self._lost = False
 
     async def all(self, stack: ExitStack) -> None:
@@ -210,7 +196,7 @@ class _Run:
     async def _judge_all(self, found: Input) -> None:
         pull = found.pull()
 
-        async def next_group() -> _Item | None:
+        async def next_group() -> Item | None:
             group = None
             if self.halt.reason is None:
                 try:
@@ -218,12 +204,12 @@ class _Run:
                 except RulerError as error:  # what is in flight is paid for and may finish
                     self.halt.now(error)
             if group is None:
-                if self._blocks is not None:
-                    self._blocks.close()
+                self._hearing.end()
                 return None
-            return _Item(group, self._blocks.place(group) if self._blocks is not None else None)
+            return self._hearing.place(group)
 
-        await run(next_group, self._judge, self._deliver, lambda item: item.group.size, self._panel.room)
+        judge, room = self._hearing.judge, self._panel.room
+        await run(next_group, judge, self._deliver, lambda item: item.group.size, room)
 
     async def _tick(self) -> None:
         while True:
@@ -231,18 +217,7 @@ class _Run:
             if self._begun:
                 self._observer.tick(self._counts.summary, self._panel.status())
 
-    async def _judge(self, item: _Item) -> Outcome:
-        settings = self._settings
-        return await judge_group(
-            item.group,
-            self._ask,
-            self._bench,
-            self._observer.replied if settings.debug else None,
-            retry_failed=settings.retry_failed,
-            further=item.place,
-        )
-
-    async def _deliver(self, item: _Item, outcome: Outcome) -> None:
+    async def _deliver(self, item: Item, outcome: Outcome) -> None:
         if self._stopped:  # OUTPUT is whole up to here; the rest is for the run that resumes
             self._counts.pay(outcome)
             return
@@ -274,11 +249,3 @@ class _Run:
         most = self._settings.max_failures
         if most is not None and self._counts.too_many(begun=self._begun):
             self.halt.now(TooManyFailures(most.shown))
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A group on its way, with its place among those that decide together."""
-
-    group: Group
-    place: Turns | None

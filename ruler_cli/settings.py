@@ -117,7 +117,7 @@ class ScoreSettings:
     over a group that one refuses. `adaptive` spends passes where they help, `ask.passes` on average;
     `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` None keeps
     nothing. `grace` is how many seconds calls in flight may take to finish once
-    the run is told to stop.
+    the run is told to stop. `cached_only` asks nobody: what the ledger does not answer fails.
     """
 
     input: InputSettings
@@ -137,3 +137,4 @@ class ScoreSettings:
     fallback: bool = False
     adaptive: bool = False
     escalate: JudgeSettings | None = None
+    cached_only: bool = False

@@ -16,6 +16,7 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.nobody import Nobody
 from ruler_cli.judges.prices import Price, stated
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
@@ -154,11 +155,16 @@ class Stage:
         self.path, self.judges = path, {judge.name: judge for judge in judges}
         write(path / "in.jsonl", list(groups))
         patch.setattr("ruler_cli.score.choose", self._choose)
+        patch.setattr("ruler_cli.score.unasked", self._unasked)
 
     def _choose(self, settings: JudgeSettings) -> Chosen:
         judge = self.judges[settings.model]
         price: Price | None = stated(judge.price) if judge.price else None
         return Chosen(judge, price, judge.context)
+
+    def _unasked(self, settings: JudgeSettings) -> Chosen:
+        chosen = self._choose(settings)
+        return Chosen(Nobody(settings.model), chosen.price, chosen.context)
 
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""

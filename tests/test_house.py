@@ -20,6 +20,7 @@ FLOORS = (
     {"stopping"},
     {"delivery"},
     {"counts", "holding", "marks"},
+    {"hearing"},
     {"blocks", "judging", "reading", "shelf", "writing"},
     {"annotate", "groups", "marked", "talks"},
     {"index"},

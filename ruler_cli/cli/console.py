@@ -183,6 +183,7 @@ def closing(summary: Summary) -> list[str]:
     notes = (
         (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
         (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
+        (summary.unanswered, "request", "without an answer in the ledger; `ruler render` writes them"),
         (summary.unreadable, "line or trajectory", "not readable"),
         (summary.tied, "group", "without relative signal (tied)"),
         (summary.windowed, "group", "shown in windows"),

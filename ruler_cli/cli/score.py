@@ -124,6 +124,14 @@ def command(
             "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
         ),
     ] = False,
+    cached_only: Annotated[
+        bool,
+        typer.Option(
+            "--cached-only",
+            envvar="RULER_CACHED_ONLY",
+            help="Ask no judge: score what the ledger answers, and mark the rest as failed.",
+        ),
+    ] = False,
     via: options.Via = "auto",
     summary: Annotated[
         Path | None,
@@ -172,6 +180,7 @@ def command(
             fallback=fallback,
             adaptive=adaptive,
             escalate=stronger,
+            cached_only=cached_only,
         )
         combining.refuse_what_cannot_be(settings)
         _refuse_summary(summary, settings)

@@ -11,6 +11,7 @@ import orjson
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, missing_key, unknown_judge
 from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.nobody import Nobody
 from ruler_cli.judges.prices import Model, Price, known, stated
 from ruler_cli.nearest import nearest
 from ruler_cli.settings import JudgeSettings
@@ -52,6 +53,17 @@ def choose(settings: JudgeSettings) -> Chosen:
     """Pick the way to the judge; UsageError where its key or endpoint is missing."""
     model = model_of(settings)
     return Chosen(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
+
+
+def unasked(settings: JudgeSettings) -> Chosen:
+    """What is known of a judge whose kept answers are all that counts; UsageError where none are kept."""
+    if settings.model in EMBEDDED:
+        raise UsageError(
+            f"judge {settings.model}: it is asked as it is needed, and the ledger keeps no answers of it; "
+            "name the judge whose answers are kept, with -m"
+        )
+    model = model_of(settings)
+    return Chosen(Nobody(settings.model), model.price, model.context)
 
 
 def _judge(settings: JudgeSettings) -> Judge:

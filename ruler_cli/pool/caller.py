@@ -40,7 +40,7 @@ class Tally:
     """What the calls of a run came to.
 
     `asked` counts tries, `retried` those that had to be repeated by kind, `most` is the highest number
-    in flight.
+    in flight, `unanswered` requests that nobody was to be asked.
     """
 
     asked: int = 0
@@ -48,6 +48,7 @@ class Tally:
     kept: int = 0
     most: int = 0
     retried: dict[str, int] = field(default_factory=dict)
+    unanswered: int = 0
 
 
 class Caller:

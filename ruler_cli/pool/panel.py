@@ -14,11 +14,15 @@ from ruler_cli.records import Usage
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """What the calls of a run took: tries, the most in flight, tries again by what made them necessary."""
+    """What the calls of a run took: tries, the most in flight, tries again by what made them necessary.
+
+    `unanswered` are requests that the ledger does not answer where nobody is asked.
+    """
 
     asked: int
     most: int
     retried: dict[str, int]
+    unanswered: int
 
 
 class Panel:
@@ -88,4 +92,7 @@ class Panel:
             for kind, number in tally.retried.items():
                 retried[kind] = retried.get(kind, 0) + number
         most = sum(tally.most for tally in tallies)
-        return Tries(sum(tally.asked for tally in tallies), most, dict(sorted(retried.items())))
+        asked, unanswered = (
+            sum(each) for each in zip(*((t.asked, t.unanswered) for t in tallies), strict=True)
+        )
+        return Tries(asked, most, dict(sorted(retried.items())), unanswered)
