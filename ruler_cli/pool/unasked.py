@@ -22,6 +22,15 @@ class Unasked(Caller):
         super().__init__(judge, Gate(Fixed(1), halt), retries=0, timeout=0.0, keeper=keeper)
         self._wanted = wanted
 
+    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
+        """What is kept. Of what is to be asked `again` only failed calls are: a kept reply stays what it is.
+
+        A second reply to the same request would not be taken in, and so be paid for without end.
+        """
+        found = await super().call(request)
+        failed = again and isinstance(found, Fault) and found.kept
+        return await super().call(request, again=True) if failed else found
+
     async def _ask(self, request: Request, key: bytes = b"") -> Reply | Fault:
         self.tally.unanswered += 1
         if self._wanted is not None:
