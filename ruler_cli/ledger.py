@@ -14,23 +14,21 @@ import sqlite3
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import anyio
 import anyio.to_thread
 
+from ruler_cli.entries import INSERT, NEWEST, Entry, Status, entry_of, mark_of, says_more
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.database import WAIT, Schema, at_home, busy, cache, connect, files_of, private
 from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.records import Fault, Kind, Reply, Request, Usage
-
-Status = Literal["answer", "truncated", "refusal", "odd", "fault"]
-"""A reply (whole, cut off, declined), a body that is no chat completion, the mark of a call given up."""
+from ruler_cli.records import Fault, Reply, Request, Usage
 
 _SCHEMA = Schema(
     application=0x52554C52,
@@ -42,10 +40,6 @@ _SCHEMA = Schema(
         "body BLOB NOT NULL)",
         "CREATE INDEX replies_key ON replies (key)",
     ),
-)
-_INSERT = (
-    "INSERT INTO replies (key, at, seconds, model, status, prompt, completion, cached, body) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FIND = "SELECT at, seconds, status, body FROM replies WHERE key = ? ORDER BY id DESC LIMIT 1"
 _FIND_REPLY = _FIND.replace("key = ?", "key = ? AND status <> 'fault'")
@@ -59,8 +53,6 @@ _ROW = 16 << 10
 """Bytes of it that a row takes beside its body: the pages of table and index."""
 _WAY_OUT = "give another file with --ledger PATH, or keep no replies: --ledger none"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
-
-_Row = tuple[bytes, float, float, str, Status, int | None, int | None, int | None, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +150,19 @@ class Ledger:
         if not rows:
             return None
         at, seconds, status, body = rows[0]
-        answer = _mark_of(body) if status == "fault" else reply_of(body)
+        answer = mark_of(body) if status == "fault" else reply_of(body)
         if answer is None or (status != "fault" and isinstance(answer, Fault)):
             return None
         return Kept(answer, at, seconds or 0.0)
 
+    def status(self, key: bytes) -> Status | None:
+        """What stands for a request, None where nothing does."""
+        found = self._read(NEWEST, key)
+        return found[0][0] if found else None
+
     async def store(self, key: bytes, model: str, answer: Reply | Fault, seconds: float) -> None:
         """Keep an answer, as `keep` does; in a thread only where another process is writing."""
-        row = _row(key, model, answer, seconds)
+        row = entry_of(key, model, answer, seconds)
         if not self._written(self._quick, row):
             await self._aside(self._keep, row)
             return
@@ -180,7 +177,29 @@ class Ledger:
         `seconds` is how long the call took. It is on record when this returns, else OutputError. Any
         other Fault is a ValueError: the next run is to ask again.
         """
-        self._keep(_row(key, model, answer, seconds))
+        self._keep(entry_of(key, model, answer, seconds))
+
+    def keep_all(self, answers: Sequence[tuple[bytes, str, Reply | Fault]]) -> list[Status | None]:
+        """Keep what came otherwise than by calls, (key, model, answer) each, all of it or nothing.
+
+        What a ledger holds is not covered by what says less (`says_more`). The status that each request
+        had before its answer, None where it had none. Answers as for `keep`: else ValueError; OutputError
+        where they cannot be written.
+        """
+        rows = [entry_of(key, model, answer, 0.0) for key, model, answer in answers]
+        with self._lock:
+            try:
+                self._patient.execute("BEGIN IMMEDIATE")
+                try:
+                    held = [self._put(row) for row in rows]
+                    self._patient.execute("COMMIT")
+                except BaseException:
+                    if self._patient.in_transaction:  # SQLite itself gives up where a disk is full
+                        self._patient.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                raise self._stuck("written", error) from None
+        return held
 
     def stats(self) -> Stats:
         """Count what is kept."""
@@ -242,19 +261,27 @@ class Ledger:
         with anyio.CancelScope(shield=True):  # the reply is paid for, whatever stops the run
             await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
 
-    def _keep(self, row: _Row) -> None:
+    def _keep(self, row: Entry) -> None:
         with self._lock:
             if not self._written(self._patient, row):
                 raise self._stuck("written", f"another process has been writing it for {WAIT:.0f} s")
 
-    def _written(self, connection: sqlite3.Connection, row: _Row) -> bool:
+    def _written(self, connection: sqlite3.Connection, row: Entry) -> bool:
         try:
-            connection.execute(_INSERT, row)
+            connection.execute(INSERT, row)
         except sqlite3.Error as error:
             if busy(error):
                 return False
             raise self._stuck("written", error) from None
         return True
+
+    def _put(self, row: Entry) -> Status | None:
+        """Insert a row that says more than what is there; the status of that."""
+        found: list[tuple[Status]] = self._patient.execute(NEWEST, row[:1]).fetchall()
+        held = found[0][0] if found else None
+        if says_more(row[4], held):
+            self._patient.execute(INSERT, row)
+        return held
 
     def _settle(self) -> None:
         """Move the write-ahead log into the file; others wait only for what came meanwhile."""
@@ -268,31 +295,3 @@ class Ledger:
 
     def _stuck(self, verb: str, why: object) -> OutputError:
         return OutputError(f"{self.path}: the ledger cannot be {verb}: {why}; make room there, or {_WAY_OUT}")
-
-
-def _row(key: bytes, model: str, answer: Reply | Fault, seconds: float) -> _Row:
-    # a name that comes from a command line may hold what is no text
-    name = model.encode("utf-8", "backslashreplace").decode()
-    if isinstance(answer, Reply):
-        if not answer.body:
-            raise ValueError("a reply without a body was made here and is not kept")
-        status: Status = "refusal" if answer.refusal else "truncated" if answer.truncated else "answer"
-        used = answer.usage
-        counts = (used.prompt, used.completion, used.cached)
-        return key, time.time(), seconds, name, status, *counts, answer.body
-    if answer.scope == "call" and answer.body:
-        return key, time.time(), seconds, name, "odd", None, None, None, answer.body
-    if answer.scope != "group" or not answer.sent or answer.kind in ("budget", "interrupted"):
-        raise ValueError(f"not a call that failed for good: {answer}")
-    mark = {"kind": answer.kind, "reason": answer.reason, "context": answer.context}
-    return key, time.time(), seconds, name, "fault", None, None, None, json.dumps(mark).encode()
-
-
-def _mark_of(body: bytes) -> Fault | None:
-    try:
-        mark = json.loads(body)
-        kind, reason, context = mark["kind"], mark["reason"], mark["context"]
-        sizes = None if context is None else (int(context[0]), int(context[1]))
-    except (ValueError, LookupError, TypeError):
-        return None
-    return Fault(kind, str(reason), "group", context=sizes) if kind in get_args(Kind) else None
