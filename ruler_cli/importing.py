@@ -25,7 +25,7 @@ Fate = Literal["answer", "failed", "again"]
 """What a request came to: it has an answer, it failed for good, it is to be asked again."""
 
 _KEY = re.compile(r"[0-9a-fA-F]{32}")
-_ROWS, _BYTES = 1000, 8 << 20
+_ROWS, _BYTES = 2000, 8 << 20
 """Rows, or bytes of them, that are put on record together."""
 _NAMED = 20
 """How many rows that are none are named one by one."""
@@ -38,7 +38,10 @@ _FAILED = (
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A row that is none, or not ours: `place` and line number, and half a sentence."""
+    """A row that is none, or not ours: where it stands, and half a sentence.
+
+    `place` is how a sentence names it where it is not simply `line NUMBER`.
+    """
 
     number: int
     reason: str
@@ -47,7 +50,7 @@ class Unread:
     @property
     def where(self) -> str:
         """How a sentence names it."""
-        return f"{self.place} line {self.number}" if self.place else f"line {self.number}"
+        return self.place or f"line {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class Importer:
         self._ledger, self._model, self._keys, self._on_key = ledger, model, keys, on_key
         self._waiting: list[tuple[bytes, int, str]] = []
         self._bytes = 0
+        self._any_open = False
         self._rows = self._new = self._known = self._foreign = self._unreadable = 0
         self._odd: list[Unread] = []
         self._said: dict[str, str] = {}
@@ -242,12 +246,14 @@ class Importer:
         if isinstance(row.answer, Reply) or answered:
             if isinstance(row.answer, Reply):
                 self._new, self._known = self._new + (not answered), self._known + answered
-            self._open.execute("DELETE FROM open WHERE key = ?", (key,))
+            if self._any_open:
+                self._open.execute("DELETE FROM open WHERE key = ?", (key,))
             return "answer"
         failed = before == "fault" or row.answer.scope == "group"
         label: str = row.answer.kind if row.answer.scope == "group" else "before" if failed else row.label
         if not failed and label not in self._said:
             self._said[label] = row.answer.reason
+        self._any_open = True
         self._open.execute(_FAILED, (key, failed, label))
         return "failed" if failed else "again"
 

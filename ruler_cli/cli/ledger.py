@@ -1,4 +1,4 @@
-"""`ruler ledger path|stats|clear`: the replies that are kept, so that none is paid for twice."""
+"""`ruler ledger path|stats|clear` (`import` stands beside): the replies that are kept, so that none is paid for twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path(ledger: options.Ledger = None) -> None:
     Exit codes: 0 printed; 2 bad usage.
     """
     with told():
-        typer.echo(os.fsencode(_place(ledger)))  # byte for byte: a script reads it
+        typer.echo(os.fsencode(place_of(ledger)))  # byte for byte: a script reads it
 
 
 @app.command("stats")
@@ -58,7 +58,7 @@ def stats(
     with told():
         from ruler_cli.ledger import Ledger, Stats
 
-        place = _place(ledger)
+        place = place_of(ledger)
         if _there(place):
             with Ledger(place) as kept:
                 found = kept.stats()
@@ -93,7 +93,7 @@ def clear(
     with told():
         from ruler_cli.ledger import Ledger
 
-        place = _place(ledger)
+        place = place_of(ledger)
         if older_than is not None and not math.isfinite(older_than):
             raise UsageError(f"--older-than {older_than}: give a number of days, e.g. 90")
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
@@ -110,7 +110,8 @@ def clear(
         typer.echo(f"removed {count(number, 'row')} from {safe(str(place))}, now {_bytes(left)}")
 
 
-def _place(text: str | None) -> Path:
+def place_of(text: str | None) -> Path:
+    """Where the ledger is that `--ledger` names; UsageError where it names none."""
     from ruler_cli.ledger import located
 
     place = located(text)

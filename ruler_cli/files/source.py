@@ -105,6 +105,14 @@ def from_file(fd: int) -> io.BufferedReader[FromFile]:
     return io.BufferedReader(FromFile(fd), _BUFFER)
 
 
+def capped(stream: BinaryIO, most: int) -> Iterator[bytes]:
+    """Every line with its LF, in bounded memory: of one with more than `most` bytes a little more than those."""
+    while line := stream.readline(most + 2):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_BUFFER)
+
+
 def lines(name: str, stream: Iterable[bytes]) -> Iterator[Line]:
     r"""Every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
     offset = 0

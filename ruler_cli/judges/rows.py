@@ -73,6 +73,7 @@ _STATUSES = {
 
 def read_row(line: bytes) -> Row | Odd:
     """Read one line, without its LF."""
+    line = line.removeprefix(b"\xef\xbb\xbf")
     if len(line) > BIGGEST:
         return Odd("is longer than 32 MiB")
     try:

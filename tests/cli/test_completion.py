@@ -68,7 +68,7 @@ def test_words(place: Path) -> None:
     """Commands, options and the words that an option takes are offered; files are left to the shell."""
     assert offered(place, "ruler sc") == ["score"]
     assert {"score", "check", "prompt", "agree", "ledger"} <= set(offered(place, "ruler "))
-    assert offered(place, "ruler ledger ") == ["path", "stats", "clear"]
+    assert offered(place, "ruler ledger ") == ["path", "stats", "clear", "import"]
     assert offered(place, "ruler score --max-c") == ["--max-cost"]
     assert offered(place, "ruler score a b --order ") == ["random", "input"]
     assert offered(place, "ruler check a --grouping c") == ["consecutive"]

@@ -64,6 +64,9 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
         for member, passed in zip(one["trajectories"], (False, True), strict=True):
             member["metadata"] = {"passed": passed, "answer": 42}
     write(tmp_path / "rollouts.jsonl", groups)
+    said = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
+    response = {"status_code": 200, "request_id": "r", "body": said}
+    write(tmp_path / "replies.jsonl", [{"custom_id": "0f" * 16, "response": response, "error": None}])
     judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": server.base}
     made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2")
     assert made.returncode == 0, made.stderr

@@ -1,0 +1,186 @@
+"""`ruler ledger import`: replies that came otherwise than by a run, into the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import count, safe, say, told
+from ruler_cli.cli.ledger import place_of
+from ruler_cli.cli.scored import AsJson
+from ruler_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ruler_cli.importing import Imported, Importer
+    from ruler_cli.records import Line
+
+_KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
+
+
+def command(
+    replies: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="REPLIES",
+            help="Files of replies, JSON lines, plain, .gz or .zst, or Parquet; a directory, a pattern; "
+            "`-` is stdin.",
+        ),
+    ],
+    ledger: options.Ledger = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--judge-model",
+            "-m",
+            metavar="NAME",
+            help="What the ledger calls the judge; its price is looked up by that name.  "
+            "[default: the model that each reply names]",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take replies that a batch API or an engine of your own wrote, in any order, as often as you like.
+
+    Understood are the result files of OpenAI's and Anthropic's batch APIs, `vllm run-batch`, and rows of
+    your own: a chat completion, or its text as `text`, `generated_text` or `output`, beside the
+    `custom_id` of its request. An answer that is there stays.
+
+    Example: ruler ledger import replies.jsonl
+
+    Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
+    2 bad usage, or no such file.
+    """
+    with told():
+        from ruler_cli.importing import Importer
+        from ruler_cli.ledger import Ledger
+
+        place, names = place_of(ledger), _names(replies)
+        with Ledger(place) as kept, Importer(kept, model) as importer:
+            try:
+                for name in names:
+                    _take(name, importer)
+            finally:
+                importer.flush()
+            found = importer.result
+        _tell(found)
+        if as_json:
+            import json
+
+            typer.echo(json.dumps(_as_json(place, found)))
+        else:
+            for line in _table(place, found, len(names)):
+                typer.echo(line)
+        if not found.whole:
+            raise typer.Exit(1)
+
+
+def _names(replies: Sequence[str]) -> list[str]:
+    """Every file that is meant, in order; UsageError where one is not there, before any is read."""
+    from ruler_cli.files.listing import is_many, listed
+    from ruler_cli.files.remote import is_remote
+    from ruler_cli.files.source import open_raw
+
+    names: list[str] = []
+    for given in replies:
+        if is_many(given):
+            listing = listed(given)
+            names += [listing.source(name) for name in listing.names]
+            continue
+        if given != "-" and not is_remote(given):
+            with open_raw(given):
+                pass
+        if given == "-" and given in names:
+            raise UsageError("`-` is given twice; stdin can be read once")
+        names.append(given)
+    return names
+
+
+def _take(name: str, importer: Importer) -> None:
+    from ruler_cli.files.source import shown
+
+    number = 0
+    try:
+        with ExitStack() as stack:
+            for line in _lines(name, stack):
+                number = line.number
+                importer.add(line.raw, number, f"{shown(name)} {line.where}")
+    except UsageError as error:  # what was read of a file that is damaged stays, and the other files
+        why = str(error).removeprefix(f"{shown(name)}: ").partition(";")[0]
+        importer.refuse(number, f"cannot be read behind line {number}: {why}", shown(name))
+
+
+def _lines(name: str, stack: ExitStack) -> Iterator[Line]:
+    from ruler_cli.files.compression import PARQUET_MAGIC
+    from ruler_cli.files.open import open_container
+    from ruler_cli.files.source import capped, decompressed, lines, open_raw, readable
+    from ruler_cli.judges.rows import BIGGEST
+
+    stream = stack.enter_context(open_raw(name))
+    with readable(name):
+        parquet = name != "-" and stream.peek(4).startswith(PARQUET_MAGIC)
+    if parquet:
+        return open_container(name, stack).records()
+    return lines(name, capped(decompressed(name, stream), BIGGEST))
+
+
+def _tell(found: Imported) -> None:
+    """Name on stderr what could not be taken."""
+    for row in found.odd:
+        say(f"ruler: {row.where} {row.reason}")
+    if (more := found.unreadable + found.foreign - len(found.odd)) > 0:
+        say(f"ruler: … and {count(more, 'more row')} like that")
+    for label, number in found.again.items():
+        if sentence := found.said.get(label):
+            say(f"ruler: {count(number, 'request')} to be asked again ({label}): {sentence}")
+
+
+def _as_json(place: Path, found: Imported) -> dict[str, Any]:
+    from ruler_cli.cli.console import safe_value
+
+    odd = [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.odd]
+    counts = {"rows": found.rows, "new": found.new, "known": found.known}
+    value: dict[str, Any] = safe_value(
+        {
+            "ledger": str(place),
+            **counts,
+            "failed_for_good": found.failed_for_good,
+            "failed": dict(found.failed),
+            "again": found.to_ask,
+            "again_by_reason": dict(found.again),
+            "foreign": found.foreign,
+            "unreadable": found.unreadable,
+            "odd": odd,
+        }
+    )
+    return value
+
+
+def _table(place: Path, found: Imported, files: int) -> list[str]:
+    rows = [
+        ("ledger", safe(str(place))),
+        ("read", f"{count(found.rows, 'row')} of {count(files, 'file')}"),
+        ("new", count(found.new, "answer")),
+        ("known", f"{found.known}, whose requests had an answer"),
+    ]
+    if found.failed:
+        rows.append(
+            ("failed", f"{count(found.failed_for_good, 'request')} for good: {_listed(found.failed)}")
+        )
+    if found.again:
+        rows.append(("again", f"{count(found.to_ask, 'request')} to be asked again: {_listed(found.again)}"))
+    if found.foreign:
+        rows.append(("foreign", f"{count(found.foreign, 'row')} of other requests, left out"))
+    if found.unreadable:
+        rows.append(("unreadable", f"{count(found.unreadable, 'row')}, left out"))
+    width = max(len(name) for name, _ in rows) + 2
+    return [f"{name + ':':{width}}{text}" for name, text in rows]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items())
