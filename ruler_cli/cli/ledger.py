@@ -1,4 +1,4 @@
-"""`ruler ledger path|stats|clear` (`import` stands beside): the replies that are kept, so that none is paid for twice."""
+"""`ruler ledger path|stats|clear`: the replies that are kept, so that none is paid for twice."""
 
 from __future__ import annotations
 

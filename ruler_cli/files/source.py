@@ -106,7 +106,7 @@ def from_file(fd: int) -> io.BufferedReader[FromFile]:
 
 
 def capped(stream: BinaryIO, most: int) -> Iterator[bytes]:
-    """Every line with its LF, in bounded memory: of one with more than `most` bytes a little more than those."""
+    """Every line with its LF; of one with more than `most` bytes the first `most` and a little more."""
     while line := stream.readline(most + 2):
         yield line
         while line and not line.endswith(b"\n"):
