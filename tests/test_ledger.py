@@ -113,6 +113,31 @@ def test_round_trip_of_marks(shared: Ledger, reason: str, context: tuple[int, in
     assert answer_of(shared.find(b"mark")) == mark
 
 
+def test_many_at_once(ledger: Ledger) -> None:
+    """Of many answers each is kept that says more than what stands, the status before it is told."""
+    ledger.keep(b"held", "m", reply("first"), 1.0)
+    many = [(b"held", reply("second")), (b"new", ODD), (b"new", MARK), (b"new", reply()), (b"new", ODD)]
+    told = ledger.keep_all([(key, "m", answer) for key, answer in many])
+    assert told == ["answer", None, "odd", "fault", "answer"]
+    assert [ledger.status(key) for key in (b"held", b"new", b"none")] == ["answer", "answer", None]
+    assert answer_of(ledger.find(b"held")) == reply("first")
+    assert ledger.keep_all([]) == []
+
+
+def test_many_or_none(ledger: Ledger) -> None:
+    """Where one of many cannot be kept, none of them is, and the ledger can be written on."""
+    again = Fault("transport", "busy", "call")
+    with pytest.raises(ValueError, match="not a call that failed for good"):
+        ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
+    ledger._patient.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
+                            "BEGIN SELECT raise(ABORT, 'full'); END")  # fmt: skip
+    with pytest.raises(OutputError, match="full"):
+        ledger.keep_all([(b"one", "m", reply()), (b"two", "bad", reply())])
+    assert ledger.find(b"one") is None
+    ledger.keep_all([(b"one", "m", reply())])
+    assert ledger.find(b"one") is not None
+
+
 def test_nothing_there(ledger: Ledger) -> None:
     """A request that was never asked has no answer."""
     ledger.keep(b"one", "m", reply(), 1.0)

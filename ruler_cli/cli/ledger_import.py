@@ -112,7 +112,9 @@ def _take(name: str, importer: Importer) -> None:
                 importer.add(line.raw, number, f"{shown(name)} {line.where}")
     except UsageError as error:  # what was read of a file that is damaged stays, and the other files
         why = str(error).removeprefix(f"{shown(name)}: ").partition(";")[0]
-        importer.refuse(number, f"cannot be read behind line {number}: {why}", shown(name))
+        end = f"cannot be read behind line {number}" if number else "cannot be read"
+        way = "pipe what can be unpacked into `ruler ledger import -`"
+        importer.refuse(number, f"{end}: {why}; {way}", shown(name))
 
 
 def _lines(name: str, stack: ExitStack) -> Iterator[Line]:
@@ -166,7 +168,7 @@ def _table(place: Path, found: Imported, files: int) -> list[str]:
         ("ledger", safe(str(place))),
         ("read", f"{count(found.rows, 'row')} of {count(files, 'file')}"),
         ("new", count(found.new, "answer")),
-        ("known", f"{found.known}, whose requests had an answer"),
+        ("known", f"{count(found.known, 'row')}, whose requests had an answer"),
     ]
     if found.failed:
         rows.append(

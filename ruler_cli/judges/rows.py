@@ -56,6 +56,11 @@ _ENDED = {
     "cancelled": "canceled",
 }
 """Words with which a batch says that it ended before a request was answered."""
+_OWN = (
+    *("id", "object", "type", "created", "model", "choices", "content", "stop_reason", "usage"),
+    *("service_tier", "system_fingerprint"),
+)
+"""What a chat completion, or a message, has for fields; beside it stand the columns of its input."""
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -107,7 +112,7 @@ def _found(row: Mapping[str, Any]) -> _Found | Odd:
         return _of_result(result)
     if isinstance(response, Mapping) and ("status_code" in response or "body" in response):
         return _of_response(response, row.get("error"))
-    own = {name: value for name, value in row.items() if name != "custom_id"}
+    own = {name: row[name] for name in _OWN if name in row}
     for body in (own, row.get("body"), response, row.get("http_response")):
         if isinstance(body, Mapping) and "choices" in body:
             return _of_body(dumped(body), body)
@@ -150,6 +155,7 @@ def _of_response(response: Mapping[str, Any], error: Any) -> _Found:
     if body is None:
         return _of_error(error, status) if error else _again("the row holds no answer", "no answer")
     data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else dumped(body)
+    body = _loaded(data) if isinstance(body, str) else body
     if status is None or status < 300:
         found = _of_body(data, body)
         within = status_within(data) if isinstance(found[0], Fault) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.source import lines
+from ruler_cli.files.source import capped, lines
 from ruler_cli.records import Line
 from tests.files.opening import open_source
 
@@ -140,3 +141,16 @@ def test_empty(tmp_path: Path) -> None:
     path = tmp_path / "in"
     path.touch()
     assert read(path) == []
+
+
+@given(parts=st.lists(st.binary(max_size=6), max_size=6), most=st.integers(0, 8))
+def test_capped(parts: list[bytes], most: int) -> None:
+    """A line is whole, or cut where it is longer than allowed and then still is; none is split into two."""
+    whole = b"\n".join(parts)
+    found = list(capped(io.BytesIO(whole), most))
+    expected = whole.split(b"\n")
+    expected = expected if expected[-1] else expected[:-1]
+    assert len(found) == len(expected)
+    for line, full in zip(found, expected, strict=True):
+        bare = line.removesuffix(b"\n")
+        assert bare == full if len(full) <= most else len(bare) > most and full.startswith(bare)

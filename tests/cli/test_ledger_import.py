@@ -1,0 +1,147 @@
+"""`ruler ledger import` as scripts and people see it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.files.compression import zstd
+from ruler_cli.ledger import Ledger
+from tests.conftest import Ruler
+from tests.test_importing import expired, good, key, long
+
+
+def written(path: Path, *lines: bytes) -> Path:
+    """A reply file."""
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+def test_whole(ruler: Ruler, tmp_path: Path) -> None:
+    """A file of answers is taken to its end: a short table, exit code 0, and once more adds nothing."""
+    written(tmp_path / "r.jsonl", good(1), good(2))
+    done = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "ledger: l.sqlite",
+        "read:   2 rows of 1 file",
+        "new:    2 answers",
+        "known:  0 rows, whose requests had an answer",
+    ]
+    again = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite")
+    assert again.returncode == 0
+    assert "new:    0 answers" in again.stdout
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        assert ledger.find(key(1)) is not None
+
+
+def test_not_whole(ruler: Ruler, tmp_path: Path) -> None:
+    """What failed, is to be asked again or could not be read is counted and told: exit code 1."""
+    odd = json.dumps({"custom_id": "\x1b[31mmine", "text": "x"}).encode()
+    written(tmp_path / "r.jsonl", good(1), long(2), expired(3), odd, b"{}")
+    done = ruler("ledger", "import", "r.jsonl")
+    assert done.returncode == 1
+    assert "failed:     1 request for good: too long for the judge 1" in done.stdout
+    assert "again:      1 request to be asked again: expired 1" in done.stdout
+    assert "foreign:    1 row" in done.stdout
+    assert "unreadable: 1 row" in done.stdout
+    assert "r.jsonl line 4 has the custom_id" in done.stderr
+    assert "r.jsonl line 5 has no custom_id" in done.stderr
+    assert "1 request to be asked again (expired): not executed" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_json(ruler: Ruler, tmp_path: Path) -> None:
+    """The same as one JSON object."""
+    written(tmp_path / "r.jsonl", good(1), good(1), long(2), expired(3), b"{}")
+    done = ruler("ledger", "import", "r.jsonl", "--ledger", "l.sqlite", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {
+        "ledger": "l.sqlite",
+        "rows": 5,
+        "new": 1,
+        "known": 1,
+        "failed_for_good": 1,
+        "failed": {"too_long": 1},
+        "again": 1,
+        "again_by_reason": {"expired": 1},
+        "foreign": 0,
+        "unreadable": 1,
+        "odd": [{"where": "r.jsonl line 5", "line": 5, "reason": "has no custom_id"}],
+    }
+
+
+def test_sources(ruler: Ruler, tmp_path: Path) -> None:
+    """Several files, compressed ones, a quoted pattern, a directory and stdin, all in one go."""
+    written(tmp_path / "a.jsonl", good(1))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(good(2) + b"\n"))
+    (tmp_path / "c.jsonl.zst").write_bytes(zstd.compress(good(5) + b"\n"))
+    for number in (1, 2, 10):
+        written(tmp_path / f"part-{number}.jsonl", good(f"part {number}"))
+    (tmp_path / "folder").mkdir()
+    written(tmp_path / "folder" / "c.json", good(3))
+    names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "part-*.jsonl", "folder", "-"]
+    done = ruler("ledger", "import", *names, "-m", "mine", "--json", stdin=good(4).decode())
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["new"] == 8
+    assert "mine" in ruler("ledger", "stats").stdout
+
+
+def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
+    """Rows that Ray Data wrote as Parquet are rows as well."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    ids = [key(name).hex() for name in range(3)]
+    table = pyarrow.table(
+        {"custom_id": ids, "generated_text": ["a", "b", "c"], "num_input_tokens": [1, 2, 3]}
+    )
+    parquet.write_table(table, tmp_path / "r.parquet")
+    done = ruler("ledger", "import", "r.parquet", "--ledger", "l.sqlite")
+    assert done.returncode == 0, done.stderr
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        assert ledger.stats().models[0].usage.prompt == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nope.jsonl"], "no such file"),
+        (["r.jsonl", "nope-*.jsonl"], "no file matches"),
+        (["r.jsonl", "--ledger", "none"], "leave the option out"),
+        (["-", "-"], "given twice"),
+        ([], "REPLIES"),
+    ],
+)
+def test_bad_usage(ruler: Ruler, tmp_path: Path, words: list[str], says: str) -> None:
+    """A file that is not there, or no ledger, is bad usage, and nothing was taken."""
+    written(tmp_path / "r.jsonl", good(1))
+    done = ruler("ledger", "import", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert json.loads(ruler("ledger", "stats", "--json").stdout)["models"] == []
+
+
+def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that is damaged is told with a way out, and does not keep the others from being taken."""
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(good(1))[:-20])
+    (tmp_path / "b.jsonl").write_bytes(b"PK\x03\x04 no text")
+    written(tmp_path / "c.jsonl", good(2))
+    done = ruler("ledger", "import", "a.jsonl.gz", "b.jsonl", "c.jsonl", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert (found["new"], found["unreadable"]) == (1, 2)
+    assert "a.jsonl.gz cannot be read: the compressed data is damaged" in done.stderr
+    assert "b.jsonl cannot be read: is a zip archive" in done.stderr
+
+
+def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
+    """A line beyond any reply is told and passed over; the lines behind it keep their numbers."""
+    huge = b'{"custom_id": "' + b"0" * (40 << 20) + b'"}'
+    written(tmp_path / "r.jsonl", good(1), huge, good(2), b"{}")
+    done = ruler("ledger", "import", "r.jsonl", "--json")
+    found = json.loads(done.stdout)
+    assert (found["new"], [one["line"] for one in found["odd"]]) == (2, [2, 4])
+    assert found["odd"][0]["reason"] == "is longer than 32 MiB"
