@@ -264,7 +264,7 @@ class Ledger:
     def _keep(self, row: Entry) -> None:
         with self._lock:
             if not self._written(self._patient, row):
-                raise self._stuck("written")
+                raise self._stuck("written", f"another process has been writing it for {WAIT:.0f} s")
 
     def _written(self, connection: sqlite3.Connection, row: Entry) -> bool:
         try:
@@ -293,7 +293,5 @@ class Ledger:
                 if not busy(error):
                     raise self._stuck("written", error) from None
 
-    def _stuck(self, verb: str, why: object = None) -> OutputError:
-        if why is None or (isinstance(why, sqlite3.Error) and busy(why)):
-            why = f"another process has been writing it for {WAIT:.0f} s"
+    def _stuck(self, verb: str, why: object) -> OutputError:
         return OutputError(f"{self.path}: the ledger cannot be {verb}: {why}; make room there, or {_WAY_OUT}")

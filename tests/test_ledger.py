@@ -116,6 +116,7 @@ def test_round_trip_of_marks(shared: Ledger, reason: str, context: tuple[int, in
 def test_many_at_once(ledger: Ledger) -> None:
     """Of many answers each is kept that says more than what stands, the status before it is told."""
     ledger.keep(b"held", "m", reply("first"), 1.0)
+    many: list[tuple[bytes, Reply | Fault]]
     many = [(b"held", reply("second")), (b"new", ODD), (b"new", MARK), (b"new", reply()), (b"new", ODD)]
     told = ledger.keep_all([(key, "m", answer) for key, answer in many])
     assert told == ["answer", None, "odd", "fault", "answer"]
