@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import TracebackType
 from typing import Literal, Self
 
@@ -174,6 +175,9 @@ class Importer:
         """Put on record what was taken; OutputError where the ledger cannot be written."""
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         rows = [found for one in waiting if (found := self._read(*one)) is not None]
+        rows.sort(
+            key=itemgetter(0)
+        )  # neighbours share a page of the index; two of one request keep their order
         kept = [(key, self._model or row.model or "unknown", row.answer) for key, row in rows if _lasts(row)]
         held = iter(self._ledger.keep_all(kept) if kept else ())
         fates = []

@@ -135,6 +135,7 @@ class Ledger:
             self._patient = connect(self._file, _SCHEMA)
             self._quick = connect(self._file, _SCHEMA)
             self._quick.execute("PRAGMA busy_timeout = 0")
+            self._patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
         except UsageError as error:
             raise UsageError(f"{error}; {_WAY_OUT}") from None
         except (OSError, ValueError, sqlite3.Error) as error:
