@@ -61,8 +61,8 @@ class Imported:
     `new` answers were added, `known` are rows whose request had one. `failed` (by kind) and `again` (by
     reason) count requests, each once, that have no answer after it all: those failed for good, these are
     to be asked again. `foreign` rows have a custom_id that is none of ours, `unreadable` ones are no
-    replies at all; `odd` names the first of both. `said` holds a sentence for a reason of `again`, the
-    first that came.
+    replies at all; `odd` names the first of both. `said` holds a sentence for a kind or a reason, the first
+    that came.
     """
 
     rows: int = 0
@@ -255,7 +255,7 @@ class Importer:
             return "answer"
         failed = before == "fault" or row.answer.scope == "group"
         label: str = row.answer.kind if row.answer.scope == "group" else "before" if failed else row.label
-        if not failed and label not in self._said:
+        if label != "before" and label not in self._said:
             self._said[label] = row.answer.reason
         self._any_open = True
         self._open.execute(_FAILED, (key, failed, label))

@@ -137,9 +137,10 @@ def _tell(found: Imported) -> None:
         say(f"ruler: {row.where} {row.reason}")
     if (more := found.unreadable + found.foreign - len(found.odd)) > 0:
         say(f"ruler: … and {count(more, 'more row')} like that")
-    for label, number in found.again.items():
-        if sentence := found.said.get(label):
-            say(f"ruler: {count(number, 'request')} to be asked again ({label}): {sentence}")
+    for counts, what in ((found.failed, "failed for good"), (found.again, "to be asked again")):
+        for label, number in counts.items():
+            if sentence := found.said.get(label):
+                say(f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}")
 
 
 def _as_json(place: Path, found: Imported) -> dict[str, Any]:

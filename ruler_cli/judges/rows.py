@@ -84,9 +84,7 @@ def read_row(line: bytes) -> Row | Odd:
     try:
         value = _loaded(line)
         if not isinstance(value, Mapping):
-            return Odd(
-                "is no JSON object" if line.rstrip().endswith((b"}", b"]")) else "is cut off or no JSON"
-            )
+            return Odd(_no_row(line, value))
         name = value.get("custom_id")
         if not isinstance(name, str):
             return Odd("has no custom_id")
@@ -94,6 +92,12 @@ def read_row(line: bytes) -> Row | Odd:
     except RecursionError:
         return Odd("is nested too deep")
     return found if isinstance(found, Odd) else Row(name, *found)
+
+
+def _no_row(line: bytes, value: Any) -> str:
+    if isinstance(value, list):
+        return "is a JSON array, where a row on each line is wanted (jq -c '.[]' makes that of it)"
+    return "is cut off or no JSON" if value is None and line.strip() != b"null" else "is no JSON object"
 
 
 def _loaded(line: bytes) -> Any:

@@ -51,6 +51,7 @@ def test_not_whole(ruler: Ruler, tmp_path: Path) -> None:
     assert "r.jsonl line 4 has the custom_id" in done.stderr
     assert "r.jsonl line 5 has no custom_id" in done.stderr
     assert "1 request to be asked again (expired): not executed" in done.stderr
+    assert "1 request failed for good (too long for the judge): the judge answered 400" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
 

@@ -289,7 +289,9 @@ def test_odd_bodies(body: Any) -> None:
     [
         (b'{"custom_id": "0123", "respo', "is cut off or no JSON"),
         (b"\0\0\0\0", "is cut off or no JSON"),
-        (b"[1, 2]", "is no JSON object"),
+        (b"[1, 2]", "is a JSON array, "),
+        (b"null", "is no JSON object"),
+        (b"7", "is no JSON object"),
         (b"{}", "has no custom_id"),
         (b'{"custom_id": 7, "text": "x"}', "has no custom_id"),
         (b'{"custom_id": "a"}', "holds no reply of a known form"),
