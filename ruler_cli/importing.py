@@ -17,6 +17,7 @@ from typing import Literal, Self
 import anyio
 import anyio.to_thread
 
+from ruler_cli.errors import OutputError
 from ruler_cli.judges.faults import clean
 from ruler_cli.judges.rows import Odd, Row, read_row
 from ruler_cli.ledger import Ledger
@@ -175,15 +176,18 @@ class Importer:
         """Put on record what was taken; OutputError where the ledger cannot be written."""
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         rows = [found for one in waiting if (found := self._read(*one)) is not None]
-        rows.sort(
-            key=itemgetter(0)
-        )  # neighbours share a page of the index; two of one request keep their order
+        # neighbours share a page of the ledger's index; two rows of one request keep their order
+        rows.sort(key=itemgetter(0))
         kept = [(key, self._model or row.model or "unknown", row.answer) for key, row in rows if _lasts(row)]
         held = iter(self._ledger.keep_all(kept) if kept else ())
         fates = []
-        for key, row in rows:
-            before = next(held) if _lasts(row) else self._ledger.status(key)
-            fates.append((key, self._settled(key, row, before)))
+        try:
+            for key, row in rows:
+                before = next(held) if _lasts(row) else self._ledger.status(key)
+                fates.append((key, self._settled(key, row, before)))
+        except sqlite3.Error as error:
+            way = "make room, or name another directory for what waits on disk with TMPDIR"
+            raise OutputError(f"what is to be asked again cannot be counted: {error}; {way}") from None
         if self._on_key is not None:
             for key, fate in fates:
                 self._on_key(key, fate)

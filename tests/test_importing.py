@@ -265,6 +265,17 @@ def test_writing_fails(ledger: Ledger) -> None:
     assert not ledger._patient.in_transaction
 
 
+def test_counting_fails(ledger: Ledger) -> None:
+    """A disk that is full of what waits on it is told with a way out; the answers are on record."""
+    with Importer(ledger) as importer:
+        importer._open.execute("PRAGMA query_only = ON")
+        for line in (good(1), expired(2)):
+            importer.add(line, 1)
+        with pytest.raises(OutputError, match="TMPDIR"):
+            importer.flush()
+    assert held(ledger) == {key(1).hex(): "fine"}
+
+
 # many, and several at once
 
 
