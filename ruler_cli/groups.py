@@ -18,6 +18,7 @@ from ruler_cli.formats.interface import PROMPT_HASH
 from ruler_cli.formats.reader import Reader
 from ruler_cli.index import Index, Place, digest, place
 from ruler_cli.records import Group, Line, Problem, Record
+from ruler_cli.shard import Shard
 
 OnProblem = Callable[[Problem], None]
 Where = Callable[[int], str]
@@ -36,6 +37,7 @@ def line_of(number: int) -> str:
 class Survey:
     """What a first look at a file found; sizes are rollouts per group, the parts of one joined.
 
+    `mine` is how many of the groups are the run's own: all of them, but for a shard.
     `end` is the number of the last line and the offset behind it: what is appended later is not read.
     """
 
@@ -43,6 +45,7 @@ class Survey:
     grouping: Literal["line", "consecutive", "scattered"]
     records: int = 0
     groups: int = 0
+    mine: int = 0
     rollouts: int = 0
     smallest: int = 0
     largest: int = 0
@@ -74,6 +77,12 @@ class Survey:
             )
         return out
 
+    def shared(self, shard: Shard | None) -> list[str]:
+        """How much of it is a shard's, in one sentence; none without one."""
+        if shard is None:
+            return []
+        return [f"{shard}: {self.mine:,} of {self.groups:,} group{'s' * (self.groups != 1)}"]
+
 
 def records(
     lines: Iterable[Line], read: Callable[[Line], tuple[Record, ...]], on_problem: OnProblem
@@ -96,8 +105,9 @@ def survey(
     on_problem: OnProblem,
     where: Where = line_of,
     on_record: OnRecord | None = None,
+    shard: Shard | None = None,
 ) -> Survey:
-    """Read the whole input once; decide how its groups lie."""
+    """Read the whole input once; decide how its groups lie, and which are those of a shard."""
     whole = reader.format.shape != "trajectory"
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
@@ -116,7 +126,8 @@ def survey(
     for record in records(noted(), reader.glance, count):
         found.records += 1
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
-        short, rollouts = index.add(record, key, whole=whole)
+        mine = shard is None or shard.holds(digest(str(record.key)))
+        short, rollouts = index.add(record, key, whole=whole, mine=mine)
         found.rollouts += rollouts
         if short != last:
             last, runs = short, runs + 1
@@ -124,6 +135,7 @@ def survey(
             on_record(record, place(record) if whole else _as_number(short), rollouts)
     index.flush()
     found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
+    found.mine = found.groups if shard is None else index.mine(each_line=whole)
     if whole:
         found.repeated = index.repeated_key()
     elif grouping == "line":
@@ -150,6 +162,37 @@ def told(found: Iterable[Record], index: Index, on_record: OnRecord, *, whole: b
 
 def _as_number(short: bytes) -> int:
     return int.from_bytes(short[:8], signed=True)
+
+
+def own_problems(on_problem: OnProblem, shard: Shard) -> OnProblem:
+    """Tells what cannot be read of a shard's own lines: of all shards together each line once."""
+
+    def told_once(problem: Problem) -> None:
+        if shard.tells(problem.line):
+            on_problem(problem)
+
+    return told_once
+
+
+def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
+    """Of all lines those of the run's own groups, by what a survey noted."""
+    numbers = (number for number, _, _ in index.lines())
+    wanted = next(numbers, None)
+    for line in lines:
+        if line.number == wanted:
+            yield line
+            wanted = next(numbers, None)
+
+
+def own_fetched(stream: File, index: Index, place: Callable[[int], str] | None) -> Iterator[Line]:
+    """The same lines, fetched from a plain file: what lies between them is not read."""
+    for at in index.lines():
+        yield _fetched_line(stream, at, place)
+
+
+def own_groups(found: Iterable[Group], shard: Shard) -> Iterator[Group]:
+    """Of all groups those of a shard."""
+    return (group for group in found if shard.holds(digest(group.key)))
 
 
 def by_line(found: Iterable[Record]) -> Iterator[Group]:
@@ -200,10 +243,14 @@ def fetched(
     `place` makes `Line.place` of a record's number.
     """
     found: list[Record] = []
-    for number, start, size in places:
-        raw = os.pread(stream.fileno(), size, start)
-        found += reader.read(Line(number, start, raw, place(number) if place else ""))
+    for at in places:
+        found += reader.read(_fetched_line(stream, at, place))
     return Group(str(found[0].key), tuple(found))
+
+
+def _fetched_line(stream: File, at: Place, place: Callable[[int], str] | None) -> Line:
+    number, start, size = at
+    return Line(number, start, os.pread(stream.fileno(), size, start), place(number) if place else "")
 
 
 def part_of(group: Group, first: int) -> Group:

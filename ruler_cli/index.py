@@ -38,12 +38,13 @@ class Index:
         self._db.execute("BEGIN")
         # `id` is the line's number and the part of a columnar line, which is several groups
         self._db.execute(
-            "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT)"
+            "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, "
+            "mine INT)"
         )
         self._db.execute("CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)")
         self._db.execute("CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID")
         self._db.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID")
-        self._rows: list[tuple[int, int, int, bytes, int]] = []
+        self._rows: list[tuple[int, int, int, bytes, int, bool]] = []
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
@@ -58,11 +59,14 @@ class Index:
                     "no room on disk for what waits there; make room, or name another directory with TMPDIR"
                 ) from None
 
-    def add(self, record: Record, key: str, *, whole: bool = False) -> tuple[bytes, int]:
-        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts."""
+    def add(self, record: Record, key: str, *, whole: bool = False, mine: bool = True) -> tuple[bytes, int]:
+        """Note one record, which may be a `whole` group: the digest of its key, and its rollouts.
+
+        One that is not `mine` is counted, and nothing else.
+        """
         line, short = record.line, digest(key)
         rollouts = self.rollouts(record, b"" if whole else short)
-        self._rows.append((place(record), line.offset, len(line.raw), short, rollouts))
+        self._rows.append((place(record), line.offset, len(line.raw), short, rollouts, mine))
         if len(self._rows) >= _BATCH:
             self.flush()
         return short, rollouts
@@ -85,7 +89,7 @@ class Index:
     def flush(self) -> None:
         """Hand the noted lines to SQLite."""
         with self._statement():
-            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?)", self._rows)
+            self._db.executemany("INSERT INTO line VALUES (?, ?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
     def first_seen(self, key: str, number: int) -> int:
@@ -104,6 +108,12 @@ class Index:
             f"SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY {by})"  # noqa: S608, E501 - one of two column names
         )
         return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
+
+    def mine(self, *, each_line: bool = False) -> int:
+        """How many groups are the run's own."""
+        by = "id" if each_line else "key"
+        ((number,),) = self._all(f"SELECT count(DISTINCT {by}) FROM line WHERE mine")  # noqa: S608 - the same
+        return int(number)
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
@@ -126,12 +136,12 @@ class Index:
             return self._db.execute(query, values).fetchall()
 
     def places(self) -> Iterator[list[Place]]:
-        """Where each group's lines are, groups in the order of their first line."""
+        """Where the lines of each own group are, groups in the order of their first line."""
         with self._statement():
             self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
             self._db.execute(
                 "CREATE TEMP TABLE ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
-                "JOIN (SELECT key, min(id) first FROM line GROUP BY key) f ON f.key = l.key "
+                "JOIN (SELECT key, min(id) first FROM line WHERE mine GROUP BY key) f ON f.key = l.key "
                 "ORDER BY f.first, l.id"
             )
         rows = self._db.execute("SELECT id, start, size, first FROM ranked ORDER BY rowid")
@@ -139,9 +149,9 @@ class Index:
             yield [(int(at) >> _PARTS, int(start), int(size)) for at, start, size, _ in members]
 
     def lines(self) -> Iterator[Place]:
-        """Every readable line, in input order."""
+        """Every readable line of the own groups, in input order."""
         with self._statement():
-            rows = self._db.execute("SELECT id, start, size FROM line ORDER BY id")
+            rows = self._db.execute("SELECT id, start, size FROM line WHERE mine ORDER BY id")
         while True:
             with self._statement():
                 row = rows.fetchone()

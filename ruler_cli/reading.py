@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import BinaryIO, cast
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.container import Container, Many
@@ -26,6 +24,10 @@ from ruler_cli.groups import (
     by_line,
     consecutive,
     fetched,
+    own,
+    own_fetched,
+    own_groups,
+    own_problems,
     part_of,
     records,
     scattered,
@@ -36,6 +38,8 @@ from ruler_cli.index import Index, place
 from ruler_cli.pool.feed import inline, threaded
 from ruler_cli.records import Group, Line, Problem, Record
 from ruler_cli.settings import InputSettings
+from ruler_cli.shard import Shard
+from ruler_cli.spool import new_spool, placed, spooled
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,10 @@ def open_input(
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
     Each problem and each record is told once: by the survey of a file, or as a stream is read. `on_open`
-    is told the container before its records are read.
+    is told the container before its records are read. A shard is told its own problems only.
     """
+    shard = settings.shard
+    on_problem = on_problem if shard is None else own_problems(on_problem, shard)
     container = open_container(settings.source, stack)
     on_open(container)
     if not container.once:
@@ -123,15 +129,28 @@ def open_input(
     first, index = list(itertools.islice(found, SAMPLE)), _index(stack)
     if not first:
         return Input(None, None, iter(()), index)
-    reader = detect(shown(settings.source), first, settings)
+    reader = _detected(shown(settings.source), first, settings)
     whole = itertools.chain(first, found)
     if settings.grouping == "scattered":
-        return _whole_stream(container, reader, whole, stack, on_problem, on_record)
+        return _whole_stream(container, reader, whole, stack, on_problem, on_record, shard)
     read = records(whole, reader.read, on_problem)
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
     if on_record is not None:
         read = told(read, index, on_record, whole=reader.format.shape != "trajectory")
-    return Input(reader, None, by_line(read) if alone else consecutive(read, index), index, waits=True)
+    groups = by_line(read) if alone else consecutive(read, index)
+    if shard is not None:
+        return Input(reader, None, own_groups(groups, shard), index, waits=True, notes=[str(shard)])
+    return Input(reader, None, groups, index, waits=True)
+
+
+def _detected(name: str, first: list[Line], settings: InputSettings) -> Reader:
+    reader = detect(name, first, settings)
+    if settings.shard is not None and reader.format.shape == "columns":
+        raise UsageError(
+            f"--shard: a record of {name} holds several groups, which may be of different shards; "
+            "give each process some of the files, or of the lines (`split -n l/16`), and a --ledger"
+        )
+    return reader
 
 
 def _file(
@@ -147,23 +166,27 @@ def _file(
         for line in container.records():  # what is damaged, or no JSON at all, is not empty
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
         return Input(None, None, iter(()), index)
-    reader = detect(name, first, settings)
+    reader, shard = _detected(name, first, settings), settings.shard
     notes = container.settle(_fits(reader), on_problem) if isinstance(container, Many) else []
 
     def lines() -> Iterator[Line]:
-        return container.records() if container.plain else _placed(container.records())
+        return container.records() if container.plain else placed(container.records())
 
-    found = survey(lines(), reader, settings.grouping, index, on_problem, container.where, on_record)
+    found = survey(lines(), reader, settings.grouping, index, on_problem, container.where, on_record, shard)
+    notes = [*notes, *found.shared(shard)]
     if found.records == 0:
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     plain: File | None = container if container.plain else None
     if found.grouping == "scattered":
-        plain = plain or _spooled(_surveyed(name, lines(), found), stack)
+        plain = plain or spooled(_own(_surveyed(name, lines(), found), index, shard), stack)
         groups = _unchanged(name, scattered(plain, reader, index, container.place))
         return Input(reader, found, groups, index, notes=notes, plain=plain, place=container.place)
 
     def again() -> Iterator[Group]:
-        return _in_order(name, lines(), reader, found)
+        if shard is not None and plain is not None:
+            return _in_order(name, own_fetched(plain, index, container.place), reader, found, met=0)
+        read = _own(_surveyed(name, lines(), found), index, shard)
+        return _in_order(name, read, reader, found, met=0 if shard else found.problems)
 
     waits = is_remote(settings.source)
     return Input(
@@ -171,17 +194,24 @@ def _file(
     )
 
 
-def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
-    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
+def _own(lines: Iterator[Line], index: Index, shard: Shard | None) -> Iterator[Line]:
+    return lines if shard is None else own(lines, index)
+
+
+def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int) -> Iterator[Group]:
+    """Groups that are lines, or adjacent lines, of a file that was surveyed.
+
+    As many as were `met` cannot be read and were told by the survey.
+    """
     problems = 0
 
     def unlike(problem: Problem) -> None:
         nonlocal problems
         problems += 1
-        if problems > found.problems:  # the survey has told the others
+        if problems > met:
             raise _changed(name, problem.where)
 
-    read = records(_surveyed(name, lines, found), reader.read, unlike)
+    read = records(lines, reader.read, unlike)
     return by_line(read) if found.grouping == "line" else _adjacent(read)
 
 
@@ -208,41 +238,20 @@ def _whole_stream(
     stack: ExitStack,
     on_problem: OnProblem,
     on_record: OnRecord | None,
+    shard: Shard | None,
 ) -> Input:
     """A stream whose groups lie apart: all of it is kept on disk before anything is judged."""
     index = _index(stack)
-    spool = _spool(stack)
-    placed = _placed(lines, spool)
-    found = survey(placed, reader, "scattered", index, on_problem, container.where, on_record)
+    spool = new_spool(stack)
+    kept = placed(lines, spool)
+    found = survey(kept, reader, "scattered", index, on_problem, container.where, on_record, shard)
     spool.flush()
     if found.records == 0:
         name = shown(container.name)
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     groups = scattered(spool, reader, index, container.place)
-    return Input(reader, found, groups, index, plain=spool, place=container.place)
-
-
-def _placed(lines: Iterator[Line], spool: BinaryIO | None = None) -> Iterator[Line]:
-    """Records as they stand one after another, without what is between them; written so to a spool."""
-    at = 0
-    for line in lines:
-        if spool is not None:
-            spool.write(line.raw)
-        yield Line(line.number, at, line.raw, line.place)
-        at += len(line.raw)
-
-
-def _spooled(lines: Iterator[Line], stack: ExitStack) -> BinaryIO:
-    """A temporary file of records, where each can be fetched by its offset."""
-    spool = _spool(stack)
-    for line in lines:
-        spool.write(line.raw)
-    spool.flush()  # it is read by its descriptor
-    return spool
-
-
-def _spool(stack: ExitStack) -> BinaryIO:
-    return cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile(buffering=1 << 16)))
+    notes = found.shared(shard)
+    return Input(reader, found, groups, index, notes=notes, plain=spool, place=container.place)
 
 
 def _changed(name: str, where: str) -> UsageError:

@@ -17,7 +17,7 @@ from ruler_cli.files.output import FailedFile
 from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.judges.choose import Chosen, choose, unasked
 from ruler_cli.judging import Outcome
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledgers import Ledgers
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller
@@ -32,7 +32,7 @@ from ruler_cli.records import Failure, Group, Problem
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
-from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless
+from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
 
 _TICK = 1.0
 
@@ -57,6 +57,7 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     chosen = [unasked(judge) if settings.cached_only else choose(judge) for judge in judges]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_homeless(settings)
+    refuse_shard(settings)
     if settings.cached_only and settings.ledger is None:
         raise UsageError("--cached-only: answers are in the ledger; leave out --ledger none")
     for judge, found in zip(judges, chosen, strict=True):
@@ -87,11 +88,11 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     return run_.finish()
 
 
-def _ledger(settings: ScoreSettings, chosen: list[Chosen], stack: ExitStack) -> Ledger | None:
+def _ledger(settings: ScoreSettings, chosen: list[Chosen], stack: ExitStack) -> Ledgers | None:
     """Where replies are kept: nowhere for judges that cost nothing to ask again."""
     if settings.ledger is None or all(found.embedded for found in chosen):
         return None
-    return stack.enter_context(Ledger(settings.ledger))
+    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers))
 
 
 def _panel(
@@ -99,7 +100,7 @@ def _panel(
     judges: list[JudgeSettings],
     chosen: list[Chosen],
     halt: Halt,
-    ledger: Ledger | None,
+    ledger: Ledgers | None,
 ) -> Panel:
     """What asks each judge: with limits of its own, and one budget for all."""
     budget = Budget(settings.pool.max_cost)
@@ -186,7 +187,7 @@ class _Run:
             self._observer.note(sentence)
         for sentence in found.survey.warnings() if found.survey else ():
             self._observer.warn(sentence)
-        self._counts.summary.total = found.survey.groups if found.survey else None
+        self._counts.summary.total = found.survey.mine if found.survey else None
         self._observer.started(self._counts.summary.total)
         if found.reader is not None:
             self._delivery.begin(found, found.reader)

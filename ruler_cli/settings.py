@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ruler_cli.shard import Shard
+
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]
 
@@ -96,7 +98,7 @@ class CombineSettings:
 class InputSettings:
     """Where records come from, how they are grouped, and dotted paths into them that the user gave.
 
-    `outcome_option` is the option that gave `outcome`, for sentences.
+    `outcome_option` is the option that gave `outcome`, for sentences. With `shard` only its groups are read.
     """
 
     source: str
@@ -107,6 +109,7 @@ class InputSettings:
     messages: str | None = None
     outcome: str | None = None
     outcome_option: str = "--outcome"
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,9 @@ class ScoreSettings:
     `panel` are judges beside the first: each scores every pass, or with `fallback` the next one takes
     over a group that one refuses. `adaptive` spends passes where they help, `ask.passes` on average;
     `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` None keeps
-    nothing. `grace` is how many seconds calls in flight may take to finish once
-    the run is told to stop. `cached_only` asks nobody: what the ledger does not answer fails.
+    nothing; `ledgers` are others in which answers are looked up too. `grace` is how many seconds calls
+    in flight may take to finish once the run is told to stop. `cached_only` asks nobody: what no ledger
+    answers fails.
     """
 
     input: InputSettings
@@ -138,3 +142,4 @@ class ScoreSettings:
     adaptive: bool = False
     escalate: JudgeSettings | None = None
     cached_only: bool = False
+    ledgers: tuple[Path, ...] = ()

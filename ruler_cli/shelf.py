@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from ruler_cli.ledger import Ledger, key_of
+from ruler_cli.ledger import Kept, key_of
 from ruler_cli.records import Fault, Reply, Request
+
+
+class Store(Protocol):
+    """What keeps answers: a ledger, or several."""
+
+    def find(self, key: bytes) -> Kept | None:
+        """The answer to a request; None where it is to be asked."""
+
+    async def store(self, key: bytes, model: str, answer: Reply | Fault, seconds: float) -> None:
+        """Keep an answer; it is on record when this returns."""
 
 
 class Shelf:
     """What a run of one judge finds and keeps."""
 
-    def __init__(self, ledger: Ledger, model: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, ledger: Store, model: str, params: Mapping[str, Any]) -> None:
         """`model` and `params` as the user gave them: they are part of every key."""
         self._ledger, self._model, self._params = ledger, model, params
 

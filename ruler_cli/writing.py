@@ -119,6 +119,25 @@ def refuse_homeless(settings: ScoreSettings) -> None:
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
 
 
+def refuse_shard(settings: ScoreSettings) -> None:
+    """UsageError where OUTPUT of a shard would take the place of INPUT, or hold what is not its own."""
+    source, output, shard = settings.input.source, settings.output, settings.input.shard
+    if shard is None or output == "-":
+        return
+    listing = listed(source) if is_many(source) else None
+    root = source if listing is None else listing.base or str(listing.root)
+    if same_place(root, output):
+        raise UsageError(f"--shard: OUTPUT {public(output)} is INPUT, of which only {shard} would be left")
+    if listing is None or listing.base or as_lines(output):
+        return
+    from ruler_cli.files.harbor import trials  # which few runs need
+
+    if trials(listing):
+        raise UsageError(
+            "--shard: a Harbor job as OUTPUT would hold trials of other shards, not scored; name it .jsonl"
+        )
+
+
 def _refuse_inside(source: str, output: str, failed: Path | None) -> None:
     """A file of a run that lies among those of INPUT would be read by the next run."""
     listing = listed(source)

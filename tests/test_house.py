@@ -24,7 +24,7 @@ FLOORS = (
     {"hearing"},
     {"blocks", "judging", "reading", "shelf", "writing"},
     {"annotate", "groups", "marked", "talks"},
-    {"index"},
+    {"index", "ledgers"},
     {"pool", "ledger"},
     {"judges", "entries"},
     {"scoring"},
@@ -33,7 +33,9 @@ FLOORS = (
     {"files"},
     {"observer"},
     {"ballots", "figures"},
+    {"spool"},
     {"records", "settings", "quantiles"},
+    {"shard"},
     {"errors", "nearest"},
 )
 """Top to bottom; within one floor modules of different names do not know each other."""

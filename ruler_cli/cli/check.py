@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import options, sharing
 from ruler_cli.cli.console import Console, safe, told
-from ruler_cli.errors import UsageError
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ruler_cli.estimate.notes import Notes, Overview
     from ruler_cli.estimate.outlay import Role
     from ruler_cli.estimate.whole import Estimate
-    from ruler_cli.ledger import Ledger
+    from ruler_cli.ledgers import Ledgers
     from ruler_cli.reading import Input
 
 _ASK = AskSettings()
@@ -46,7 +45,7 @@ def command(
     outcome: options.Outcome = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledgers = None,
     as_json: Annotated[
         bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
     ] = False,
@@ -61,12 +60,11 @@ def command(
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
     with told():
-        from ruler_cli.ledger import located
-
         names = options.models(model, escalate, fallback=fallback)
         scoring = 1 if fallback else len(names)
         options.refuse_passes(passes, judges=scoring, adaptive=adaptive, escalate=escalate)
         last = [] if escalate is None else [escalate]
+        first_ledger, more_ledgers = sharing.ledgers(ledger)
         params, prices = options.params(param), options.prices(price, len(names + last))
         first, *others = (
             JudgeSettings(name, api_base, params=params, price=each)
@@ -79,7 +77,8 @@ def command(
             AskSettings(
                 options.rubric(rubric), order, seed, passes=passes, group_size=group_size, single=single
             ),
-            ledger=located(ledger),
+            ledger=first_ledger,
+            ledgers=more_ledgers,
             panel=tuple(others[: len(names) - 1]),
             fallback=fallback,
             adaptive=adaptive,
@@ -132,7 +131,7 @@ def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
     embedded = [judge for judge, _ in roles if judge.model in EMBEDDED]
     for judge in embedded:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
-    ledger = _ledger(settings, stack) if len(embedded) < len(roles) else None
+    ledger = _ledgers(settings, stack) if len(embedded) < len(roles) else None
     shelves = [
         None if ledger is None or judge in embedded else Shelf(ledger, judge.model, judge.params)
         for judge, _ in roles
@@ -167,16 +166,10 @@ def _show(page: Page, console: Console) -> None:
         typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
 
 
-def _ledger(settings: ScoreSettings, stack: ExitStack) -> Ledger | None:
+def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledgers | None:
     """The kept replies where `score` would look for them; a ledger that is not there is not made."""
-    from ruler_cli.ledger import Ledger
+    from ruler_cli.ledgers import Ledgers
 
-    place = settings.ledger
-    if place is None:
+    if settings.ledger is None:
         return None
-    try:
-        if not place.exists() or (place.is_file() and not place.stat().st_size):
-            return None
-    except OSError as error:
-        raise UsageError(f"{place}: cannot be read: {error.strerror}") from None
-    return stack.enter_context(Ledger(place))
+    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))

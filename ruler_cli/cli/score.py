@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import combining, options
+from ruler_cli.cli import combining, options, sharing
 from ruler_cli.cli.console import Console, closing, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.listing import is_many
@@ -117,7 +117,8 @@ def command(
             help="Stop when more groups and lines than that fail.",
         ),
     ] = None,
-    ledger: options.Ledger = None,
+    shard: sharing.Shard = None,
+    ledger: sharing.Ledgers = None,
     retry_failed: Annotated[
         bool,
         typer.Option(
@@ -152,8 +153,6 @@ def command(
     """
     shown = {source: public(source), output: public(output)}
     with told(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
-        from ruler_cli.ledger import located
-
         _refuse_swapped(source, output)
         usual = JudgeSettings(
             api_base=api_base,
@@ -163,8 +162,9 @@ def command(
             timeout=timeout,
         )
         judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
+        first_ledger, more_ledgers = sharing.ledgers(ledger)
         settings = ScoreSettings(
-            InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
+            InputSettings(source, format_, grouping, group_by, reward, messages, outcome, shard=sharing.shard(shard)),
             output,
             judges[0],
             AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
@@ -172,7 +172,7 @@ def command(
             on_failure,
             failed,
             options.max_failures(max_failures),
-            located(ledger),
+            first_ledger,
             retry_failed,
             debug=debug,
             combine=CombineSettings(min_passes, debias, standardize, blend, order_by_outcome, single),
@@ -181,8 +181,10 @@ def command(
             adaptive=adaptive,
             escalate=stronger,
             cached_only=cached_only,
+            ledgers=more_ledgers,
         )
         combining.refuse_what_cannot_be(settings)
+        sharing.refuse_what_needs_all(settings)
         _refuse_summary(summary, settings)
         if misleading := combining.warning(settings):
             say(f"ruler: warning: {misleading}")

@@ -84,6 +84,37 @@ def connect(path: Path, schema: Schema) -> sqlite3.Connection:
     return connection
 
 
+def look_up(path: Path, schema: Schema) -> sqlite3.Connection | None:
+    """Open a file to read what it holds, which is neither made nor changed; None where it is empty.
+
+    It may belong to another user, and lie where nothing can be written. UsageError where it is not
+    there or not ours, OSError or sqlite3.Error where it cannot be read.
+    """
+    real = Path(os.path.realpath(path))
+    if not stat.S_ISREG((found := real.stat()).st_mode):
+        raise UsageError(f"{path}: is no regular file")
+    log, shared = files_of(real)[1:]
+    if not found.st_size and not log.exists():
+        return None
+    mine = found.st_uid == os.geteuid() and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
+    # another user's run would refuse an index of the log that we had made there; without a log nobody writes
+    how = "rw" if mine else "ro&readonly_shm=1" if log.exists() and shared.exists() else "ro&immutable=1"
+    if not mine and log.exists() and not shared.exists() and log.stat().st_size:
+        raise UsageError(f"{path}: has a log beside it that only its owner can read in")
+    connection = sqlite3.connect(
+        f"{real.as_uri()}?mode={how}", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if _one(connection, "PRAGMA schema_version") == 0:
+            connection.close()
+            return None
+        _refuse_foreign(path, connection, schema)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def files_of(path: Path) -> list[Path]:
     """The database, its write-ahead log and the log's index."""
     return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
@@ -98,11 +129,9 @@ def busy(error: sqlite3.Error) -> bool:
 def _recognise(path: Path, connection: sqlite3.Connection, schema: Schema) -> None:
     """Make the tables in an empty file; refuse what another program or a newer version wrote."""
 
-    def one(query: str) -> int:
-        return int(connection.execute(query).fetchall()[0][0])
-
     def empty() -> bool:
-        return not one("PRAGMA application_id") and not one("SELECT count(*) FROM sqlite_schema")
+        tables = _one(connection, "SELECT count(*) FROM sqlite_schema")
+        return not tables and not _one(connection, "PRAGMA application_id")
 
     if empty():
         connection.execute("BEGIN IMMEDIATE")
@@ -112,9 +141,17 @@ def _recognise(path: Path, connection: sqlite3.Connection, schema: Schema) -> No
             connection.execute(f"PRAGMA application_id = {schema.application}")
             connection.execute(f"PRAGMA user_version = {schema.version}")
         connection.execute("COMMIT")
-    if one("PRAGMA application_id") != schema.application:
+    _refuse_foreign(path, connection, schema)
+
+
+def _one(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchall()[0][0])
+
+
+def _refuse_foreign(path: Path, connection: sqlite3.Connection, schema: Schema) -> None:
+    if _one(connection, "PRAGMA application_id") != schema.application:
         raise UsageError(f"{path}: is another program's database")
-    if one("PRAGMA user_version") > schema.version:
+    if _one(connection, "PRAGMA user_version") > schema.version:
         raise UsageError(f"{path}: was written by a newer version of ruler; update ruler")
 
 

@@ -1,0 +1,79 @@
+"""The options by which several processes share one input: the shard, and the ledgers of all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ruler_cli import shard as shards
+from ruler_cli.errors import UsageError
+from ruler_cli.settings import ScoreSettings
+
+_VARIABLE = "RULER_LEDGER"
+
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I/N",
+        envvar="RULER_SHARD",
+        help="Judge only the groups of shard I of N; the first is 1. Limits and cost cap are this process's.",
+    ),
+]
+Ledgers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ledger",
+        metavar="PATH|none",
+        # typer would split what the variable holds at every space
+        help="Where paid replies are kept; repeat it to read others as well, e.g. of shards.  [default: "
+        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {_VARIABLE}]",
+    ),
+]
+
+
+def shard(text: str | None) -> shards.Shard | None:
+    """`--shard I/N` → the shard; UsageError where there is no such shard."""
+    return None if text is None else shards.shard_of(text)
+
+
+def ledgers(given: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
+    """`--ledger` as often as given, else its variable → the ledger that is written, and the others."""
+    from ruler_cli.ledger import located
+
+    if not given:
+        return located(os.environ.get(_VARIABLE)), ()
+    first, *others = given
+    if others and "none" in (first, *others):
+        raise UsageError("--ledger none: keeps nothing, so no other --ledger goes with it; leave one out")
+    if "" in others:
+        raise UsageError("--ledger: one of them has no name; give its path")
+    return located(first), tuple(path for path in map(located, others) if path is not None)
+
+
+def refuse_what_needs_all(settings: ScoreSettings) -> None:
+    """UsageError where a shard would need the groups of the others."""
+    if settings.input.shard is None:
+        return
+    last = "the last run, over the whole file with the --ledger of every shard"
+    how = settings.combine
+    if settings.adaptive:
+        from ruler_cli.scoring.gain import FIRST
+
+        raise UsageError(
+            f"--adaptive: passes are allotted among all groups, and a shard has some; give --passes {FIRST} "
+            f"here, and --adaptive to {last}"
+        )
+    if settings.escalate is not None:
+        raise UsageError(
+            "--escalate: groups are chosen among all of them, and a shard has some; leave it out here, and "
+            f"give it to {last}"
+        )
+    for name, given in (("--debias", how.debias), ("--standardize", how.standardize)):
+        if given:
+            raise UsageError(
+                f"{name}: needs the replies to all groups, and a shard has some; leave it out here, and "
+                f"give it to {last}: it costs no call"
+            )
