@@ -164,7 +164,9 @@ def command(
         judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
         first_ledger, more_ledgers = sharing.ledgers(ledger)
         settings = ScoreSettings(
-            InputSettings(source, format_, grouping, group_by, reward, messages, outcome, shard=sharing.shard(shard)),
+            InputSettings(
+                source, format_, grouping, group_by, reward, messages, outcome, shard=sharing.shard(shard)
+            ),
             output,
             judges[0],
             AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
