@@ -166,8 +166,10 @@ def _file(
         for line in container.records():  # what is damaged, or no JSON at all, is not empty
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
         return Input(None, None, iter(()), index)
-    reader, shard = _detected(name, first, settings), settings.shard
-    notes = container.settle(_fits(reader), on_problem) if isinstance(container, Many) else []
+    reader, shard, notes = _detected(name, first, settings), settings.shard, list[str]()
+    if isinstance(container, Many):
+        container.shard = shard
+        notes += container.settle(_fits(reader), on_problem)
 
     def lines() -> Iterator[Line]:
         return container.records() if container.plain else placed(container.records())

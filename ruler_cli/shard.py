@@ -6,8 +6,10 @@ whatever machine, judge every group once. Nothing of it changes what is asked.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from zlib import crc32
 
 from ruler_cli.errors import UsageError
 
@@ -22,6 +24,10 @@ class Shard:
     def holds(self, digest: bytes) -> bool:
         """Whether a group is its own, by the digest of the group's key (see `index.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
+
+    def copies(self, name: str) -> bool:
+        """Whether a file that holds no record is its own to copy, by the file's name."""
+        return crc32(os.fsencode(name)) % self.of == self.number - 1
 
     def tells(self, line: int) -> bool:
         """Whether a line that cannot be read, of which no key is known, is its own to tell and keep."""

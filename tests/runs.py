@@ -177,7 +177,8 @@ class Stage:
         if isinstance(more.get("escalate"), str):
             more["escalate"] = JudgeSettings(more["escalate"])
         output = str(self.path / more.pop("output", "out.jsonl"))
-        ledger = self.path / "ledger.sqlite" if more.pop("kept", True) else None
+        kept = more.pop("kept", True)
+        ledger = self.path / ("ledger.sqlite" if kept is True else kept) if kept else None
         source = InputSettings(str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {}))
         return Settings(source, output, first, panel=tuple(others), ledger=ledger, **parts, **more)
 

@@ -190,6 +190,8 @@ def command(
         _refuse_summary(summary, settings)
         if misleading := combining.warning(settings):
             say(f"ruler: warning: {misleading}")
+        if progress != "none" and (partly := sharing.note(settings)):
+            say(f"ruler: {partly}")
         done = _run(settings, progress)
         if progress != "none" and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):

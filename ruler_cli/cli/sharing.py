@@ -77,3 +77,14 @@ def refuse_what_needs_all(settings: ScoreSettings) -> None:
                 f"{name}: needs the replies to all groups, and a shard has some; leave it out here, and "
                 f"give it to {last}: it costs no call"
             )
+
+
+def note(settings: ScoreSettings) -> str | None:
+    """What figures of a shard's OUTPUT rest on, where that is less than they seem to."""
+    several = settings.ask.passes > 1 or (settings.panel and not settings.fallback)
+    if settings.input.shard is None or not several:
+        return None
+    return (
+        f"{settings.input.shard}: reliability and weight rest on this shard's groups here, scores do not; "
+        "the last run, over the whole file, writes those of the whole"
+    )

@@ -22,7 +22,9 @@ def compressed(name: str, stream: BinaryIO) -> BinaryIO:
     if name.endswith(".gz"):
         return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename=""))
     if name.endswith(".zst"):
-        return cast(BinaryIO, zstd.ZstdFile(stream, "wb"))
+        made = zstd.ZstdFile(stream, "wb")
+        made.write(b"")  # else a file of no records would have no frame, which other programs call damaged
+        return cast(BinaryIO, made)
     return stream
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol
 
 from ruler_cli.files.listing import Listing
 from ruler_cli.records import Line, Problem
+from ruler_cli.shard import Shard
 
 
 class Encoder(Protocol):
@@ -70,8 +71,13 @@ class Many(Container):
 
     unit = "record"
     listing: Listing
+    shard: Shard | None = None
     in_place = False
     """Whether OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
+
+    def copies(self, name: str) -> bool:
+        """Whether a file that holds no record is copied into OUTPUT: by one of several processes."""
+        return self.shard is None or self.shard.copies(name)
 
     @abstractmethod
     def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:

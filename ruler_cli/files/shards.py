@@ -222,10 +222,12 @@ class _Rewritten:
             if not self._next():
                 break
         read = set(self._shards.shards)
-        for name in self._shards.listing.names:
+        listing = self._shards.listing
+        for name in listing.names:
             # what may not be read was told, and cannot be copied
-            listing = self._shards.listing
-            if name not in read and (listing.base or os.access(listing.path(name), os.R_OK)):
+            if name in read or not self._shards.copies(name):
+                continue
+            if listing.base or os.access(listing.path(name), os.R_OK):
                 self._staged.copy(name, listing.source(name))
 
     def _next(self) -> bool:

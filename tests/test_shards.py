@@ -1,0 +1,271 @@
+"""Processes that share an input by shards: together they do what one would, and none does it twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UsageError
+from ruler_cli.index import digest
+from ruler_cli.records import Request
+from ruler_cli.score import Done, score
+from ruler_cli.settings import MaxFailures
+from ruler_cli.shard import Shard, shard_of
+from tests.conftest import ROOT, SHARED, group, rollout
+from tests.fuzz_containers import KINDS, pack, unpack
+from tests.runs import Stage, Stub, failing, group_of, noisy
+from tests.virtual import virtually
+
+TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
+DAMAGED = (b'{"torn', b"7", b'{"group_id": "no messages"}')
+LIES = ("line", "adjacent", "scattered")
+
+
+@contextmanager
+def staged(records: list[bytes], kind: str = ".jsonl", **judge: Any) -> Iterator[Stage]:
+    """A folder of its own with a container of records, and a judge."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        stage = Stage(Path(folder), patch, [], Stub(**judge))
+        (stage.path / "in.jsonl").unlink()
+        pack(stage.path / f"in{kind}", kind, records, b"\n")
+        yield stage
+
+
+def told(stage: Stage, kind: str, number: int, of: int, **more: Any) -> Done:
+    """Run one shard with a ledger and a failed file of its own."""
+    given = {"source": f"in{kind}", "output": f"out-{number}{kind}", "kept": f"ledger-{number}", **more}
+    reading = {"shard": shard_of(f"{number}/{of}"), **given.pop("reading", {})}
+    return stage.run(reading=reading, failed=stage.path / f"failed-{number}", **given)
+
+
+def whole(stage: Stage, kind: str, kept: str, *others: str, **more: Any) -> Done:
+    """Run over the whole, with more ledgers to look things up in."""
+    ledgers = tuple(stage.path / name for name in others)
+    given = {"source": f"in{kind}", "output": f"whole{kind}", **more}
+    return stage.run(kept=kept, ledgers=ledgers, failed=stage.path / "failed-whole", **given)
+
+
+def refused(stage: Stage, **more: Any) -> None:
+    """A run that cannot begin, without what a task group wraps around its error."""
+    virtually(lambda: score(stage.settings(**more)))
+
+
+def failed(stage: Stage, name: object) -> Counter[bytes]:
+    """The lines of a failed file."""
+    path = stage.path / f"failed-{name}"
+    return Counter(path.read_bytes().splitlines()) if path.exists() else Counter()
+
+
+def without_times(record: bytes) -> str:
+    """A record without what says when it was asked for, and whether now."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: bare(v) for k, v in value.items() if k not in ("judged_at", "cached", "latency_s")}
+        return [bare(item) for item in value] if isinstance(value, list) else value
+
+    return json.dumps(bare(json.loads(record)))
+
+
+def laid(sizes: list[int], lie: str) -> list[dict[str, Any]]:
+    """Groups of these sizes as records: a group each, or a rollout each, adjacent or far apart."""
+    if lie == "line":
+        return [group(f"g{i}", *(0.1 + j / 10 for j in range(size))) for i, size in enumerate(sizes)]
+    places = [(j, i) if lie == "scattered" else (i, j) for i, size in enumerate(sizes) for j in range(size)]
+    numbers = [place[::-1] if lie == "scattered" else place for place in sorted(places)]
+    return [rollout(0.1 + j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j) for i, j in numbers]
+
+
+@st.composite
+def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
+    """A container and its records, in groups that lie anyhow, with damaged ones between."""
+    kind, sizes = draw(st.sampled_from(KINDS)), draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    records = [json.dumps(record).encode() for record in laid(sizes, draw(st.sampled_from(LIES)))]
+    bad = DAMAGED if kind in (".jsonl", ".jsonl.gz", ".jsonl.zst") else DAMAGED[2:]
+    for _ in range(draw(st.integers(0, 3))):
+        records.insert(draw(st.integers(1, len(records))), draw(st.sampled_from(bad)))
+    return kind, records
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(dumps(), st.integers(2, 5))
+def test_together(dump: tuple[str, list[bytes]], of: int) -> None:
+    """All shards together hold, ask, count and refuse exactly what one process does, each thing once."""
+    kind, records = dump
+    with staged(records, kind) as stage:
+        one = whole(stage, kind, "ledger-whole").summary
+        asked, alone = stage.asked, unpack(stage.path / f"whole{kind}", kind)
+        lost = failed(stage, "whole")
+        stage.forget()
+        shards = [told(stage, kind, number, of).summary for number in range(1, of + 1)]
+        assert stage.asked == asked
+        found = [unpack(stage.path / f"out-{number}{kind}", kind) for number in range(1, of + 1)]
+        order = {without_times(record): place for place, record in enumerate(alone)}
+        places = [[order[without_times(record)] for record in part] for part in found]
+        assert all(part == sorted(part) for part in places)
+        assert sorted(itertools.chain(*places)) == list(range(len(alone)))
+        for name in ("total", "groups", "scored", "rollouts", "written", "unreadable"):
+            assert sum(getattr(each, name) for each in shards) == getattr(one, name), name
+        assert sum((failed(stage, number) for number in range(1, of + 1)), Counter()) == lost
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(dumps(), st.integers(2, 4), st.sampled_from([1, 2]))
+def test_merged(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
+    """The run that is given all ledgers asks nothing and writes what one process writes from its own."""
+    kind, records = dump
+    with staged(records, kind, say=noisy) as stage:
+        for _ in range(2):
+            whole(stage, kind, "ledger-whole", passes=passes)
+        alone = [without_times(record) for record in unpack(stage.path / f"whole{kind}", kind)]
+        for number in range(1, of + 1):
+            told(stage, kind, number, of, passes=passes)
+        stage.forget()
+        others = [f"ledger-{number}" for number in range(1, of + 1)]
+        summary = whole(stage, kind, "main", *others, passes=passes, output=f"merged{kind}").summary
+        assert stage.asked == 0
+        assert summary.kept == summary.groups
+        merged = [without_times(record) for record in unpack(stage.path / f"merged{kind}", kind)]
+        assert merged == alone
+
+
+GROUPS = [group(f"g{i}", 0.1, 0.4, 0.9) for i in range(24)]
+LINES = [json.dumps(record).encode() for record in GROUPS]
+
+
+def test_each_group_in_one_shard() -> None:
+    """Of N shards exactly one holds a group and one tells of a line, and each has about its share."""
+    for of in (2, 7, 16):
+        shards = [Shard(number, of) for number in range(1, of + 1)]
+        for key in ("", "a", "\ud800", "task-17"):
+            assert sum(shard.holds(digest(key)) for shard in shards) == 1
+        for line in (0, 1, 2, 10**9):
+            assert sum(shard.tells(line) for shard in shards) == 1
+        counts = [sum(shard.holds(digest(f"task-{i}")) for i in range(3200)) for shard in shards]
+        assert min(counts) > 3200 / of * 0.7
+
+
+def test_the_same_everywhere() -> None:
+    """Which shard holds a group is the same in every process, on every machine and in every version."""
+    found = [next(n for n in range(1, 17) if Shard(n, 16).holds(digest(f"task-{i}"))) for i in range(8)]
+    assert found == [2, 6, 2, 8, 2, 3, 3, 10]
+
+
+def test_resumed() -> None:
+    """Shards that are stopped in the middle go on where they were, and no group is asked for twice."""
+    with staged(LINES) as stage:
+        for number in (1, 2, 3):
+            assert told(stage, ".jsonl", number, 3, until=2, concurrency=1).stopped is not None
+        for number in (1, 2, 3):
+            assert told(stage, ".jsonl", number, 3).stopped is None
+        assert stage.asked == len(GROUPS)
+        assert Counter(map(group_of, stage.judges["one"].asked)) == Counter(f"g{i}" for i in range(24))
+
+
+def test_what_is_missing_is_asked() -> None:
+    """The last run asks for the groups of a shard that never ran, and keeps them in the first ledger."""
+    with staged(LINES) as stage:
+        done = told(stage, ".jsonl", 1, 2)
+        stage.forget()
+        whole(stage, ".jsonl", "main", "ledger-1")
+        assert stage.asked == len(GROUPS) - done.summary.groups
+        stage.forget()
+        whole(stage, ".jsonl", "main", "ledger-1")
+        assert stage.asked == 0
+
+
+@pytest.mark.parametrize("how", ["adaptive", "escalate"])
+def test_asked_further(how: str) -> None:
+    """What is decided among all groups is asked by the last run alone: nothing that a shard asked."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        unsure = [group(f"g{i}", 0.4, 0.5 + i % 3 / 20, 0.7) for i in range(24)]
+        stage = Stage(Path(folder), patch, unsure, Stub(say=noisy), Stub("strong", say=noisy))
+        further: dict[str, Any] = (
+            {"adaptive": True, "passes": 4} if how == "adaptive" else {"escalate": "strong", "passes": 2}
+        )
+        whole(stage, ".jsonl", "ledger-whole", **further)
+        needed, alone = stage.asked, stage.masked("whole.jsonl")
+        stage.forget()
+        for number in (1, 2):
+            told(stage, ".jsonl", number, 2, passes=2)
+        first = stage.asked
+        assert first == 2 * len(unsure) < needed
+        stage.forget()
+        whole(stage, ".jsonl", "main", "ledger-1", "ledger-2", **further)
+        assert stage.asked == needed - first
+        assert stage.masked("whole.jsonl") == alone
+
+
+def test_share_of_failures() -> None:
+    """A percentage of --max-failures is one of the shard's own groups."""
+    with staged(LINES, say=failing(lambda request: True)) as stage:
+        most = MaxFailures(50, percent=True)
+        done = told(stage, ".jsonl", 1, 4, max_failures=most, concurrency=1)
+        assert done.stopped is not None
+        own = done.summary.total
+        assert own is not None
+        assert own < len(GROUPS) / 2
+        assert own / 2 < sum(done.summary.failed.values()) <= own / 2 + 2
+
+
+def test_dropped() -> None:
+    """A shard drops its own failed groups, and leaves those of others out without a word."""
+
+    def broken(request: Request) -> bool:
+        return group_of(request) in ("g3", "g4", "g5", "g6")
+
+    with staged(LINES, say=failing(broken)) as stage:
+        written = [told(stage, ".jsonl", n, 3, on_failure="drop").summary.written for n in (1, 2, 3)]
+        assert sum(written) == len(GROUPS) - 4
+        together = failed(stage, 1) + failed(stage, 2) + failed(stage, 3)
+        assert together == Counter(LINES[3:7])
+
+
+def test_columns() -> None:
+    """A record that holds several groups can be of several shards: it is refused with a way out."""
+    records = (ROOT / "samples" / "formats" / "ms_swift.jsonl").read_bytes().splitlines()
+    with staged(records) as stage, pytest.raises(UsageError, match="split -n"):
+        refused(stage, reading={"shard": Shard(1, 2)})
+
+
+@pytest.mark.parametrize("output", ["in.jsonl", "./in.jsonl", "in/", "."])
+def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OUTPUT of a shard is never INPUT, of which the rest would be gone."""
+    monkeypatch.chdir(tmp_path)
+    many = not output.endswith(".jsonl")
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub())
+    if output == "in/":
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in.jsonl").rename(tmp_path / "in" / "a.jsonl")
+    source = {"in/": "in/*.jsonl", ".": "*.jsonl"}.get(output, "in.jsonl")
+    with pytest.raises(UsageError, match="is INPUT, of which only shard 1 of 2 would be left"):
+        refused(stage, source=source, output=output, reading={"shard": Shard(1, 2)})
+    assert many or stage.records("in.jsonl") == GROUPS
+
+
+@pytest.mark.skipif(not TAU.exists(), reason="the tau-bench file is not part of the project")
+def test_tau_bench() -> None:
+    """Real rollouts: four shards and the run that joins them write what one process writes."""
+    with staged([]) as stage:
+        (stage.path / "in.jsonl").write_bytes(TAU.read_bytes())
+        for _ in range(2):
+            whole(stage, ".jsonl", "ledger-whole", output="alone.jsonl")
+        asked = stage.asked
+        stage.forget()
+        for number in range(1, 5):
+            told(stage, ".jsonl", number, 4)
+        assert stage.asked == asked
+        whole(stage, ".jsonl", "main", *(f"ledger-{n}" for n in range(1, 5)), output="merged.jsonl")
+        assert stage.asked == asked
+        assert stage.masked("merged.jsonl") == stage.masked("alone.jsonl")
