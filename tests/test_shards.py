@@ -24,6 +24,7 @@ from ruler_cli.shard import Shard, shard_of
 from tests.conftest import ROOT, SHARED, group, rollout
 from tests.fuzz_containers import KINDS, pack, unpack
 from tests.runs import Stage, Stub, failing, group_of, noisy
+from tests.test_adaptive_runs import drawing, groups
 from tests.virtual import virtually
 
 TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
@@ -189,8 +190,8 @@ def test_what_is_missing_is_asked() -> None:
 def test_asked_further(how: str) -> None:
     """What is decided among all groups is asked by the last run alone: nothing that a shard asked."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        unsure = [group(f"g{i}", 0.4, 0.5 + i % 3 / 20, 0.7) for i in range(24)]
-        stage = Stage(Path(folder), patch, unsure, Stub(say=noisy), Stub("strong", say=noisy))
+        unsure = groups(48)
+        stage = Stage(Path(folder), patch, unsure, Stub(say=drawing(0.12)), Stub("strong", say=drawing(0.02)))
         further: dict[str, Any] = (
             {"adaptive": True, "passes": 4} if how == "adaptive" else {"escalate": "strong", "passes": 2}
         )
