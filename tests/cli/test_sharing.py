@@ -1,0 +1,221 @@
+"""`--shard` and several `--ledger` as scripts and people see them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_check import rows
+from tests.cli.test_parquet import trl
+from tests.conftest import Ruler, group, read, rollout, write
+from tests.judge_server import JudgeServer
+from tests.test_resume import GROUPS, begun, line, masked
+
+OFFLINE = ("-m", "offline", "--ledger", "none")
+SIMULATED = ("-m", "simulated", "--ledger", "none")
+ADJACENT = [rollout(j / 10, f"g{i}-{j}", group_id=f"g{i}", reward=j) for i in range(9) for j in range(3)]
+NEVER = "http://127.0.0.1:9/v1"
+"""Nobody answers there: a run that asks anything fails."""
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    """Nine groups, a line each."""
+    return write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(9)])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0/16", "counted from 1 to 16; a SLURM array is to be --array=1-16"),
+        ("17/16", "counted from 1 to 16"),
+        ("1/0", "there are no shards"),
+        ("-1/4", "write it as I/N"),
+        ("3", "write it as I/N, e.g. 1/16"),
+        ("1/2/3", "write it as I/N"),
+        ("1.0/2", "write it as I/N"),
+        ("", "write it as I/N"),
+        ("\u0661/\u0662", "write it as I/N"),
+    ],
+)
+def test_no_such_shard(text: str, says: str, ruler: Ruler, dump: Path) -> None:
+    """What names no shard is bad usage, with the way to write it; a variable is read alike."""
+    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", text)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    if text:
+        assert says in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
+
+
+def test_said(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
+    """A line says how much is this process's, and counts are of that."""
+    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--summary", "s.json", RULER_SHARD="2/3")
+    own = len(read(tmp_path / "out.jsonl"))
+    assert 0 < own < 9
+    assert f"ruler: shard 2 of 3: {own} of 9 groups\n" in done.stderr
+    assert f"{own} of {own} groups scored" in done.stderr
+    assert json.loads((tmp_path / "s.json").read_text())["total"] == own
+
+
+def test_only_one(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
+    """One shard of one is all of it, and may be asked for what needs all."""
+    done = ruler("score", dump, dump, *OFFLINE, "--shard", "1/1", "--adaptive", "--passes", "2")
+    assert done.returncode == 0, done.stderr
+    assert "shard" not in done.stderr
+    assert len(read(dump)) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--adaptive", "--passes", "4"], "--adaptive: .*; give --passes 2 here, and --adaptive to the last"),
+        (["--escalate", "simulated", "--passes", "2"], "--escalate: .*; leave it out here"),
+        (["--debias"], "--debias: .*: it costs no call"),
+        (["--standardize", "-m", "simulated"], "--standardize: .*: it costs no call"),
+    ],
+)
+def test_needs_all(options: list[str], says: str, ruler: Ruler, dump: Path) -> None:
+    """What would be decided among some of the groups only is refused, with the run that can do it."""
+    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options)
+    assert done.returncode == 2
+    assert re.search(says, done.stderr), done.stderr
+    assert "the --ledger of every shard" in done.stderr
+
+
+def test_reliability(ruler: Ruler, dump: Path) -> None:
+    """Where a group's figures lean on the batch a shard says that they lean on its own part."""
+    shard = ("score", dump, "out.jsonl", *SIMULATED, "--shard", "1/2")
+    assert "the last run, over the whole file" in ruler(*shard, "--passes", "2").stderr
+    assert "the last run" not in ruler(*shard).stderr
+
+
+@pytest.mark.parametrize("grouping", ["auto", "scattered", "line"])
+def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
+    """Of a pipe every shard takes its own groups and its own lines, in their order."""
+    records = [*ADJACENT[:9], {"bad": 1}, *ADJACENT[9:]]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    found = []
+    for number in (1, 2, 3):
+        done = ruler(
+            "score", "-", f"out-{number}.jsonl", *OFFLINE, "--shard", f"{number}/3", "--grouping", grouping,
+            stdin=text,
+        )  # fmt: skip
+        assert f"shard {number} of 3" in done.stderr
+        found += read(tmp_path / f"out-{number}.jsonl")
+    names = [record["messages"][1]["content"] for record in ADJACENT]
+    assert sorted(record["messages"][1]["content"] for record in found) == sorted(names)
+    lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
+    assert lost == [[{"bad": 1}]]
+
+
+def test_broken_stream(ruler: Ruler) -> None:
+    """A group that comes back in a pipe stops every shard, whichever holds it."""
+    text = "".join(json.dumps(record) + "\n" for record in [*ADJACENT, ADJACENT[0]])
+    for number in (1, 2, 3):
+        done = ruler("score", "-", "-", *OFFLINE, "--shard", f"{number}/3", stdin=text)
+        assert (done.returncode, "comes back after it ended" in done.stderr) == (2, True)
+
+
+def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
+    """Of a table each shard writes its own rows, and one without any is a table still."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(trl("abacbdabc"), tmp_path / "in.parquet")
+    parts = []
+    for number in range(1, 9):
+        done = ruler("score", "in.parquet", "out.parquet", *SIMULATED, "--shard", f"{number}/8")
+        assert done.returncode == 0, done.stderr
+        parts.append(pq.read_table(tmp_path / "out.parquet").to_pylist())
+    assert [] in parts
+    found = sorted((row["prompt"], row["completion"]) for part in parts for row in part)
+    whole = pq.read_table(tmp_path / "in.parquet").to_pylist()
+    assert found == sorted((row["prompt"], row["completion"]) for row in whole)
+
+
+def test_directory(ruler: Ruler, tmp_path: Path) -> None:
+    """Of a directory each shard writes the same files with its own records, and one copies what is none."""
+    for name, some in (("a.jsonl", ADJACENT[:14]), ("b/c.jsonl", ADJACENT[14:])):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "in" / name, some)
+    (tmp_path / "in" / "notes.json").write_text('{"a": 1}')
+    for number in (1, 2, 3):
+        done = ruler("score", "in", f"out-{number}", *OFFLINE, "--shard", f"{number}/3")
+        assert done.returncode == 0, done.stderr
+    for name in ("a.jsonl", "b/c.jsonl"):
+        wanted = [record["messages"] for record in read(tmp_path / "in" / name)]
+        parts = [read(tmp_path / f"out-{number}" / name) for number in (1, 2, 3)]
+        found = [record["messages"] for part in parts for record in part]
+        assert sorted(map(str, found)) == sorted(map(str, wanted))
+    assert len(list(tmp_path.glob("out-*/notes.json"))) == 1
+
+
+def test_harbor(ruler: Ruler, tmp_path: Path) -> None:
+    """A Harbor job as OUTPUT would hold the trials of others as they were, so it is refused."""
+    for number in (1, 2):
+        trial = tmp_path / "job" / f"task__{number}"
+        (trial / "agent").mkdir(parents=True)
+        (trial / "result.json").write_text("{}")
+        (trial / "agent" / "trajectory.json").write_text("{}")
+    done = ruler("score", "job", "out", *OFFLINE, "--shard", "1/2")
+    assert (done.returncode, "name it .jsonl" in done.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("first", ["none", "a", "b"])
+def test_none(first: str, ruler: Ruler, dump: Path) -> None:
+    """A ledger that keeps nothing goes with no other."""
+    others = ["a", "none"] if first != "none" else ["a", "b"]
+    given = [word for name in (first, *others) for word in ("--ledger", name)]
+    for command in (["score", dump, "out.jsonl"], ["check", dump]):
+        done = ruler(*command, "-m", "openai/o3", *given, OPENAI_API_KEY="sk-0123456789")
+        assert (done.returncode, "--ledger none: keeps nothing" in done.stderr) == (2, True)
+
+
+def test_misspelt(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
+    """A ledger to read that is not there is told before anything is made or asked."""
+    args = ("-m", "openai/good", "--api-base", NEVER, "--ledger", "main", "--ledger", "s1")
+    for command in (("score", dump, "out.jsonl"), ("check", dump)):
+        done = ruler(*command, *args)
+        assert (done.returncode, "--ledger s1: no such file" in done.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_variable(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
+    """The variable names one ledger, spaces and all, and the option takes its place; the help says so."""
+    run = ("score", dump, "out.jsonl", "-m", "openai/good", "--api-base", server.base)
+    assert ruler(*run, RULER_LEDGER="my own ledger").returncode == 0
+    assert (tmp_path / "my own ledger").exists()
+    assert ruler(*run, "--ledger", "other", RULER_LEDGER="my own ledger").returncode == 0
+    assert server.stats()["requests"] == 18
+    assert ruler(*run, RULER_LEDGER="").returncode == 0
+    assert server.stats()["requests"] == 27
+    for command in ("score", "check"):
+        assert "[env var: RULER_LEDGER]" in " ".join(ruler(command, "--help").stdout.split())
+
+
+def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Shards, one of them killed and run again, then one run with all ledgers: as one process, no call."""
+    server.configure(latency=0.05)
+    process = begun(tmp_path, server, 6, "--shard", "1/2", "--ledger", "s1")
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    for number in (1, 2):
+        done = ruler(*line(server, "--shard", f"{number}/2", "--ledger", f"s{number}"))
+        assert done.returncode == 0, done.stderr
+    books = server.stats()["books"]
+    assert books["contents"] == len(GROUPS)
+    assert books["paid_again"] <= 4  # what was in flight
+    asked = server.stats()["requests"]
+    ledgers = ("--ledger", "main", "--ledger", "s1", "--ledger", "s2")
+    found = rows(ruler("check", "in.jsonl", "-m", "openai/good", *ledgers).stdout)
+    assert found["kept"] == "60 of 60 calls, not paid again"
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", NEVER, *ledgers)
+    assert done.returncode == 0, done.stderr
+    assert "60 groups answered from the ledger" in done.stderr
+    merged = masked(tmp_path / "out.jsonl")
+    assert server.stats()["requests"] == asked
+    ruler(*line(server, "--ledger", "alone"))
+    assert masked(tmp_path / "out.jsonl") == merged
