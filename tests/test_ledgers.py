@@ -143,7 +143,7 @@ def test_many(tmp_path: Path) -> None:
     """As many ledgers as an array has tasks can be open at once."""
     (tmp_path / "0").touch()
     source = ledger(tmp_path / "made", a=said("x"))
-    paths = [shutil.copy(source, tmp_path / f"{i}.sqlite") for i in range(400)]
+    paths = [Path(shutil.copy(source, tmp_path / f"{i}.sqlite")) for i in range(400)]
     with Ledgers(tmp_path / "first", paths) as found:
         assert text(found, "a") == "x"
 
