@@ -16,7 +16,7 @@ FLOORS = (
     {"__main__"},
     {"cli"},
     {"report", "selection"},
-    {"api", "score", "estimate", "agreement"},
+    {"api", "score", "estimate", "agreement", "batches"},
     {"stopping"},
     {"importing"},
     {"delivery"},
