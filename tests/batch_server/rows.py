@@ -1,0 +1,154 @@
+"""One request of a batch → its row of results, in either API's form, or what goes wrong with it.
+
+The model's name (after its last `/`) is the cue, as with the judging server: `row-KIND` for every row,
+`once-row-KIND` for a request's first time, `some-row-KIND` for every third row, at its first time.
+Any other name is the judging server's business: what it answers live it answers here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from tests.judging_server.judge import Judge
+
+Api = Literal["openai", "anthropic"]
+KINDS = ("error", "429", "refused", "expired", "canceled", "malformed", "missing", "duplicate", "foreign")
+"""Rows that: failed at the server, by a limit, for good; were not processed; are no JSON, are not there,
+are there twice, are there with one that nobody asked for."""
+_CUE = re.compile(r"(?:(once|some)-)?row-([a-z0-9]+)")
+_ERRORS = {
+    "error": (500, "api_error", "Internal server error"),
+    "429": (429, "rate_limit_error", "Rate limit reached for requests."),
+    "refused": (400, "invalid_request_error", "This request cannot be processed."),
+}
+_UNDONE = {
+    "expired": ("batch_expired", "This request could not be executed before the completion window expired."),
+    "canceled": ("batch_cancelled", "This request was not executed because the batch was cancelled."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The lines of one request's result, whether it is one that succeeded, and whether it is billed."""
+
+    lines: tuple[bytes, ...]
+    good: bool
+    billed: bool
+
+
+def cue_of(model: str, at: int, seen: int, some: int) -> str | None:
+    """The kind of misbehaviour of the row at a place, whose request came `seen` times before."""
+    found = _CUE.fullmatch(model.rpartition("/")[2])
+    if found is None or (found[1] and seen) or (found[1] == "some" and at % some):
+        return None
+    if found[2] not in KINDS:
+        raise ValueError(f"batch_server: no such row: {found[2]}")
+    return found[2]
+
+
+def undone(api: Api, custom_id: str, kind: str) -> Row:
+    """A request that was not processed: `expired` or `canceled`."""
+    if api == "anthropic":
+        return Row((_anthropic(custom_id, {"type": kind}),), good=False, billed=False)
+    code, message = _UNDONE[kind]
+    return Row((_openai(custom_id, None, {"code": code, "message": message}),), good=False, billed=False)
+
+
+def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) -> Row:
+    """A request's result: judged, or misbehaving in a way of `kind`."""
+    custom_id = str(line["custom_id"])
+    if kind in _UNDONE:
+        return undone(api, custom_id, kind)
+    if kind in _ERRORS:
+        return _failed(api, custom_id, *_ERRORS[kind])
+    request = line["body"] if api == "openai" else _chat(line["params"])
+    reply = judge.chat(orjson.dumps(request), None)
+    judge.leave(reply, gone=False)
+    if reply.delivery != "whole":
+        return _failed(api, custom_id, *_ERRORS["error"])
+    if reply.status != 200:
+        error = orjson.loads(reply.body)["error"] if reply.mime == "application/json" else {}
+        said = error.get("message") or reply.body.decode()
+        return _failed(api, custom_id, reply.status, str(error.get("code") or error.get("type")), said)
+    body = orjson.loads(reply.body) if reply.mime == "application/json" else reply.body.decode()
+    if api == "anthropic":
+        result = {"type": "succeeded", "message": _message(line["params"], body)}
+        good = _anthropic(custom_id, result)
+    else:
+        good = _openai(custom_id, {"status_code": 200, "request_id": "req_1", "body": body}, None)
+    lines = {
+        "malformed": (good[: len(good) // 2],),
+        "missing": (),
+        "duplicate": (good, good),
+        "foreign": (good, good.replace(custom_id.encode(), b"0" * len(custom_id))),
+    }.get(kind or "", (good,))
+    return Row(lines, good=True, billed=True)
+
+
+def _failed(api: Api, custom_id: str, status: int, code: str, message: str) -> Row:
+    if api == "anthropic":
+        error = {"type": "error", "error": {"type": code, "message": message}, "request_id": "req_1"}
+        return Row((_anthropic(custom_id, {"type": "errored", "error": error}),), good=False, billed=False)
+    body = {"error": {"message": message, "type": code, "param": None, "code": code}}
+    response = {"status_code": status, "request_id": "req_1", "body": body}
+    return Row((_openai(custom_id, response, None),), good=False, billed=False)
+
+
+def _openai(custom_id: str, response: Any, error: Any) -> bytes:
+    row = {"id": f"batch_req_{custom_id[:8]}", "custom_id": custom_id, "response": response, "error": error}
+    return orjson.dumps(row)
+
+
+def _anthropic(custom_id: str, result: Any) -> bytes:
+    return orjson.dumps({"custom_id": custom_id, "result": result})
+
+
+def _chat(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What the Messages API was asked, as a chat completion request."""
+    system = params.get("system") or ""
+    if not isinstance(system, str):
+        system = "".join(block["text"] for block in system)
+    first = [{"role": "system", "content": system}] if system else []
+    schema = "tools" in params or "output_format" in params or "output_config" in params
+    form = {"response_format": {"type": "json_schema"}} if schema else {}
+    return {"model": params["model"], "messages": [*first, *params["messages"]], **form}
+
+
+def _message(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
+    """A chat completion as a Message; the answer is the input of a tool where one is forced."""
+    choice = (chat.get("choices") or [{}])[0] if isinstance(chat, dict) else {}
+    said = choice.get("message") or {}
+    text = said.get("content") or said.get("refusal") or ""
+    stops = {"length": "max_tokens", "content_filter": "refusal"}
+    stop = "refusal" if said.get("refusal") else stops.get(choice.get("finish_reason", ""), "end_turn")
+    content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    tool = (params.get("tool_choice") or {}).get("name")
+    if tool and stop == "end_turn":
+        try:
+            answer = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            answer = None
+        if isinstance(answer, dict):
+            content = [{"type": "tool_use", "id": "toolu_1", "name": tool, "input": answer}]
+            stop = "tool_use"
+    usage = chat["usage"] if isinstance(chat, dict) else {"prompt_tokens": 0, "completion_tokens": 0}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": params["model"],
+        "content": content,
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": usage["completion_tokens"],
+        },
+    }
