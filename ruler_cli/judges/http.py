@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
 
 from ruler_cli.judges.answer_form import FORMATS, reply_of
+from ruler_cli.judges.endpoint import proxy_of
 from ruler_cli.judges.error_body import error_of, status_within
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply, Request
@@ -137,7 +136,7 @@ class HttpJudge:
             # the deadline is around the whole call; a host that is not there is told sooner
             timeout=aiohttp.ClientTimeout(sock_connect=self._patience),
             headers=headers,
-            proxy=_proxy(self.base),  # looked up once: aiohttp would ask the environment at every call
+            proxy=proxy_of(self.base),  # looked up once: aiohttp would ask the environment at every call
         )
         return self
 
@@ -147,11 +146,3 @@ class HttpJudge:
         """Close the session."""
         if self._session is not None:
             await self._session.close()
-
-
-def _proxy(base: str) -> str | None:
-    """The proxy that the environment names for an endpoint, if any."""
-    parts = urlsplit(base)
-    if not parts.hostname or proxy_bypass(parts.hostname):
-        return None
-    return getproxies().get(parts.scheme)
