@@ -55,7 +55,7 @@ def _create(store: Store, ask: Ask) -> Answer:
 
 
 def _shown(batch: Batch, root: str) -> dict[str, Any]:
-    kinds = Counter("succeeded" if row.good else _kind(row.lines[0]) for row in batch.done)
+    kinds = Counter[str](row.kind for row in batch.done)
     if not batch.ended:
         kinds = Counter(processing=len(batch.lines))
     created = datetime.fromtimestamp(batch.created, UTC)
@@ -74,7 +74,3 @@ def _shown(batch: Batch, root: str) -> dict[str, Any]:
         "cancel_initiated_at": created.isoformat() if batch.canceling else None,
         "results_url": f"{root}/v1/messages/batches/{batch.id}/results" if batch.ended else None,
     }
-
-
-def _kind(line: bytes) -> str:
-    return str(orjson.loads(line)["result"]["type"])

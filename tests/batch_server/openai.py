@@ -105,7 +105,6 @@ def _shown(batch: Batch) -> dict[str, Any]:
         status = "cancelling"
     errors = {"object": "list", "data": [{"code": "invalid", "line": 1, "message": batch.invalid}]}
     good = sum(row.good for row in batch.done)
-    undone = sum(b"batch_expired" in row.lines[0] or b"batch_cancelled" in row.lines[0] for row in batch.done)
     counted = batch.stage > 0
     return {
         "id": batch.id,
@@ -122,6 +121,6 @@ def _shown(batch: Batch) -> dict[str, Any]:
         "request_counts": {
             "total": len(batch.lines) if counted else 0,
             "completed": good,
-            "failed": len(batch.done) - good - undone,
+            "failed": sum(row.kind == "errored" for row in batch.done),
         },
     }

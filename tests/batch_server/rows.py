@@ -34,11 +34,15 @@ _UNDONE = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The lines of one request's result, whether it is one that succeeded, and whether it is billed."""
+    """The lines of one request's result, and what became of it; what succeeded is billed."""
 
     lines: tuple[bytes, ...]
-    good: bool
-    billed: bool
+    kind: Literal["succeeded", "errored", "expired", "canceled"]
+
+    @property
+    def good(self) -> bool:
+        """Whether it was judged."""
+        return self.kind == "succeeded"
 
 
 def cue_of(model: str, at: int, seen: int, some: int) -> str | None:
@@ -51,19 +55,21 @@ def cue_of(model: str, at: int, seen: int, some: int) -> str | None:
     return found[2]
 
 
-def undone(api: Api, custom_id: str, kind: str) -> Row:
+def undone(api: Api, custom_id: str, kind: Literal["expired", "canceled"]) -> Row:
     """A request that was not processed: `expired` or `canceled`."""
     if api == "anthropic":
-        return Row((_anthropic(custom_id, {"type": kind}),), good=False, billed=False)
+        return Row((_anthropic(custom_id, {"type": kind}),), kind)
     code, message = _UNDONE[kind]
-    return Row((_openai(custom_id, None, {"code": code, "message": message}),), good=False, billed=False)
+    return Row((_openai(custom_id, None, {"code": code, "message": message}),), kind)
 
 
 def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) -> Row:
     """A request's result: judged, or misbehaving in a way of `kind`."""
     custom_id = str(line["custom_id"])
-    if kind in _UNDONE:
-        return undone(api, custom_id, kind)
+    if kind == "expired":
+        return undone(api, custom_id, "expired")
+    if kind == "canceled":
+        return undone(api, custom_id, "canceled")
     if kind in _ERRORS:
         return _failed(api, custom_id, *_ERRORS[kind])
     request = line["body"] if api == "openai" else _chat(line["params"])
@@ -87,16 +93,16 @@ def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) ->
         "duplicate": (good, good),
         "foreign": (good, good.replace(custom_id.encode(), b"0" * len(custom_id))),
     }.get(kind or "", (good,))
-    return Row(lines, good=True, billed=True)
+    return Row(lines, "succeeded")
 
 
 def _failed(api: Api, custom_id: str, status: int, code: str, message: str) -> Row:
     if api == "anthropic":
         error = {"type": "error", "error": {"type": code, "message": message}, "request_id": "req_1"}
-        return Row((_anthropic(custom_id, {"type": "errored", "error": error}),), good=False, billed=False)
+        return Row((_anthropic(custom_id, {"type": "errored", "error": error}),), "errored")
     body = {"error": {"message": message, "type": code, "param": None, "code": code}}
     response = {"status_code": status, "request_id": "req_1", "body": body}
-    return Row((_openai(custom_id, response, None),), good=False, billed=False)
+    return Row((_openai(custom_id, response, None),), "errored")
 
 
 def _openai(custom_id: str, response: Any, error: Any) -> bytes:

@@ -71,6 +71,7 @@ class BatchServer:
         self.faults: list[Fault] = []
         self.steps: list[str] = []
         self.keys: set[str] = set()
+        self.mistakes: list[Exception] = []
         self.lock = threading.RLock()
         self.root = self.openai = self.anthropic = ""
 
@@ -111,6 +112,8 @@ class BatchServer:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(10)
+        if self.mistakes:
+            raise self.mistakes[0]
 
     def _run(self, ready: threading.Event) -> None:
         with contextlib.closing(self._loop):
@@ -141,7 +144,11 @@ class BatchServer:
             if found := re.fullmatch(pattern, route):
                 id = found[1] if found.groups() else ""
                 ask = Ask(api, step, id, dict(request.query), body, headers, self.root)
-                return await self._step(request, ask)
+                try:
+                    return await self._step(request, ask)
+                except Exception as error:  # told at the end: the client sees a 500 only
+                    self.mistakes.append(error)
+                    raise
         return web.Response(status=404, text="no such route")
 
     async def _step(self, request: web.BaseRequest, ask: Ask) -> web.StreamResponse:

@@ -96,21 +96,21 @@ class Store:
 
     def _process(self, batch: Batch) -> None:
         """Judge its rows: all, or what an expiry or a cancellation leaves time for."""
-        most, left = len(batch.lines), "expired"
+        most = len(batch.lines)
         if batch.canceling:  # one that had not begun ends with nothing, one that had with half
-            most, left = (most + 1) // 2 if batch.stage else 0, "canceled"
+            most = (most + 1) // 2 if batch.stage else 0
         elif self.conduct.expires is not None:
             most = self.conduct.expires
         for at, line in enumerate(batch.lines):
             custom_id = str(line["custom_id"])
             if at >= most:
-                batch.done.append(undone(batch.api, custom_id, left))
+                batch.done.append(undone(batch.api, custom_id, "canceled" if batch.canceling else "expired"))
                 continue
             model = str((line["body"] if batch.api == "openai" else line["params"])["model"])
             kind = cue_of(model, at, self.seen[custom_id], self.conduct.some)
             self.seen[custom_id] += 1
             row = judged(batch.api, line, kind, self.judge)
-            self.billed[custom_id] += row.billed
+            self.billed[custom_id] += row.good
             batch.done.append(row)
 
     def _write(self, batch: Batch) -> None:

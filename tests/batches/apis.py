@@ -1,0 +1,70 @@
+"""A provider against the loopback server, and files of requests for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ruler_cli.batches.anthropic import Anthropic
+from ruler_cli.batches.choose import provider
+from ruler_cli.batches.openai import OpenAI
+from ruler_cli.batches.provider import Remote
+from ruler_cli.settings import JudgeSettings
+from tests.batch_server import BatchServer
+
+KEY = "sk-0123456789abcdef"
+TAG = "tag-1"
+APIS = ("openai", "anthropic")
+T = TypeVar("T")
+
+
+def api(name: str, server: BatchServer, waits: list[float] | None = None, **settings: Any) -> Any:
+    """The provider of that name, not yet open; it notes the seconds that it would have waited."""
+    base = getattr(server, name)
+    made = provider(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
+    assert isinstance(made, OpenAI | Anthropic)
+    noted = [] if waits is None else waits
+
+    async def pause(seconds: float) -> None:
+        noted.append(seconds)
+
+    made.wire.pause = pause
+    return made
+
+
+def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, Any]:
+    """One request as the API takes it, of two rollouts whose true scores follow from `at`."""
+    rollouts = "".join(
+        f'<trajectory id="{label}">\n{text} {at} truth={truth}\n</trajectory>\n'
+        for label, truth in (("a", 0.25), ("b", (at % 5) / 4))
+    )
+    user = {"role": "user", "content": f'{rollouts}\ntrajectory_ids to score: ["a","b"]'}
+    if name == "anthropic":
+        params = {"model": model, "max_tokens": 100, "system": "Judge.", "messages": [user]}
+        return {"custom_id": f"{at:032x}", "params": params}
+    body = {"model": model, "messages": [{"role": "system", "content": "Judge."}, user]}
+    return {"custom_id": f"{at:032x}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0) -> Path:
+    """A file of requests."""
+    path.write_text("".join(json.dumps(request(name, start + i, model)) + "\n" for i in range(count)))
+    return path
+
+
+async def submit(made: Any, file: Path, tag: str = TAG) -> Remote:
+    """Upload and create."""
+    remote = await made.create(file, await made.upload(file, tag), tag, _count(file))
+    assert isinstance(remote, Remote)
+    return remote
+
+
+def _count(file: Path) -> int:
+    return len(file.read_text().splitlines())
+
+
+async def every(items: AsyncIterator[T]) -> list[T]:
+    """All of a stream."""
+    return [item async for item in items]
