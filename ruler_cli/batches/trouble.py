@@ -70,8 +70,9 @@ def broken(who: str, error: Exception, key: str | None, whole: bool) -> Trouble:
         return Trouble(RefusedError(f"{who} cannot be reached ({why}); {way}"), passing=True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Trouble(RefusedError(f"the proxy to {who} refuses ({error.status}); check HTTPS_PROXY"))
-    if isinstance(error, aiohttp.InvalidURL):
-        return Trouble(RefusedError(f"{who}: its address cannot be used ({why}); check --api-base"))
+    if isinstance(error, ValueError):  # aiohttp's InvalidURL is one
+        reason = f"{who}: its address cannot be used ({why}); check --api-base"
+        return Trouble(RefusedError(reason), done=whole)
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         return Trouble(RulerError(f"{who} did not answer in time; {_LATER}"), passing=True, done=whole)
     return Trouble(RulerError(f"the connection to {who} broke ({why}); {_LATER}"), passing=True, done=whole)

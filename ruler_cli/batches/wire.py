@@ -38,7 +38,8 @@ _LONGEST_WAIT = 300.0
 """Seconds that a server may ask to wait; who is asked for more comes back by hand."""
 _HOPS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
-_BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError, asyncio.IncompleteReadError)
+_BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+"""What a request may raise; ValueError of a host that no name can be."""
 
 
 @dataclass(slots=True)
@@ -252,7 +253,7 @@ async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         for other in others:
             if line := bytes(held).strip():
                 yield line
-            held, length = bytearray(other), len(other)
+            held, length = bytearray(other[:_LARGEST]), len(other)
     if line := bytes(held).strip():
         yield line
 

@@ -146,6 +146,8 @@ class BatchServer:
                 ask = Ask(api, step, id, dict(request.query), body, headers, self.root)
                 try:
                     return await self._step(request, ask)
+                except ConnectionError:  # the client is gone
+                    raise
                 except Exception as error:  # told at the end: the client sees a 500 only
                     self.mistakes.append(error)
                     raise

@@ -1,0 +1,325 @@
+"""One wire: what is asked again, what is read, and where a key may go."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from ruler_cli.batches import wire as module
+from ruler_cli.batches.body import Body, as_json
+from ruler_cli.batches.provider import UnclearError, UnknownBatchError
+from ruler_cli.batches.wire import _split
+from ruler_cli.errors import RefusedError, RulerError
+from tests.batches.apis import every
+from tests.batches.raw import KEY, Call, serving, wire
+
+pytestmark = pytest.mark.anyio
+_PIECE = bytes(1 << 16)
+
+
+def _big(megabytes: int) -> Body:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(16 * megabytes):
+            yield bytes(len(_PIECE))
+
+    return Body("application/json", megabytes << 20, pieces)
+
+
+async def test_question() -> None:
+    """A question carries the key and its query, and its answer is the object."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        await call.answer(b'{"a": 1}')
+
+    async with serving(play, heads) as base, wire(base) as open_wire:
+        assert await open_wire.get("/list", limit=3, after="x y") == {"a": 1}
+    assert heads[0].startswith("GET /list?limit=3&after=x+y HTTP/1.1\r\n")
+    assert f"Authorization: Bearer {KEY}\r\n" in heads[0]
+
+
+async def test_cut_off_creation_is_safe() -> None:
+    """A creation whose body did not go out whole cannot have been done: it is made again, whole."""
+    heads: list[str] = []
+    whole: list[int] = []
+
+    async def play(call: Call) -> None:
+        if len(heads) == 1:
+            await call.reader.read(1 << 16)
+            call.writer.transport.abort()
+            return
+        whole.append(await call.body())
+        await call.answer(b'{"id": "1"}')
+
+    async with serving(play, heads) as base, wire(base) as open_wire:
+        assert await open_wire.create("/batches", _big(32)) == {"id": "1"}
+    assert whole == [32 << 20]
+
+
+async def test_stalled_upload_ends() -> None:
+    """A server that stops reading is not waited for without end, and nothing was done there."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        if len(heads) == 1:
+            await asyncio.sleep(2)
+            return
+        await call.body()
+        await call.answer(b'{"id": "1"}')
+
+    async with serving(play, heads) as base, wire(base, timeout=0.3) as open_wire:
+        assert await open_wire.create("/batches", _big(32)) == {"id": "1"}
+    assert len(heads) == 2
+
+
+async def test_slow_upload_goes_on() -> None:
+    """An upload may take any time as long as it moves: the deadline is of standing still."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        for _ in range(8):
+            for _ in range(32):
+                await call.reader.readexactly(1 << 16)
+            await asyncio.sleep(0.1)
+        await call.answer(b'{"id": "1"}')
+
+    async with serving(play, heads) as base, wire(base, timeout=0.6) as open_wire:
+        await open_wire.create("/batches", _big(16))
+    assert len(heads) == 1
+
+
+async def test_upload_needs_no_memory() -> None:
+    """What is sent is never in memory at once, whatever its size."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        assert await call.body() == 64 << 20
+        await call.answer(b'{"id": "1"}')
+
+    async with serving(play, heads) as base, wire(base) as open_wire:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await open_wire.create("/batches", _big(64))
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        finally:
+            tracemalloc.stop()
+    assert "content-length: 67108864\r\n" in heads[0].lower()
+
+
+async def test_results_need_no_memory() -> None:
+    """Results are read line by line, whatever their size."""
+    line = b'{"custom_id": "%s"}' % (b"x" * 8000) + b"\n"
+
+    async def play(call: Call) -> None:
+        call.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(line) * 4000))
+        for _ in range(4000):
+            call.writer.write(line)
+            await call.writer.drain()
+
+    count = 0
+    async with serving(play, []) as base, wire(base) as open_wire:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            async for each in open_wire.lines("/results", "gone"):
+                assert each == line.strip()
+                count += 1
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        finally:
+            tracemalloc.stop()
+    assert count == 4000
+
+
+class _Content:
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = [piece for piece in pieces if piece]
+
+    async def readany(self) -> bytes:
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+@given(st.lists(st.binary(max_size=6) | st.just(b"\n") | st.just(b"\r\n")))
+def test_lines_of_any_pieces(pieces: list[bytes]) -> None:
+    """However a stream is cut into pieces, its lines are those of the whole."""
+    content: Any = _Content(pieces)
+    lines = [line for each in b"".join(pieces).split(b"\n") if (line := each.strip())]
+    assert asyncio.run(every(_split(content))) == lines
+
+
+async def test_long_line_comes_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is too long comes cut, and costs no other line; one without end is given up."""
+    monkeypatch.setattr(module, "_LARGEST", 10)
+    content: Any = _Content([b"one\n", b"x" * 8, b"x" * 8, b"x\ntwo", b"\n" + b"y" * 30])
+    assert await every(_split(content)) == [b"one", b"x" * 10, b"two", b"y" * 10]
+    monkeypatch.setattr(module, "_ENDLESS", 20)
+    content = _Content([b"x" * 8] * 9)
+    with pytest.raises(Exception, match="without end"):
+        await every(_split(content))
+
+
+async def test_broken_stream_begins_again() -> None:
+    """Results whose connection broke come from the beginning again: a line twice, none missing."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        call.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1\n2\n3")
+        if len(heads) > 1:
+            call.writer.write(b"3\n4\n")
+        await call.writer.drain()
+
+    async with serving(play, heads) as base, wire(base) as open_wire:
+        assert await every(open_wire.lines("/results", "gone")) == [b"1", b"2", b"1", b"2", b"33", b"4"]
+
+
+async def test_key_stays_with_its_host() -> None:
+    """Results that stand elsewhere are fetched there without the key, and with it on the same host."""
+    here: list[str] = []
+    there: list[str] = []
+
+    async def elsewhere(call: Call) -> None:
+        await call.answer(b"1\n2\n")
+
+    async with serving(elsewhere, there) as other:
+
+        async def play(call: Call) -> None:
+            target = f"{other}/signed?x=1" if "/own" in call.head else "/own"
+            await call.answer(b"", 302, f"Location: {target}\r\n")
+
+        async with serving(play, here) as base, wire(base) as open_wire:
+            assert await every(open_wire.lines("/results", "gone")) == [b"1", b"2"]
+    assert [KEY in head for head in here] == [True, True]
+    assert [KEY in head for head in there] == [False]
+    assert there[0].startswith("GET /signed?x=1 ")
+
+
+@pytest.mark.parametrize("target", ["/again", "ftp://127.0.0.1/x", "file:///etc/passwd", ""])
+async def test_redirects_end(target: str) -> None:
+    """Results that are sent around, or to no address of the web, are given up."""
+
+    async def play(call: Call) -> None:
+        await call.answer(b"", 302, f"Location: {target}\r\n")
+
+    async with serving(play, []) as base, wire(base) as open_wire:
+        with pytest.raises(RulerError, match="elsewhere"):
+            await every(open_wire.lines("/results", "gone"))
+
+
+async def test_results_gone() -> None:
+    """Results that are no longer there are told in the sentence that belongs to them."""
+
+    async def play(call: Call) -> None:
+        await call.answer(b"{}", 404)
+
+    async with serving(play, []) as base, wire(base) as open_wire:
+        with pytest.raises(UnknownBatchError, match=r"^they are gone$"):
+            await every(open_wire.lines("/results", "they are gone"))
+        with pytest.raises(RefusedError, match="ruler ledger import"):
+            await open_wire.get("/batches")
+
+
+async def test_key_is_cut_out() -> None:
+    """An endpoint that echoes the key does not bring it into a sentence."""
+
+    async def play(call: Call) -> None:
+        await call.answer(b'{"error": {"message": "no \\u001b[2J %s"}}' % KEY.encode(), 401)
+
+    async with serving(play, []) as base, wire(base) as open_wire:
+        assert KEY not in repr(open_wire)
+        with pytest.raises(RefusedError, match=r"answered 401: no  ?\[2J \[key\]; set the right key") as told:
+            await open_wire.get("/batches")
+    assert KEY not in str(told.value)
+
+
+async def test_waits_as_told() -> None:
+    """A wait that the server names is kept; one that is too long ends with a sentence instead."""
+    waits: list[float] = []
+    asked = iter(("7", "3600"))
+
+    async def play(call: Call) -> None:
+        await call.answer(b'{"error": "slow"}', 429, f"Retry-After: {next(asked)}\r\n")
+
+    async with serving(play, []) as base, wire(base, waits) as open_wire:
+        with pytest.raises(RulerError, match="it asks to wait for 3600 s"):
+            await open_wire.get("/batches")
+    assert len(waits) == 1
+    assert waits[0] >= 7
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"", b"<html>", b'{"error": {"message": "no"}}'])
+async def test_answers_that_are_none(body: bytes) -> None:
+    """A good status with anything but an object is no answer; of a creation it tells nothing."""
+
+    async def play(call: Call) -> None:
+        await call.body()
+        await call.answer(body)
+
+    async with serving(play, []) as base, wire(base) as open_wire:
+        with pytest.raises(RulerError, match="check --api-base"):
+            await open_wire.get("/batches")
+        with pytest.raises(UnclearError):
+            await open_wire.create("/batches", as_json({}))
+
+
+async def test_large_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is larger than any listing is not read to its end."""
+    monkeypatch.setattr(module, "_LARGEST", 100_000)
+
+    async def play(call: Call) -> None:
+        call.writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            call.writer.write(_PIECE)
+            await call.writer.drain()
+
+    async with serving(play, []) as base, wire(base) as open_wire:
+        with pytest.raises(RulerError, match="is larger than"):
+            await open_wire.get("/batches")
+
+
+async def test_drip_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that comes a byte at a time without end is not waited for, nor is silence among results."""
+    monkeypatch.setattr(module, "_PATIENCE", 0.1)
+    monkeypatch.setattr(module, "_TRIES", 2)
+
+    async def play(call: Call) -> None:
+        call.writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while "/batches" in call.head:
+            call.writer.write(b" ")
+            await call.writer.drain()
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.5)
+
+    async with serving(play, []) as base, wire(base) as open_wire:
+        for ask in (open_wire.get("/batches"), every(open_wire.lines("/results", "gone"))):
+            with pytest.raises(RulerError, match="did not answer in time"):
+                await ask
+
+
+async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint beyond a proxy is asked through it."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        await call.answer(b"{}")
+
+    async with serving(play, heads) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "")
+        async with wire("http://batches.invalid/v1") as open_wire:
+            assert await open_wire.get("/batches") == {}
+    assert heads[0].startswith("GET http://batches.invalid/v1/batches HTTP/1.1\r\n")
+
+
+async def test_address_that_cannot_be_used() -> None:
+    """A host that no name can be is told as such, not as a mistake in here."""
+    for base in ("http://a..b", "http://x y/v1"):
+        async with wire(base) as open_wire:
+            with pytest.raises(RulerError, match="check"):
+                await open_wire.get("/batches")
