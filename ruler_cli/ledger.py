@@ -30,7 +30,7 @@ from ruler_cli.files.database import WAIT, Schema, at_home, busy, cache, connect
 from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.records import Fault, Reply, Request, Usage
 
-_SCHEMA = Schema(
+SCHEMA = Schema(
     application=0x52554C52,
     version=1,
     tables=(
@@ -132,8 +132,8 @@ class Ledger:
         try:
             self._file = private(path)
             # one waits for other processes, in a thread; the other never does, in the event loop
-            self._patient = connect(self._file, _SCHEMA)
-            self._quick = connect(self._file, _SCHEMA)
+            self._patient = connect(self._file, SCHEMA)
+            self._quick = connect(self._file, SCHEMA)
             self._quick.execute("PRAGMA busy_timeout = 0")
             self._patient.execute("PRAGMA cache_size = -32768")  # for many at once: the index of a million
         except UsageError as error:
