@@ -21,6 +21,7 @@ FLOORS = (
     {"importing"},
     {"delivery"},
     {"counts", "holding", "marks"},
+    {"rendering"},
     {"hearing"},
     {"blocks", "judging", "reading", "shelf", "writing"},
     {"annotate", "groups", "marked", "talks"},

@@ -42,7 +42,7 @@ _FIELDS = (
     "bytes, usd, file, remote, label, reason, answered, failed, left_out, not_it"
 )
 _MOVES = frozenset(
-    "began requests bytes usd file remote label reason answered failed left_out not_it".split()
+    ["began", "requests", "bytes", "usd", "file", "remote", "label", "reason", "answered", "failed", "left_out", "not_it"]
 )
 _ANSWERED = "SELECT 1 FROM replies WHERE key = ? AND id > ? AND status <> 'odd' LIMIT 1"
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import orjson
+
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import missing_key
 from ruler_cli.settings import JudgeSettings
 
-_OPENAI = "https://api.openai.com/v1"
+OPENAI = "https://api.openai.com/v1"
 DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
 """Providers on the direct path: the variable of the key, the variable of the endpoint."""
 _PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
@@ -32,13 +34,24 @@ def direct(settings: JudgeSettings) -> Endpoint:
     name = settings.model
     provider, _, rest = name.partition("/")
     key_variable, base_variable = DIRECT.get(provider, ("", ""))
-    base = settings.api_base or os.environ.get(base_variable) or (_OPENAI if provider == "openai" else None)
+    base = settings.api_base or os.environ.get(base_variable) or (OPENAI if provider == "openai" else None)
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
         raise UsageError(f"judge {name}: where is it? Give --api-base URL (it usually ends in /v1){hint}")
     check_address(base)
     key = key_for(settings, key_variable)
     return Endpoint(base.rstrip("/"), key, rest if rest and provider in _PREFIXES else name)
+
+
+def model_there(settings: JudgeSettings) -> str:
+    """The name by which an endpoint knows the model; UsageError where name or parameters are no JSON."""
+    provider, _, rest = settings.model.partition("/")
+    model = rest if rest and provider in _PREFIXES else settings.model
+    try:
+        orjson.dumps([model, settings.params])
+    except TypeError as error:  # told before anything is sent
+        raise UsageError(f"-m or -p: cannot be sent to the judge ({error})") from None
+    return model
 
 
 def key_for(settings: JudgeSettings, variable: str) -> str | None:

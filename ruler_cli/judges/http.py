@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
-import orjson
 
 from ruler_cli.judges.answer_form import FORMATS, reply_of
+from ruler_cli.judges.body import chat_body, room_of
 from ruler_cli.judges.endpoint import proxy_of
 from ruler_cli.judges.error_body import error_of, status_within
 from ruler_cli.judges.faults import classify, clean, refuses_format
@@ -87,21 +87,7 @@ class HttpJudge:
         return Fault("transport", reason, "call", sent=False, billed=False)
 
     def _body(self, request: Request, level: int) -> bytes:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.user},
-            ],
-        }
-        if FORMATS[level]:
-            body["response_format"] = FORMATS[level]
-        body |= self.params
-        if request.room:
-            name = "max_completion_tokens" if "api.openai.com" in self.base else "max_tokens"
-            told = [n for n in ("max_completion_tokens", "max_tokens") if n in self.params]
-            body[told[0] if told else name] = request.room
-        return orjson.dumps(body)
+        return chat_body(self.model, self.params, request, room_of(self.base), level)
 
     async def _post(
         self, body: bytes, session: aiohttp.ClientSession

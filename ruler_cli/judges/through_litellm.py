@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import FORMATS, missing_key, reply_of, unknown_judge
@@ -23,6 +25,7 @@ from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Request
+from ruler_cli.settings import JudgeSettings
 
 
 @dataclass(slots=True)
@@ -92,6 +95,16 @@ class LitellmJudge:
             arguments["max_tokens"] = request.room
         return arguments
 
+    def unsent(self, request: Request, level: int) -> dict[str, Any]:
+        """What would be sent, as litellm's `RawRequestTypedDict`: `error` says why nothing would."""
+        from litellm.types.utils import CallTypes
+        from litellm.utils import return_raw_request
+
+        arguments = {
+            name: each for name, each in self._arguments(request, level).items() if name != "api_key"
+        }
+        return dict(return_raw_request(CallTypes.completion, arguments))
+
     @property
     def _secret(self) -> str | None:
         """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
@@ -117,12 +130,7 @@ class LitellmJudge:
 
     async def __aenter__(self) -> Self:
         """Import litellm (seconds): only here, only for a judge that needs it."""
-        # its price list would be downloaded at import otherwise
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        import litellm
-
-        litellm.suppress_debug_info = True
-        litellm.telemetry = False
+        litellm = _litellm()
         try:
             litellm.get_llm_provider(self.model)
         except Exception:  # noqa: BLE001 - litellm's errors share no base class
@@ -144,6 +152,87 @@ class LitellmJudge:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Leave litellm's clients open: it shares them by process, and others may be using them."""
+
+
+def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
+    """Request → `params` of the Messages API, as `LitellmJudge` would send them live; there is no call.
+
+    litellm makes them once for each room; texts are put in their places then. UsageError where it refuses
+    the model or its parameters, or where they need a header: a row of a batch carries none.
+    """
+    litellm = _litellm()
+    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params)
+    try:
+        provider = litellm.get_llm_provider(settings.model)[1]
+    except Exception:  # noqa: BLE001 - litellm's errors share no base class
+        provider = None
+    if provider != "anthropic":
+        raise UsageError(
+            f"--target anthropic: judge {settings.model} is none of Anthropic's; name it anthropic/…"
+        )
+
+    @lru_cache(_TEMPLATES)
+    def template(room: int | None) -> list[bytes]:
+        return _template(judge, room)
+
+    def params(request: Request) -> bytes:
+        head, middle, tail = template(request.room)
+        return b"".join((head, orjson.dumps(request.user), middle, orjson.dumps(request.system), tail))
+
+    template(None)  # what litellm refuses is told before the first request
+    return params
+
+
+_TEMPLATES = 4096
+"""Rooms for which what litellm made is remembered."""
+_USER, _SYSTEM = "the place of the request's user text", "the place of the request's system text"
+_STRUCTURED = "structured-outputs-"
+
+
+def _template(judge: LitellmJudge, room: int | None) -> list[bytes]:
+    """The JSON of the params around the two texts."""
+    for level in range(len(FORMATS)):
+        raw = judge.unsent(Request(_SYSTEM, _USER, (), room), level)
+        if "UnsupportedParamsError" not in str(raw.get("error")):
+            break
+    body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}
+    if not isinstance(body, dict):
+        why = clean(str(raw.get("error") or "litellm makes no request of it"))
+        raise UsageError(f"judge {judge.name}: cannot be written as a batch ({why}); check -m and -p")
+    betas = [each.strip() for each in str(headers.get("anthropic-beta") or "").split(",")]
+    lost = [each for each in betas if each and not each.startswith(_STRUCTURED)]
+    if lost:
+        raise UsageError(
+            f"-p: the header anthropic-beta: {', '.join(lost)} would be needed, which a batch's row cannot "
+            "carry; leave out that parameter"
+        )
+    if "output_format" in body:  # only with that header; under its later name it needs none
+        config = body.get("output_config")
+        body["output_config"] = {
+            **(config if isinstance(config, dict) else {}),
+            "format": body["output_format"],
+        }
+        del body["output_format"]
+    found = orjson.dumps(body)
+    parts = [part for half in found.split(orjson.dumps(_USER)) for part in half.split(orjson.dumps(_SYSTEM))]
+    if len(parts) != 3 or found.find(_USER.encode()) > found.find(_SYSTEM.encode()):
+        raise UsageError(
+            f"judge {judge.name}: this version of litellm makes a request in which the texts are not found; "
+            "update ruler"
+        )
+    return parts
+
+
+def _litellm() -> Any:
+    """The module, made quiet; its import takes seconds."""
+    # its price list and table of headers would be downloaded otherwise
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    return litellm
 
 
 _UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}

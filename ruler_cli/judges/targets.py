@@ -1,0 +1,81 @@
+"""Request → one line of a request file, in the form of whoever is to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.body import chat_body, room_of
+from ruler_cli.judges.endpoint import OPENAI, model_there
+from ruler_cli.records import Request
+from ruler_cli.settings import JudgeSettings
+
+Target = Literal["openai", "anthropic", "vllm"]
+Line = Callable[[bytes, Request], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one file or batch may hold; `bytes` are those of its lines and of what is `around` them all.
+
+    None: as much as there is.
+    """
+
+    requests: int | None = None
+    bytes: int | None = None
+    around: int = 0
+
+
+LIMITS: dict[Target, Limits] = {
+    "openai": Limits(50_000, 200_000_000),
+    # the whole call counts: {"requests":[…]}, where a comma stands for each line's end
+    "anthropic": Limits(100_000, 256_000_000, len(b'{"requests":[]}')),
+    "vllm": Limits(),
+}
+"""Megabytes are taken as 1,000,000 bytes, which is the less where a provider counts 1,048,576."""
+
+_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
+
+
+def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -> Target:
+    """Who is to answer, by the judge's name where it is not told; UsageError where that does not tell."""
+    if target != "auto":
+        return target
+    provider = judge.model.partition("/")[0]
+    if provider in _OWN_ENGINES:
+        return "vllm"
+    if judge.api_base or provider == "openai":
+        return "openai"
+    if provider == "anthropic":
+        return "anthropic"
+    raise UsageError(
+        f"judge {judge.model}: its provider's form of a batch is not known; give --target openai where it "
+        "takes OpenAI's batch files, or --target vllm for an engine of your own"
+    )
+
+
+def request_line(target: Target, judge: JudgeSettings) -> Line:
+    """What makes (key, request) a line of a request file, with its end; `custom_id` is the key in hex.
+
+    It may import litellm, which takes seconds; each line then takes microseconds. UsageError where the
+    judge's name or parameters cannot be sent so.
+    """
+    if target == "anthropic":
+        from ruler_cli.judges.through_litellm import anthropic_params
+
+        params = anthropic_params(judge)
+        return lambda key, request: (
+            b'{"custom_id":"%s","params":%s}\n'
+            % (
+                key.hex().encode(),
+                params(request),
+            )
+        )
+    model, base = model_there(judge), judge.api_base or (OPENAI if target == "openai" else "")
+    room = room_of(base)
+    return lambda key, request: (
+        b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
+        % (key.hex().encode(), chat_body(model, judge.params, request, room))
+    )
