@@ -38,12 +38,12 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
 _FIELDS = (
-    "id, tag, provider, model, base, key_env, account, owner, state, created, changed, began, requests, "
-    "bytes, usd, file, remote, label, reason, answered, failed, left_out, not_it"
-)
-_MOVES = frozenset(
-    ["began", "requests", "bytes", "usd", "file", "remote", "label", "reason", "answered", "failed", "left_out", "not_it"]
-)
+    "id", "tag", "provider", "model", "base", "key_env", "account", "owner", "state", "created", "changed",
+    "began", "requests", "bytes", "usd", "file", "remote", "label", "reason", "answered", "failed",
+    "left_out", "not_it",
+)  # fmt: skip
+_SELECT = f"SELECT {', '.join(_FIELDS)} FROM batches "  # noqa: S608 - names of ours
+_MOVES = frozenset(_FIELDS[_FIELDS.index("began") :])
 _ANSWERED = "SELECT 1 FROM replies WHERE key = ? AND id > ? AND status <> 'odd' LIMIT 1"
 
 
@@ -118,7 +118,7 @@ class Journal:
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
-        """One transaction; nobody else writes the ledger meanwhile. OutputError where it cannot be written."""
+        """One transaction, in which nobody else writes the ledger; OutputError where it cannot be written."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -152,15 +152,20 @@ class Journal:
             )
             if done.rowcount and state not in OPEN:
                 self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (batch.id,))
-        return self._one(batch.id) if done.rowcount else None
+        return self.one(batch.id) if done.rowcount else None
 
     def batches(self, *states: State) -> list[Batch]:
         """Every batch in one of these states, or in any, the oldest first."""
-        wanted = "" if not states else f"WHERE state IN ({', '.join('?' * len(states))})"
-        return [
-            _batch(row)
-            for row in self._read(f"SELECT {_FIELDS} FROM batches {wanted} ORDER BY id", *states)  # noqa: S608 - marks only
-        ]
+        wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
+        return [_batch(row) for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)]
+
+    def one(self, id: int) -> Batch:
+        """A batch by its number."""
+        return _batch(self._read(f"{_SELECT}WHERE id = ?", id)[0])
+
+    def one(self, id: int) -> Batch:
+        """A batch by its number."""
+        return _batch(self._read(f"{_SELECT}WHERE id = ?", id)[0])
 
     def open(self) -> list[Batch]:
         """Every batch whose requests are out."""
@@ -199,9 +204,6 @@ class Journal:
     def _commit(self) -> None:
         self._db.execute("COMMIT")
 
-    def _one(self, id: int) -> Batch:
-        return _batch(self._read(f"SELECT {_FIELDS} FROM batches WHERE id = ?", id)[0])  # noqa: S608 - names of ours
-
     def _read(self, query: str, *values: Any) -> list[Any]:
         try:
             return self._db.execute(query, values).fetchall()
@@ -226,24 +228,21 @@ class Writing:
         )
         return int(done.lastrowid or 0), tag
 
-    def size(self, id: int, requests: int, size: int, usd: float | None) -> None:
+    def measure(self, id: int, requests: int, size: int, usd: float | None) -> None:
         """Say how large the batch is, and what it is expected to cost in USD."""
         self._db.execute(
             "UPDATE batches SET requests = ?, bytes = ?, usd = ? WHERE id = ?", (requests, size, usd, id)
         )
 
-    def claim(self, id: int, key: bytes, newest: int) -> bool:
-        """Take a request into a batch, unless it is out in another or was answered after row `newest`."""
-        if self._db.execute(_ANSWERED, (key, newest)).fetchone():
-            return False
-        done = self._db.execute("INSERT OR IGNORE INTO batch_keys VALUES (?, ?)", (key, id))
-        return done.rowcount == 1
-
     def free(self, key: bytes, newest: int) -> bool:
-        """Whether `claim` would take the request."""
+        """Whether a request is out in no batch, and was not answered after the ledger's row `newest`."""
         if self._db.execute(_ANSWERED, (key, newest)).fetchone():
             return False
         return self._db.execute("SELECT 1 FROM batch_keys WHERE key = ?", (key,)).fetchone() is None
+
+    def claim(self, id: int, key: bytes) -> None:
+        """Take a request that is free into a batch."""
+        self._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (key, id))
 
 
 def there(ledger: Path) -> bool:
@@ -255,6 +254,6 @@ def there(ledger: Path) -> bool:
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:
-    id, tag, provider, model, base, key_env, account, owner, state, *rest, not_it = row
-    way = Way(provider, model, base, key_env, account)
-    return Batch(id, tag, way, owner, state, *rest, frozenset(not_it.split()))
+    values: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
+    way = Way(*(values.pop(name) for name in ("provider", "model", "base", "key_env", "account")))
+    return Batch(way=way, not_it=frozenset(values.pop("not_it").split()), **values)

@@ -69,6 +69,11 @@ class Provider(Protocol):
     tagged: bool
     """Whether batches carry our tag."""
 
+    @property
+    def account(self) -> str:
+        """What tells this address and key from others, in a few signs that betray neither."""
+        ...
+
     async def upload(self, file: Path, tag: str) -> str:
         """Give the provider the requests; the id of its file, "" where there is no such step."""
         ...

@@ -26,6 +26,11 @@ class Served(ABC):
     path: ClassVar[str]
     cursor: ClassVar[str]
 
+    @property
+    def account(self) -> str:
+        """What tells this address and key from others."""
+        return self.wire.account
+
     async def retrieve(self, id: str) -> Remote:
         """Ask for one batch."""
         return self.remote(await self.wire.get(self.place(id), self._lost(id)))

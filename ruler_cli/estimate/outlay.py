@@ -183,11 +183,12 @@ class Total:
         if tokens > self.most[0]:
             self.most = tokens, write
 
-    def outlay(self, judge: str, role: Role, model: Model, **more: Any) -> Outlay:
-        """The sums as they are told, with `more` of its fields."""
-        price, calls = model.price, self.calls.scaled(CALLS, self.part)
-        prompt = _whole(self.prompt.scaled(_PROMPTS, self.part))
-        answers = _whole(self.answers.scaled(CALLS, self.part))
+    def outlay(self, judge: str, role: Role, model: Model, often: Range = CALLS, **more: Any) -> Outlay:
+        """The sums as they are told, each request asked so `often`, with `more` of its fields."""
+        price, calls = model.price, self.calls.scaled(often, self.part)
+        prompts = Range(PROMPT.low * often.low, PROMPT.expected * often.expected, PROMPT.high * often.high)
+        prompt = _whole(self.prompt.scaled(prompts, self.part))
+        answers = _whole(self.answers.scaled(often, self.part))
         cost = cap = None
         if price is not None:
             cost = Range(
@@ -196,7 +197,7 @@ class Total:
                 _cost(price, prompt.high, answers.high),
             )
             cap = max(cost.high, self._reserved(price))
-        asked = self.window_calls.scaled(CALLS, self.part)
+        asked = self.window_calls.scaled(often, self.part)
         return Outlay(judge, role, model, calls, prompt, answers, cost, cap, window_calls=asked, **more)
 
     def _reserved(self, price: Price) -> float:
@@ -209,9 +210,6 @@ class Total:
 
     def _bounded(self, tokens: float) -> float:
         return tokens if self.bound is None else min(tokens, self.bound)
-
-
-_PROMPTS = Range(PROMPT.low, PROMPT.expected, PROMPT.high * CALLS.high)
 
 
 def answer_bound(stated: int | None, model: Model) -> int | None:

@@ -11,7 +11,7 @@ from ruler_cli.judges.answer_form import EMBEDDED, unknown_judge
 from ruler_cli.judges.endpoint import DIRECT, direct, named_key
 from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.nobody import Nobody
-from ruler_cli.judges.prices import Model, Price, known, stated
+from ruler_cli.judges.prices import Model, Price, in_batches, known, stated
 from ruler_cli.nearest import nearest
 from ruler_cli.settings import JudgeSettings
 
@@ -40,6 +40,13 @@ def model_of(settings: JudgeSettings) -> Model:
     if found == Model() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
         raise UsageError(unknown_judge(settings.model))
     return replace(found, price=given or found.price)
+
+
+def batch_price(settings: JudgeSettings) -> Price | None:
+    """What a judge costs in a batch: as listed, else half of what it costs otherwise; None: not known."""
+    price = model_of(settings).price
+    listed = None if settings.price or settings.api_base else in_batches(settings.model)
+    return listed or (price.halved if price else None)
 
 
 def choose(settings: JudgeSettings) -> Chosen:

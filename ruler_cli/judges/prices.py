@@ -28,6 +28,11 @@ class Price:
         fresh = max(0, usage.prompt - usage.cached)
         return fresh * self.prompt + usage.cached * self.cached + usage.completion * self.completion
 
+    @property
+    def halved(self) -> Price:
+        """Half of it, which is what OpenAI and Anthropic take in a batch; a cache is not counted on."""
+        return Price(self.prompt / 2, self.completion / 2, self.prompt / 2)
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -45,8 +50,7 @@ class Model:
 
 def known(name: str) -> Model:
     """Look a model up, with and without its provider."""
-    table = _table()
-    entry = table.get(name) or table.get(name.partition("/")[2]) or {}
+    entry = _entry(name)
     prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     price = None
     if isinstance(prompt, float | int) and isinstance(completion, float | int):
@@ -65,6 +69,21 @@ def stated(per_million: tuple[float, float]) -> Price:
     """A price as `--price IN,OUT` states it: USD per million tokens."""
     prompt, completion = (x / 1e6 for x in per_million)
     return Price(prompt, completion, prompt)
+
+
+def in_batches(name: str) -> Price | None:
+    """A model's price in a batch as the list has it; None where it says nothing of batches."""
+    entry = _entry(name)
+    prompt, completion = (entry.get(f"{what}_cost_per_token_batches") for what in ("input", "output"))
+    if not (isinstance(prompt, float | int) and isinstance(completion, float | int)):
+        return None
+    return Price(prompt, completion, prompt)
+
+
+def _entry(name: str) -> dict[str, Any]:
+    table = _table()
+    entry = table.get(name) or table.get(name.partition("/")[2])
+    return entry if isinstance(entry, dict) else {}
 
 
 @lru_cache(maxsize=1)

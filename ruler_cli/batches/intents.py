@@ -1,0 +1,116 @@
+"""Which requests go in which batch: those that nobody has submitted, as many as a batch holds, at a price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ruler_cli.batches.doors import way_of
+from ruler_cli.batches.journal import Journal, Writing
+from ruler_cli.batches.provider import Provider
+from ruler_cli.batches.spool import Pick, Spool
+from ruler_cli.errors import RulerError
+from ruler_cli.estimate.outlay import ALWAYS, Range, Total
+from ruler_cli.judges.prices import Model
+from ruler_cli.scoring.request import BYTES_PER_TOKEN
+from ruler_cli.settings import JudgeSettings
+
+_AROUND = 64
+"""Bytes of a batch's file or call that are no request's own."""
+
+
+class TooDear(RulerError):  # noqa: N818 - nothing went wrong: it is as the user wants it
+    """What would be submitted could cost more than the user allows; nothing was."""
+
+    exit_code = 4
+
+    def __init__(self, most: float, high: float, requests: int) -> None:
+        """`most` is allowed and `high` the most that it is estimated to cost, both in USD."""
+        super().__init__(
+            f"--max-cost {most:g}: a batch cannot be stopped at a sum, and the {requests} requests that are "
+            f"lacking could cost up to ${high:.2f} at batch price; nothing was submitted. Allow as much, or "
+            "submit a part of INPUT"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A judge, the provider that asks it, and what is known of it, its price being that in a batch."""
+
+    judge: JudgeSettings
+    provider: Provider
+    model: Model
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """An intent on record, and the stretch of bytes of the spool in which its requests lie."""
+
+    id: int
+    tag: str
+    seat: int
+    first: int
+    last: int
+    requests: int
+
+
+def choose(
+    journal: Journal, spool: Spool, seats: Sequence[Seat], newest: int, most: float | None
+) -> list[Lot]:
+    """Put the intent on record to submit what is neither out nor answered after row `newest`.
+
+    To find that out and to record it is one transaction: of two processes that do it at once, one has all.
+    TooDear, and nothing recorded, where it could cost more than `most` USD.
+    """
+    lots: list[Lot] = []
+    high = 0.0
+    with journal.writing() as writing:
+        for number, seat in enumerate(seats):
+            filling: _Filling | None = None
+            for pick in spool.picks(number):
+                if not writing.free(pick.key, newest):
+                    continue
+                if filling is None or not filling.fits(pick):
+                    high += filling.close(lots) if filling else 0.0
+                    filling = _Filling(writing, spool.owner, number, seat, pick.offset)
+                filling.take(pick)
+            high += filling.close(lots) if filling else 0.0
+        if most is not None and high > most:
+            raise TooDear(most, high, sum(lot.requests for lot in lots))
+    return lots
+
+
+class _Filling:
+    """A batch that requests are put into."""
+
+    def __init__(self, writing: Writing, owner: str, number: int, seat: Seat, first: int) -> None:
+        self._writing, self._number, self._seat = writing, number, seat
+        self._total = Total.of(seat.model, seat.judge.params)
+        self._id, self._tag = writing.begin(way_of(seat.provider, seat.judge), owner)
+        self._first = self._last = first
+        self._requests = self._bytes = 0
+
+    def fits(self, pick: Pick) -> bool:
+        """Whether the provider takes one more in the same batch."""
+        limits = self._seat.provider
+        return self._requests < limits.requests and self._bytes + pick.size + _AROUND <= limits.bytes
+
+    def take(self, pick: Pick) -> None:
+        """Take a request that is free."""
+        self._writing.claim(self._id, pick.key)
+        self._requests, self._bytes = self._requests + 1, self._bytes + pick.size
+        self._last = pick.offset + pick.size
+        self._total.add(pick.prompt / BYTES_PER_TOKEN, pick.labels)
+
+    def close(self, lots: list[Lot]) -> float:
+        """Record what it holds and what that is expected to cost; the most that it may cost, in USD."""
+        cost = self._cost()
+        expected = None if cost is None else cost.expected
+        self._writing.measure(self._id, self._requests, self._bytes, expected)
+        lots.append(Lot(self._id, self._tag, self._number, self._first, self._last, self._requests))
+        return 0.0 if cost is None else cost.high
+
+    def _cost(self) -> Range | None:
+        """What it costs, each request asked once: whether it is to be asked again shows in another batch."""
+        model = self._seat.model
+        return self._total.outlay(self._seat.judge.model, "panel", model, ALWAYS).cost_usd
