@@ -163,10 +163,6 @@ class Journal:
         """A batch by its number."""
         return _batch(self._read(f"{_SELECT}WHERE id = ?", id)[0])
 
-    def one(self, id: int) -> Batch:
-        """A batch by its number."""
-        return _batch(self._read(f"{_SELECT}WHERE id = ?", id)[0])
-
     def open(self) -> list[Batch]:
         """Every batch whose requests are out."""
         return self.batches(*OPEN)
