@@ -8,7 +8,7 @@ import sys
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli import agree, check, ledger, ledger_import, prompt, report, score, select
+from ruler_cli.cli import agree, check, ledger, ledger_import, prompt, render, report, score, select
 
 # plain help: it needs no terminal library, starts in half the time, and reads the same in a README
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("score")(score.command)
 app.command("check")(check.command)
 app.command("prompt")(prompt.command)
+app.command("render")(render.command)
 app.command("agree")(agree.command)
 app.command("report")(report.command)
 app.command("select")(select.command)

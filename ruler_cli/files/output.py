@@ -55,7 +55,7 @@ class Output:
             else:
                 self._target = target
                 self._partial = target.with_name(target.name + ".partial")
-                self._file = _locked(self._partial)
+                self._file = locked(self._partial)
                 if target.exists():  # who may read OUTPUT stays as it was
                     os.fchmod(self._file.fileno(), stat.S_IMODE(target.stat().st_mode))
         except FileNotFoundError:
@@ -244,7 +244,7 @@ def _digest(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 
 
-def _locked(partial: Path) -> BinaryIO:
+def locked(partial: Path) -> BinaryIO:
     """Open OUTPUT.partial for this process alone, empty."""
     while True:
         file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb", _BUFFER)

@@ -73,9 +73,18 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
                 params(request),
             )
         )
-    model, base = model_there(judge), judge.api_base or (OPENAI if target == "openai" else "")
-    room = room_of(base)
+    model, room = _named(target, judge), room_of(judge.api_base or (OPENAI if target == "openai" else ""))
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, judge.params, request, room))
     )
+
+
+def _named(target: Target, judge: JudgeSettings) -> str:
+    """The model as whoever answers knows it: a provider that litellm knows by name knows it without that."""
+    model = model_there(judge)
+    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
+        from ruler_cli.judges.through_litellm import model_at_provider
+
+        return model_at_provider(model)
+    return model

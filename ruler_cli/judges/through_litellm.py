@@ -183,6 +183,14 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     return params
 
 
+def model_at_provider(name: str) -> str:
+    """A model's name without its provider's, where litellm knows that one."""
+    try:
+        return str(_litellm().get_llm_provider(name)[0])
+    except Exception:  # noqa: BLE001 - litellm's errors share no base class
+        return name
+
+
 _TEMPLATES = 4096
 """Rooms for which what litellm made is remembered."""
 _USER, _SYSTEM = "the place of the request's user text", "the place of the request's system text"

@@ -1,0 +1,187 @@
+"""`ruler render INPUT REQUESTS`: what the ledger lacks, as files that others answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import Console, count, say, told
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+
+if TYPE_CHECKING:
+    from ruler_cli.files.requests import RequestFiles
+    from ruler_cli.judges.targets import Line, Target
+    from ruler_cli.pool.halt import Halt
+    from ruler_cli.records import Request
+    from ruler_cli.rendering import Rendered
+
+_ASK = AskSettings()
+
+
+def command(
+    source: options.Source,
+    requests: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUESTS",
+            help="A file of requests, or the name of several: requests-0001.jsonl, …; `-` is stdout.",
+        ),
+    ],
+    target: Annotated[
+        Literal["auto", "openai", "anthropic", "vllm"],
+        typer.Option(
+            envvar="RULER_TARGET", help="Whose form the requests have; auto goes by the judge's name."
+        ),
+    ] = "auto",
+    model: options.Models = None,
+    api_base: options.ApiBase = None,
+    rubric: options.Rubric = None,
+    param: options.Param = None,
+    passes: options.Passes = 1,
+    adaptive: options.Adaptive = False,
+    fallback: options.Fallback = False,
+    escalate: options.Escalate = None,
+    single: options.Single = "flag",
+    group_size: options.GroupSize = _ASK.group_size,
+    order: options.Order = "random",
+    seed: options.Seed = 0,
+    group_by: options.GroupBy = None,
+    reward: options.Reward = None,
+    messages: options.Messages = None,
+    outcome: options.Outcome = None,
+    grouping: options.Grouping = "auto",
+    format_: options.Format = "auto",
+    ledger: options.Ledger = None,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
+        ),
+    ] = False,
+) -> None:
+    """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
+
+    OpenAI's or Anthropic's batch API, `vllm run-batch` or any other engine can answer them. Requests may
+    follow from answers: put these into the ledger and run the same command again, until it writes none;
+    REQUESTS is empty then. Files are split where a provider takes no larger ones. A panel has a set of
+    files for each judge, named after it.
+
+    Example: ruler render rollouts.jsonl requests.jsonl -m openai/o3
+
+    Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
+    about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
+    """
+    with told():
+        from ruler_cli.ledger import located
+
+        usual = JudgeSettings(api_base=api_base, params=options.params(param))
+        judges, stronger = options.judges(usual, model, escalate, None, fallback=fallback)
+        options.refuse_passes(
+            passes, judges=1 if fallback else len(judges), adaptive=adaptive, escalate=escalate
+        )
+        settings = ScoreSettings(
+            InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
+            requests,
+            judges[0],
+            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
+            ledger=located(ledger),
+            retry_failed=retry_failed,
+            panel=tuple(judges[1:]),
+            fallback=fallback,
+            adaptive=adaptive,
+            escalate=stronger,
+        )
+        raise typer.Exit(0 if _render(settings, target) else 1)
+
+
+def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
+    """Whether all that is lacking is written."""
+    from functools import partial
+
+    import anyio
+
+    from ruler_cli.cli.signals import interruptible
+    from ruler_cli.files.requests import Bound, RequestFiles
+    from ruler_cli.files.source import shown
+    from ruler_cli.hearing import judges_of
+    from ruler_cli.judges.choose import unasked
+    from ruler_cli.judges.targets import LIMITS, request_line, target_of
+    from ruler_cli.writing import refuse_clashes
+
+    judges = judges_of(settings)
+    for judge in judges:
+        unasked(judge)
+    refuse_clashes(settings.input.source, settings.output)
+    targets = [target_of(judge, target) for judge in judges]
+    limits = [LIMITS[each] for each in targets]
+    lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
+    bounds = [
+        Bound(judge.model, most.requests, most.bytes, most.around)
+        for judge, most in zip(judges, limits, strict=True)
+    ]
+    console = Console("log", shown(settings.input.source))
+    with RequestFiles(settings.output, bounds) as files:
+        writing = _Writing(files, lines)
+        try:
+            done = anyio.run(interruptible, partial(writing.all, settings, console))
+        finally:
+            console.close()
+        made = files.commit()
+    for name, most, number in zip(targets, limits, writing.large, strict=True):
+        if number and most.bytes is not None:
+            say(
+                f"ruler: {count(number, 'request')} not written: larger than the {most.bytes / 1e6:.0f} MB "
+                f"that {name} takes; show fewer rollouts at once, with --group-size"
+            )
+    _say_what(done, made)
+    return not (done.unreadable or done.unaskable or any(writing.large))
+
+
+class _Writing:
+    """Requests into files, with the number of those that fit none, by judge."""
+
+    def __init__(self, files: RequestFiles, lines: Sequence[Line]) -> None:
+        self._files, self._lines = files, lines
+        self.large = [0] * len(lines)
+
+    async def all(self, settings: ScoreSettings, console: Console, halt: Halt) -> Rendered:
+        from ruler_cli.rendering import render
+
+        return await render(settings, self._take, console, halt)
+
+    def _take(self, judge: int, key: bytes, request: Request) -> None:
+        if not self._files.put(judge, self._lines[judge](key, request)):
+            self.large[judge] += 1
+
+
+def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]]) -> None:
+    from ruler_cli.scoring.sheet import BYTES_PER_TOKEN
+
+    before = sum(done.failed.values()) - done.unaskable
+    lacking = done.groups - done.answered - sum(done.failed.values())
+    parts = (
+        (done.answered, "group", "answered by the ledger"),
+        (before, "group", "failed in an earlier run; --retry-failed asks again"),
+        (done.unaskable, "group", "that cannot be asked about"),
+        (done.unreadable, "line or trajectory", "not readable"),
+    )
+    for number, what, said in parts:
+        if number:
+            say(f"ruler: {count(number, what)} {said}")
+    if not lacking:
+        say(f"ruler: {count(done.groups, 'group')}: nothing is lacking, there are no requests")
+        return
+    tokens = sum(done.characters) / BYTES_PER_TOKEN
+    say(
+        f"ruler: {lacking} of {count(done.groups, 'group')} to be asked about, "
+        f"{count(sum(done.requests), 'request')}, about {tokens:,.0f} prompt tokens"
+    )
+    for name, requests, size in made:
+        say(f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size / 1e6:.1f} MB")
+    say("ruler: once they are answered: `ruler ledger import REPLIES`, then `ruler score --cached-only`")
+
+
+__all__ = ["command"]
