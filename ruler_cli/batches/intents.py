@@ -80,6 +80,11 @@ def choose(
     return lots
 
 
+def fits(provider: Provider, size: int) -> bool:
+    """Whether requests of so many bytes fit a batch."""
+    return size + _AROUND <= provider.bytes
+
+
 class _Filling:
     """A batch that requests are put into."""
 
@@ -92,8 +97,8 @@ class _Filling:
 
     def fits(self, pick: Pick) -> bool:
         """Whether the provider takes one more in the same batch."""
-        limits = self._seat.provider
-        return self._requests < limits.requests and self._bytes + pick.size + _AROUND <= limits.bytes
+        provider = self._seat.provider
+        return self._requests < provider.requests and fits(provider, self._bytes + pick.size)
 
     def take(self, pick: Pick) -> None:
         """Take a request that is free."""

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.batches.doors import Doors
-from ruler_cli.batches.intents import Lot, Seat, choose
+from ruler_cli.batches.intents import Lot, Seat, choose, fits
 from ruler_cli.batches.journal import Batch, Journal, State
 from ruler_cli.batches.provider import Provider, UnclearError
 from ruler_cli.batches.settle import WINDOW, Doubt, settle_all
@@ -35,11 +35,16 @@ from ruler_cli.settings import JudgeSettings, ScoreSettings
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What was submitted. `out` requests are lacking still and are in other open batches."""
+    """What was submitted.
+
+    `out` requests are lacking still and are in other open batches, `large` ones are larger than the
+    provider takes.
+    """
 
     rendered: Rendered
     batches: tuple[Batch, ...]
     out: int
+    large: int
     doubts: tuple[Doubt, ...]
 
     @property
@@ -78,17 +83,22 @@ async def submit(
     with Journal(settings.ledger) as journal:
         doubts = await settle_all(journal, doors, observer, window)
         with Spool(settings.ledger) as spool:
-            newest = journal.newest()
+            newest, large = journal.newest(), 0
 
             def take(seat: int, key: bytes, request: Request) -> None:
-                spool.add(seat, key, lines[seat](key, request), request)
+                nonlocal large
+                line = lines[seat](key, request)
+                if fits(seats[seat].provider, len(line)):
+                    spool.add(seat, key, line, request)
+                else:
+                    large += 1
 
             rendered = await render(settings, take, observer, halt)
             lots = await anyio.to_thread.run_sync(partial(choose, journal, spool, seats, newest, most))
             sending = _Sending(journal, spool, seats, halt)
             batches = await sending.all(lots, told)
-        out = sum(rendered.requests) - sum(lot.requests for lot in lots)
-    return Submitted(rendered, tuple(batches), out, tuple(doubts))
+        out = sum(rendered.requests) - large - sum(lot.requests for lot in lots)
+    return Submitted(rendered, tuple(batches), out, large, tuple(doubts))
 
 
 async def _seat(judge: JudgeSettings, doors: Doors) -> Seat:

@@ -56,7 +56,7 @@ async def meanwhile(beside: Callable[[], None], work: Callable[[], Awaitable[T]]
 class Pauses:
     """Waits that grow from one to the next, up to a longest one; in seconds."""
 
-    def __init__(self, first: float = 5.0, most: float = 60.0) -> None:
+    def __init__(self, first: float = 1.0, most: float = 60.0) -> None:
         """The first wait, and the longest."""
         self._next, self._most = first, most
 

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli import agree, check, ledger, ledger_import, prompt, render, report, score, select
+from ruler_cli.cli import agree, batch, check, ledger, ledger_import, prompt, render, report, score, select
 
 # plain help: it needs no terminal library, starts in half the time, and reads the same in a README
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("report")(report.command)
 app.command("select")(select.command)
 ledger.app.command("import")(ledger_import.command)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(batch.app, name="batch")
 
 
 def _version(wanted: bool) -> None:

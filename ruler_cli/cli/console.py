@@ -214,7 +214,9 @@ def count(number: int, what: str) -> str:
     """A number with its noun."""
     if number == 1:
         return f"1 {what}"
-    plural = {"reply": "replies", "line or trajectory": "lines or trajectories"}.get(what, f"{what}s")
+    plural = {"reply": "replies", "batch": "batches", "line or trajectory": "lines or trajectories"}.get(
+        what, f"{what}s"
+    )
     return f"{number} {plural}"
 
 

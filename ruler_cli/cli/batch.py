@@ -1,0 +1,250 @@
+"""`ruler batch submit|status|collect|cancel`: a provider's batch API asks the judge, at half the price."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from ruler_cli.cli import options
+from ruler_cli.cli.console import Console, told
+from ruler_cli.errors import UsageError
+from ruler_cli.files.remote import public
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ruler_cli.pool.halt import Halt
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+T = TypeVar("T")
+_ASK = AskSettings()
+_DAY = 86400.0
+
+Settle = Annotated[
+    float,
+    typer.Option(
+        metavar="S",
+        min=0.0,
+        envvar="RULER_SETTLE",
+        help="Seconds in which a batch may still appear at its provider after a crash.",
+    ),
+]
+Wait = Annotated[bool, typer.Option("--wait", envvar="RULER_WAIT", help="Collect until no batch is out.")]
+Timeout = Annotated[
+    float,
+    typer.Option(metavar="S", min=0.0, envvar="RULER_WAIT_TIMEOUT", help="Seconds of --wait at most."),
+]
+_SETTLE = 120.0
+_LONGEST = 26 * 3600.0
+
+
+@app.callback()
+def _root() -> None:
+    """Have a provider's batch API ask the judge: half the price, done within 24 hours.
+
+    The ledger keeps what was submitted and takes the answers in: `ruler score --cached-only` writes the
+    output then. A command that was killed at any point is made good by the next one.
+
+    \b
+    Example:
+      ruler batch submit rollouts.jsonl -m openai/o3 --wait
+    """
+
+
+@app.command("submit")
+def submit(
+    source: options.Source,
+    model: options.Models = None,
+    api_base: options.ApiBase = None,
+    api_key_env: options.ApiKeyEnv = None,
+    rubric: options.Rubric = None,
+    param: options.Param = None,
+    passes: options.Passes = 1,
+    adaptive: options.Adaptive = False,
+    fallback: options.Fallback = False,
+    escalate: options.Escalate = None,
+    single: options.Single = "flag",
+    group_size: options.GroupSize = _ASK.group_size,
+    order: options.Order = "random",
+    seed: options.Seed = 0,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            metavar="USD",
+            min=0,
+            envvar="RULER_MAX_COST",
+            help="Submit nothing where all of it could cost more, by the high estimate.",
+        ),
+    ] = None,
+    price: options.Prices = None,
+    group_by: options.GroupBy = None,
+    reward: options.Reward = None,
+    messages: options.Messages = None,
+    outcome: options.Outcome = None,
+    grouping: options.Grouping = "auto",
+    format_: options.Format = "auto",
+    ledger: options.Ledger = None,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
+        ),
+    ] = False,
+    wait: Wait = False,
+    timeout: Timeout = _LONGEST,
+    settle: Settle = _SETTLE,
+) -> None:
+    """Submit the requests that `score` would send, the ledger lacks and no open batch holds.
+
+    The options are those of `score`. Each judge has batches of its own, as many as its provider's limits
+    make necessary. Requests may follow from answers: run the same command again once they are collected,
+    until nothing is lacking.
+
+    Example: ruler batch submit rollouts.jsonl -m openai/o3
+
+    Exit codes: 0 submitted, or nothing is lacking; 1 something could not be read or asked, or is not
+    known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
+    cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
+    """
+    with told(resume=_again(source)):
+        from functools import partial
+
+        from ruler_cli.cli.batch_runs import submitting
+        from ruler_cli.files.source import shown
+        from ruler_cli.ledger import located
+
+        usual = JudgeSettings(api_base=api_base, api_key_env=api_key_env, params=options.params(param))
+        judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
+        scoring = 1 if fallback else len(judges)
+        options.refuse_passes(passes, judges=scoring, adaptive=adaptive, escalate=escalate)
+        settings = ScoreSettings(
+            InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
+            "",
+            judges[0],
+            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
+            PoolSettings(max_cost=max_cost),
+            ledger=located(ledger),
+            retry_failed=retry_failed,
+            panel=tuple(judges[1:]),
+            fallback=fallback,
+            adaptive=adaptive,
+            escalate=stronger,
+        )
+        console = Console("log", shown(source))
+        try:
+            run = partial(submitting, settings, console, window=settle, wait=timeout if wait else None)
+            raise typer.Exit(_run(run))
+        finally:
+            console.close()
+
+
+@app.command("status")
+def status(
+    ledger: options.Ledger = None,
+    api_key_env: options.ApiKeyEnv = None,
+    every: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
+    ] = False,
+    settle: Settle = _SETTLE,
+) -> None:
+    """List the batches that are out, each as its provider tells it now.
+
+    Example: ruler batch status
+
+    Exit codes: 0 listed; 2 bad usage; 3 a provider could not say of all of them.
+    """
+    with told():
+        from functools import partial
+
+        from ruler_cli.cli.batch_runs import listing
+
+        place = _place(ledger)
+        raise typer.Exit(_run(partial(listing, place, api_key_env, settle, every=every, as_json=as_json)))
+
+
+@app.command("collect")
+def collect(
+    ledger: options.Ledger = None,
+    api_key_env: options.ApiKeyEnv = None,
+    wait: Wait = False,
+    timeout: Timeout = _LONGEST,
+    settle: Settle = _SETTLE,
+) -> None:
+    """Take the answers of every batch that has ended into the ledger.
+
+    What came back without an answer, expired or canceled or failed for now, is free: the next
+    `ruler batch submit` takes it. What failed for good is on record as such.
+
+    Example: ruler batch collect
+
+    Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
+    again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
+    """
+    with told(resume=_again()):
+        from functools import partial
+
+        from ruler_cli.cli.batch_runs import collecting
+
+        place = _place(ledger)
+        run = partial(collecting, place, api_key_env, settle, wait=timeout if wait else 0.0)
+        raise typer.Exit(_run(run))
+
+
+@app.command("cancel")
+def cancel(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TAG|ID]...", help="Batches as `status` names them.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every batch that is out.")] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Give them up without asking the provider; their requests are free at once."
+        ),
+    ] = False,
+    ledger: options.Ledger = None,
+    api_key_env: options.ApiKeyEnv = None,
+    settle: Settle = _SETTLE,
+) -> None:
+    """Call batches off; what is done by then is paid for, and `collect` takes it in.
+
+    Example: ruler batch cancel --all
+
+    Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
+    """
+    with told():
+        from functools import partial
+
+        from ruler_cli.cli.batch_runs import canceling
+
+        place = _place(ledger)
+        if bool(names) == every:
+            raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
+        raise typer.Exit(_run(partial(canceling, place, api_key_env, settle, names or [], forget=forget)))
+
+
+def _run(main: Callable[[Halt], Awaitable[int]]) -> int:
+    import anyio
+
+    from ruler_cli.cli.signals import interruptible
+
+    return anyio.run(interruptible, main)
+
+
+def _again(source: str = "") -> str:
+    return shlex.join(["ruler", *(public(text) if text == source else text for text in sys.argv[1:])])
+
+
+def _place(text: str | None) -> Path:
+    from ruler_cli.ledger import located
+
+    place = located(text)
+    if place is None:
+        raise UsageError("--ledger none: batches are on record in a ledger; give its path, or leave it out")
+    return place
