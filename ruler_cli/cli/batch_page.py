@@ -10,7 +10,7 @@ from typing import Any
 from ruler_cli.batches.collect import Standing
 from ruler_cli.batches.journal import Batch
 from ruler_cli.cli.console import safe
-from ruler_cli.cli.page import rounded
+from ruler_cli.cli.money import rounded
 
 
 def table(found: Sequence[Standing]) -> list[str]:

@@ -10,13 +10,14 @@ import typer
 
 from ruler_cli.batches.collect import Collected, Standing, Taken, collect
 from ruler_cli.batches.doors import Doors
+from ruler_cli.batches.intents import TooDear
 from ruler_cli.batches.journal import Batch, there
 from ruler_cli.batches.manage import cancel, status
 from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.cli.batch_page import as_json as shown
 from ruler_cli.cli.batch_page import name, table
 from ruler_cli.cli.console import Console, count, safe, say
-from ruler_cli.cli.page import rounded
+from ruler_cli.cli.money import rounded
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings
@@ -27,7 +28,11 @@ async def submitting(
 ) -> int:
     """Submit; with `wait`, in seconds, collect until nothing is out."""
     async with Doors() as doors:
-        done = await submit(settings, doors, _tell_submitted, console, halt, window=window)
+        try:
+            done = await submit(settings, doors, _tell_submitted, console, halt, window=window)
+        except TooDear as error:  # the same command would not go on
+            say(f"ruler: {error}")
+            return error.exit_code
         code = _say_submitted(done)
         if wait is None or settings.ledger is None:
             return code

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from ruler_cli.cli.page import Page
+    from ruler_cli.estimate.batched import Batched
     from ruler_cli.estimate.bill import Seat
     from ruler_cli.estimate.notes import Notes, Overview
     from ruler_cli.estimate.outlay import Role
@@ -46,6 +47,12 @@ def command(
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
     ledger: sharing.Ledgers = None,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch", envvar="RULER_BATCH", help="Show, too, what it takes by a provider's batch API."
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
     ] = False,
@@ -84,10 +91,10 @@ def command(
             adaptive=adaptive,
             escalate=others[-1] if last else None,
         )
-        raise typer.Exit(0 if _check(settings, as_json=as_json) else 1)
+        raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
 
 
-def _check(settings: ScoreSettings, *, as_json: bool) -> bool:
+def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     """Whether all can be scored."""
     from contextlib import ExitStack
 
@@ -109,7 +116,7 @@ def _check(settings: ScoreSettings, *, as_json: bool) -> bool:
         places = seen.places(found.reader, where)
         page = Page(
             public(where.source), found, *agreed, places, seen.notes, whole, result, settings.ask.passes,
-            settings.adaptive, seen.lost, warnings, seen.unit,
+            settings.adaptive, seen.lost, warnings, seen.unit, _batched(settings, result) if batch else None,
         )  # fmt: skip
         if as_json:
             seen.write_json(page)
@@ -125,9 +132,7 @@ def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
     from ruler_cli.judges.choose import choose, model_of
     from ruler_cli.shelf import Shelf
 
-    roles: list[tuple[JudgeSettings, Role]] = [(settings.judge, "panel")]
-    roles += [(judge, "fallback" if settings.fallback else "panel") for judge in settings.panel]
-    roles += [(settings.escalate, "escalation")] if settings.escalate else []
+    roles = _roles(settings)
     embedded = [judge for judge, _ in roles if judge.model in EMBEDDED]
     for judge in embedded:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
@@ -140,6 +145,26 @@ def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
         Seat(judge.model, model_of(judge), judge.params, shelf, role, number if role == "panel" else 0)
         for number, ((judge, role), shelf) in enumerate(zip(roles, shelves, strict=True))
     ]
+
+
+def _roles(settings: ScoreSettings) -> list[tuple[JudgeSettings, Role]]:
+    roles: list[tuple[JudgeSettings, Role]] = [(settings.judge, "panel")]
+    roles += [(judge, "fallback" if settings.fallback else "panel") for judge in settings.panel]
+    return roles + ([(settings.escalate, "escalation")] if settings.escalate else [])
+
+
+def _batched(settings: ScoreSettings, result: Estimate) -> tuple[Batched, ...]:
+    """What the same takes in batches, by judge."""
+    from ruler_cli.estimate.batched import batched
+    from ruler_cli.judges.choose import batch_price, lists_batches
+    from ruler_cli.judges.targets import LIMITS, Limits, batches_of
+
+    found = []
+    for (judge, _), outlay in zip(_roles(settings), result.judges, strict=True):
+        target = batches_of(judge)
+        limits, listed = LIMITS[target] if target else Limits(), lists_batches(judge)
+        found.append(batched(outlay, target, limits, batch_price(judge), listed=listed))
+    return tuple(found)
 
 
 def _estimate(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from ruler_cli.cli.console import count
+from ruler_cli.cli.in_batches import batch_rows
+from ruler_cli.cli.money import dollars, rounded
+from ruler_cli.estimate.batched import Batched
 from ruler_cli.estimate.notes import Notes, Overview, Tally
 from ruler_cli.estimate.outlay import Outlay, Range
 from ruler_cli.estimate.whole import Estimate
@@ -48,6 +50,7 @@ class Page:
     lost: int
     warnings: tuple[str, ...]
     unit: str
+    batched: tuple[Batched, ...] | None = None
 
     @property
     def about(self) -> str:
@@ -79,6 +82,7 @@ def rows(page: Page) -> list[tuple[str, str]]:
         *_passes(page),
         *_money(result),
         *_each(result.judges),
+        *(batch_rows(page.batched) if page.batched is not None else ()),
         ("suspect rollouts", f"{about}{result.suspect} (text that addresses a judge)"),
         ("too long", _too_long(page)),
         ("laid out", _laid_out(result)),
@@ -180,7 +184,7 @@ def _money(found: Estimate) -> list[tuple[str, str]]:
             "completion tokens",
             _about(found.completion_tokens) + thinking[None if None in known else True in known],
         ),
-        ("cost", _PRICE if cost is None else _dollars(cost)),
+        ("cost", _PRICE if cost is None else dollars(cost)),
         ("--max-cost", "unknown, as the cost is" if cap is None else f"{rounded(cap, up=True)} {enough}"),
     ]
 
@@ -223,7 +227,7 @@ def _each(judges: Sequence[Outlay]) -> list[tuple[str, str]]:
 def _outlay(one: Outlay) -> str:
     prompt, answers = one.prompt_tokens.expected, one.completion_tokens.expected
     tokens = f"about {prompt:.0f} prompt and {answers:.0f} completion tokens"
-    cost = "cost unknown" if one.cost_usd is None else _dollars(one.cost_usd)
+    cost = "cost unknown" if one.cost_usd is None else dollars(one.cost_usd)
     kept = f", {one.kept} kept" if one.kept else ""
     lost = ""
     if one.too_long and one.model.context:
@@ -248,19 +252,9 @@ def _about(tokens: Range) -> str:
     return f"about {tokens.expected:.0f} (from {tokens.low:.0f} to {tokens.high:.0f})"
 
 
-def _dollars(cost: Range) -> str:
-    low, high = rounded(cost.low, up=False), rounded(cost.high, up=True)
-    return f"${rounded(cost.expected)} (from ${low} to ${high})"
-
-
-def rounded(usd: float, *, up: bool | None = None) -> str:
-    """To the cent, and below ten cents to two digits that count: little is not nothing."""
-    exact = Decimal(f"{usd:.9g}")
-    cents = 2 if not usd or usd >= 0.1 else 1 - exact.adjusted()
-    how = ROUND_HALF_EVEN if up is None else ROUND_CEILING if up else ROUND_FLOOR
-    return f"{exact.quantize(Decimal(1).scaleb(-cents), how):f}"
-
-
 def shortened(text: str, most: int = 60) -> str:
     """Text that fits on a line."""
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+__all__ = ["SHARES", "Page", "Place", "commonest", "rounded", "rows", "shortened"]

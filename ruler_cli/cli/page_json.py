@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ruler_cli.cli.in_batches import batch_json
 from ruler_cli.cli.page import SHARES, Page, commonest
 from ruler_cli.estimate.notes import Tally
 from ruler_cli.estimate.outlay import Outlay, Range
@@ -56,6 +57,7 @@ def as_json(page: Page) -> dict[str, Any]:
         "laid_out": result.laid_out,
         "exact": result.laid_out >= result.groups,
         "warnings": list(page.warnings),
+        **({} if page.batched is None else {"batch": batch_json(page.batched)}),
     }
 
 

@@ -45,8 +45,14 @@ def model_of(settings: JudgeSettings) -> Model:
 def batch_price(settings: JudgeSettings) -> Price | None:
     """What a judge costs in a batch: as listed, else half of what it costs otherwise; None: not known."""
     price = model_of(settings).price
-    listed = None if settings.price or settings.api_base else in_batches(settings.model)
-    return listed or (price.halved if price else None)
+    if lists_batches(settings):
+        return in_batches(settings.model)
+    return price.halved if price else None
+
+
+def lists_batches(settings: JudgeSettings) -> bool:
+    """Whether a judge's price in a batch is one of the list: not that of the user, nor half of another."""
+    return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
 
 
 def choose(settings: JudgeSettings) -> Chosen:

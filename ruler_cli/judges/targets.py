@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.answer_form import EMBEDDED
 from ruler_cli.judges.body import chat_body, room_of
 from ruler_cli.judges.endpoint import OPENAI, model_there
 from ruler_cli.records import Request
@@ -54,6 +55,14 @@ def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -
         f"judge {judge.model}: its provider's form of a batch is not known; give --target openai where it "
         "takes OpenAI's batch files, or --target vllm for an engine of your own"
     )
+
+
+def batches_of(judge: JudgeSettings) -> Target | None:
+    """Whose batch API a judge is asked by; None where there is none that we speak."""
+    provider = judge.model.partition("/")[0]
+    if judge.model in EMBEDDED or (provider not in ("openai", "anthropic") and not judge.api_base):
+        return None
+    return "anthropic" if provider == "anthropic" else "openai"
 
 
 def request_line(target: Target, judge: JudgeSettings) -> Line:
