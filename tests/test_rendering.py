@@ -1,0 +1,339 @@
+"""What the ledger lacks, told in rounds and answered by anybody, comes to what a live run writes."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import orjson
+import pytest
+
+from ruler_cli.errors import InterruptedRun, OutputError, UsageError
+from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.ledger import Ledger, key_of
+from ruler_cli.observer import Observer
+from ruler_cli.pool.halt import Halt
+from ruler_cli.records import Fault, Problem, Reply, Request
+from ruler_cli.rendering import Rendered, render
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from tests.attacks import FAMILIES
+from tests.conftest import SHARED, group, rollout, write
+from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
+from tests.test_samples import CASES, SAMPLES
+from tests.values import NASTY
+
+GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
+_MOST = 12
+"""Rounds after which nothing is lacking, whatever a conversation takes."""
+_LONG = 100_000
+"""Characters of attacks that would only take time here."""
+Told = list[tuple[int, bytes, Request]]
+
+
+def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[Rendered, Told]:
+    """All that a rendering tells."""
+    told: Told = []
+    done = anyio.run(lambda: render(settings, lambda *each: told.append(each), observer))
+    return done, told
+
+
+def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
+    """Render and answer until nothing is lacking: how many requests each round had."""
+    settings, rounds = stage.settings(*names, **more), []
+    judges = [settings.judge, *settings.panel, *filter(None, [settings.escalate])]
+    for _ in range(_MOST):
+        done, told = rendered(settings)
+        assert sum(done.requests) == len(told)
+        rounds.append(len(told))
+        if not told:
+            break
+        assert settings.ledger is not None
+        with Ledger(settings.ledger) as ledger:
+            for seat, key, request in told:
+                judge = judges[seat]
+                assert key == key_of(judge.model, judge.params, request)
+                ledger.keep(key, judge.model, stage.judges[judge.model].say(request), 1.0)
+    return rounds
+
+
+@pytest.fixture
+def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+    """A stage in a folder of its own, which rendering knows too."""
+
+    def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
+        (tmp_path / name).mkdir()
+        stage = Stage(tmp_path / name, monkeypatch, groups, *judges)
+        monkeypatch.setattr("ruler_cli.rendering.unasked", stage._unasked)
+        return stage
+
+    return make
+
+
+def odd_first(request: Request) -> Reply | Fault:
+    """Nothing that can be read until it is told so; of some groups twice."""
+    said = truthful(request)
+    twice = group_of(request) in ("g1", "g7")
+    if "could not be used" not in request.user or (twice and "no JSON" not in request.user):
+        return _bare("I would rather not use JSON." if "could" not in request.user else "{}")
+    return said
+
+
+def cut_first(request: Request) -> Reply | Fault:
+    """Cut off until it is asked to be short."""
+    return truthful(request) if request.room else _bare('{"scores": [', reason="length")
+
+
+def short_of(limit: int) -> Say:
+    """A judge that reads no more than so many tokens, and names them."""
+
+    def say(request: Request) -> Reply | Fault:
+        tokens = request.size // 3
+        if tokens <= limit:
+            return truthful(request)
+        return Fault("too_long", f"{tokens} tokens are too many", "group", context=(limit, tokens))
+
+    return say
+
+
+def _bare(text: str, reason: str = "stop") -> Reply:
+    body = {
+        "choices": [{"message": {"content": text}, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+    }
+    reply = reply_of(orjson.dumps(body))
+    assert isinstance(reply, Reply)
+    return reply
+
+
+BIG = [
+    {"group_id": f"b{i}", "trajectories": [rollout(j / 30, f"b{i}-{j} " + "word " * 300) for j in range(24)]}
+    for i in range(3)
+]
+WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
+    "one": (("one",), {}, noisy, GROUPS),
+    "passes": (("one",), {"passes": 3}, noisy, GROUPS),
+    "panel": (("one", "two"), {"passes": 2, "debias": True}, noisy, GROUPS),
+    "fallback": (("one", "two"), {"fallback": True, "passes": 2}, refusing, GROUPS),
+    "adaptive": (("one",), {"passes": 4, "adaptive": True}, noisy, [*GROUPS, *BIG]),
+    "adaptive panel": (("one", "two"), {"passes": 5, "adaptive": True}, noisy, GROUPS),
+    "escalate": (("one",), {"passes": 2, "escalate": "two"}, noisy, GROUPS),
+    "windows": (("one",), {"passes": 3, "group_size": 5}, truthful, [*GROUPS, *BIG]),
+    "unusable": (("one",), {"passes": 2}, odd_first, GROUPS),
+    "cut off": (("one",), {}, cut_first, GROUPS),
+    "context": (("one",), {"passes": 2}, short_of(4000), [*BIG, *GROUPS]),
+    "nothing fits": (("one",), {}, short_of(100), GROUPS),
+}
+
+
+SPARED = {"fallback": 40, "context": 3}
+"""Requests that only rounds take: further passes of groups that are refused, or laid out anew."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> None:
+    """Requests that anybody answered, imported, come to the output of a run that asked for them itself."""
+    names, more, say, groups = WAYS[way]
+    judges = [Stub("one", say, price=(2.0, 8.0)), Stub("two", shifting, price=(2.0, 8.0))]
+    live = staged("live", groups, *judges)
+    live.run(*names, **more)
+    calls = live.asked
+    live.forget()
+    stage = staged("rendered", groups, *judges)
+    rounds = answered(stage, names, **more)
+    assert rounds[-1] == 0
+    # a live run waits for a group's first answer, and spares what a refusal makes useless
+    assert sum(rounds) - calls == SPARED.get(way, 0)
+    done = stage.run(*names, cached_only=True, **more)
+    assert (done.summary.unanswered, stage.asked) == (0, 0)
+    assert stage.masked() == live.masked()
+
+
+def test_corrections_come_later(staged: Callable[..., Stage]) -> None:
+    """What is asked because of an answer comes out once that answer is kept, and of those groups only."""
+    stage = staged("a", GROUPS, Stub("one", lambda r: odd_first(r) if group_of(r) < "g2" else truthful(r)))
+    first, *later = answered(stage, ("one",))
+    assert first == 20
+    assert later[0] == sum(f"g{i}" < "g2" for i in range(20))
+    assert later[-1] == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}])
+def test_in_the_order_of_input(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
+    """Requests are told group by group in the order of INPUT, and in the same order again."""
+    stage = staged("a", GROUPS, Stub("one"), Stub("two"))
+    _, told = rendered(stage.settings("one", **more))
+    names = [group_of(request) for _, _, request in told]
+    assert list(dict.fromkeys(names)) == [f"g{i}" for i in range(20)]
+    assert names == sorted(names, key=lambda name: int(name[1:]))
+    assert rendered(stage.settings("one", **more))[1] == told
+
+
+def test_each_once(staged: Callable[..., Stage]) -> None:
+    """Groups that ask the same are asked about once; judges that are asked the same, each."""
+    stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
+    done, told = rendered(stage.settings("one", "two"))
+    assert done.requests == (1, 1)
+    assert sorted(seat for seat, _, _ in told) == [0, 1]
+    assert (done.groups, done.answered) == (5, 0)
+
+
+def test_no_ledger_is_made(staged: Callable[..., Stage]) -> None:
+    """A ledger that is not there is empty, and is not there afterwards either; `none` is the same."""
+    stage = staged("a", GROUPS, Stub("one"))
+    settings = stage.settings("one")
+    assert settings.ledger is not None
+    _, told = rendered(settings)
+    assert not settings.ledger.exists()
+    assert rendered(replace(settings, ledger=None))[1] == told
+
+
+def test_counts(staged: Callable[..., Stage]) -> None:
+    """Groups are counted by what becomes of them, lines that cannot be read among no groups."""
+
+    class Heard(Observer):
+        def __init__(self) -> None:
+            self.problems: list[Problem] = []
+            self.failures: list[tuple[str, str]] = []
+
+        def problem(self, problem: Problem) -> None:
+            self.problems.append(problem)
+
+        def failed(self, group: str, kind: str, reason: str) -> None:
+            self.failures.append((group, kind))
+
+    nothing = {"group_id": "empty", "trajectories": []}
+    stage = staged("a", [*GROUPS[:3], nothing, {"no": "group"}], Stub("one", refusing))
+    answered(stage, ("one",))
+    write(stage.path / "in.jsonl", [*GROUPS[:5], nothing, {"no": "group"}])
+    done, told = rendered(stage.settings("one"), heard := Heard())
+    assert (done.groups, done.answered, done.failed) == (6, 0, {"refused": 3, "input": 1})
+    assert (done.unaskable, done.unreadable, len(heard.problems)) == (1, 1, 1)
+    assert heard.failures[-1] == ("empty", "input")
+    assert done.requests == (len(told),) == (2,)
+    assert done.characters == (sum(request.size for _, _, request in told),)
+
+
+def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
+    """A call that failed for good is lacking only where it is to be asked again."""
+    broken = Fault("refused", "no", "group")
+    stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
+    answered(stage, ("one",))
+    assert rendered(stage.settings("one"))[0].failed == {"refused": 1}
+    done, told = rendered(stage.settings("one", retry_failed=True))
+    assert [group_of(request) for _, _, request in told] == ["g3"]
+    assert (done.answered, done.failed) == (19, {})
+
+
+def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
+    """A rendering that is told to stop says so, and what it told is the beginning of all of it."""
+    stage = staged("a", GROUPS, Stub("one"))
+    whole, told = rendered(stage.settings("one"))[1], []
+
+    async def main() -> None:
+        halt = Halt()
+
+        def take(seat: int, key: bytes, request: Request) -> None:
+            told.append((seat, key, request))
+            if len(told) == 7:
+                halt.now(InterruptedRun(2))
+
+        await render(stage.settings("one"), take, None, halt)
+
+    with pytest.raises(InterruptedRun):
+        anyio.run(main)
+    assert told == whole[: len(told)]
+    assert 7 <= len(told) < 20
+
+
+@pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}])
+def test_whoever_takes_may_end_it(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
+    """What `take` raises comes out as itself."""
+    stage = staged("a", GROUPS, Stub("one"))
+
+    def full(seat: int, key: bytes, request: Request) -> None:
+        raise OutputError("full")
+
+    with pytest.raises(OutputError, match="full"):
+        anyio.run(lambda: render(stage.settings("one", **more), full))
+
+
+def test_embedded_judges_are_refused(tmp_path: Path) -> None:
+    """Nothing is to be written for a judge that needs no call."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    settings = ScoreSettings(InputSettings(str(tmp_path / "in.jsonl")), "", JudgeSettings("offline"))
+    with pytest.raises(UsageError, match="as it is needed"):
+        rendered(settings)
+
+
+def test_another_programs_ledger(staged: Callable[..., Stage]) -> None:
+    """A file that is no ledger is refused before anything is told."""
+    stage = staged("a", GROUPS, Stub("one"))
+    (stage.path / "ledger.sqlite").write_text("no database, " * 100)
+    with pytest.raises(UsageError, match="ledger"):
+        rendered(stage.settings("one"))
+
+
+def test_hostile_texts(staged: Callable[..., Stage]) -> None:
+    """Whatever stands in a rollout, its request is text that can be sent, under a key that a run finds."""
+    attacks = [attack.text for family in FAMILIES.values() for attack in family]
+    texts = [text for text in attacks if len(text) < _LONG] + list(NASTY)
+    groups = [
+        {"group_id": f"g{i}", "trajectories": [rollout(0.2, text), rollout(0.8, f"{text} b")]}
+        for i, text in enumerate(texts)
+    ]
+    stage = staged("a", groups, Stub("one"))
+    _, told = rendered(stage.settings("one"))
+    for _, _, request in told:
+        assert orjson.loads(orjson.dumps([request.system, request.user])) == [request.system, request.user]
+    assert answered(stage, ("one",))[1:] == [0]
+    assert stage.run(cached_only=True).summary.unanswered == 0
+
+
+FILES = [SHARED / "data" / "tau_bench_gpt4o_airline.jsonl", *(SAMPLES / f"{name}.jsonl" for name in CASES)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_real_files(path: Path, staged: Callable[..., Stage]) -> None:
+    """Of every sample and of a real dump the rounds come to a live run's output."""
+    if not path.exists():
+        pytest.skip("the file is not on this machine")
+    judge = Stub("one", _by_place)
+    outputs = []
+    for name in ("live", "rendered"):
+        stage = staged(name, [], judge)
+        (stage.path / "in.jsonl").write_bytes(path.read_bytes())
+        if name == "rendered":
+            assert answered(stage, ("one",), passes=2)[-1] == 0
+        stage.run(passes=2, cached_only=name == "rendered", on_failure="null")
+        outputs.append(re.sub(rb'"latency_s": ?[0-9.]+', b"", stage.masked()))
+    assert outputs[0] == outputs[1]
+
+
+def _by_place(request: Request) -> Reply:
+    entries = [
+        {"trajectory_id": label, "explanation": "at its place", "score": (place + 1) / 100}
+        for place, label in enumerate(request.labels)
+    ]
+    return _bare(orjson.dumps({"scores": entries}).decode())
+
+
+@pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}], ids=["one by one", "in blocks"])
+def test_memory_is_flat(more: dict[str, Any], tmp_path: Path, staged: Callable[..., Stage]) -> None:
+    """Ten times the groups take hardly more memory."""
+
+    def peak(count: int) -> int:
+        stage = staged(f"of{count}", [group(f"g{i}", 0.1, 0.9) for i in range(count)], Stub("one"))
+        settings = stage.settings("one", **more)
+        tracemalloc.start()
+        anyio.run(lambda: render(settings, lambda *_: None))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(100)  # imports
+    assert peak(1_500) < peak(150) + (1 << 19)
