@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import sys
@@ -130,6 +131,11 @@ class RequestFiles:
             if part.partial is not None:
                 part.partial.replace(path)
             yield str(Path(self.name).with_name(path.name)), part.requests, part.bytes
+        for number in itertools.count(len(files.parts) + 1):  # of one that was killed
+            partial = _partial(self._naming.path(files.stem, number))
+            if not partial.exists():
+                break
+            partial.unlink()
 
     def __enter__(self) -> Self:
         """The files, open."""
@@ -141,7 +147,7 @@ class RequestFiles:
 
     def _open(self, files: _Set) -> _Part:
         path = self._naming.path(files.stem, len(files.parts) + 1)
-        partial = path.with_name(path.name + ".partial")
+        partial = _partial(path)
         try:
             file = locked(partial)
         except OSError as error:
@@ -179,6 +185,11 @@ class RequestFiles:
         return OutputError(
             f"{self.name}: cannot be written: {error.strerror}; make room, then run the same command again"
         )
+
+
+def _partial(path: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return path.with_name(path.name + ".partial")
 
 
 def _target(name: str) -> Path | None:

@@ -1,0 +1,175 @@
+"""A line of a request file, in the form of whoever is to answer it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.choose import choose
+from ruler_cli.judges.targets import LIMITS, Target, request_line, target_of
+from ruler_cli.records import Request
+from ruler_cli.settings import JudgeSettings
+from tests.judges.raw_server import answer, serving
+from tests.values import NASTY
+
+# litellm and its clients warn of their own affairs at import and at exit
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
+KEY = bytes(range(16))
+ASKED = Request("S", "U", ())
+MESSAGE = orjson.dumps(
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [{"type": "text", "text": "{}"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+)
+
+
+def row(target: Target, model: str, request: Request = ASKED, **settings: Any) -> Any:
+    """A line, read."""
+    line = request_line(target, JudgeSettings(model, **settings))(KEY, request)
+    assert line.endswith(b"}\n")
+    assert line.count(b"\n") == 1
+    found = orjson.loads(line)
+    assert found["custom_id"] == KEY.hex()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "target"),
+    [
+        ("openai/o3", None, "openai"),
+        ("anthropic/claude-sonnet-4-5", None, "anthropic"),
+        ("hosted_vllm/Qwen/Qwen3-8B", None, "vllm"),
+        ("hosted_vllm/Qwen/Qwen3-8B", "http://localhost:8000/v1", "vllm"),
+        ("vllm/Qwen/Qwen3-8B", None, "vllm"),
+        ("sglang/Qwen/Qwen3-8B", None, "vllm"),
+        ("mine", "http://localhost:8000/v1", "openai"),
+        ("anthropic/claude-sonnet-4-5", "http://localhost:8000/v1", "openai"),
+    ],
+)
+def test_target_by_name(model: str, base: str | None, target: Target) -> None:
+    """Whose form a judge's requests have goes by its name, unless it is told."""
+    assert target_of(JudgeSettings(model, base)) == target
+    assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
+
+
+@pytest.mark.parametrize("model", ["gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"])
+def test_no_target(model: str) -> None:
+    """A provider whose form is not known is refused with the way out."""
+    with pytest.raises(UsageError, match="--target openai"):
+        target_of(JudgeSettings(model))
+
+
+def test_openai_row() -> None:
+    """OpenAI's rows name model and room as its own endpoint has them."""
+    body = row("openai", "openai/o3", Request("S", "U", (), 5))["body"]
+    assert (body["model"], body["max_completion_tokens"]) == ("o3", 5)
+    assert "max_tokens" not in body
+
+
+def test_vllm_row() -> None:
+    """vLLM's rows name the hosted model, and `max_tokens`."""
+    found = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", Request("S", "U", (), 5))
+    assert (found["method"], found["url"]) == ("POST", "/v1/chat/completions")
+    assert (found["body"]["model"], found["body"]["max_tokens"]) == ("Qwen/Qwen3-8B", 5)
+    assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "there"),
+    [
+        ("groq/llama-3.3-70b", None, "llama-3.3-70b"),
+        ("Qwen/Qwen3-8B", None, "Qwen/Qwen3-8B"),
+        ("groq/llama-3.3-70b", "http://h/v1", "groq/llama-3.3-70b"),
+    ],
+)
+def test_a_providers_name_is_left_out(model: str, base: str | None, there: str) -> None:
+    """A provider knows its model without its own name, which no endpoint of one's own is taken for."""
+    assert row("openai", model, api_base=base)["body"]["model"] == there
+
+
+ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
+    ("anthropic/claude-sonnet-4-5", {}, None),
+    ("anthropic/claude-sonnet-4-5", {"temperature": 0.2}, 900),
+    ("anthropic/claude-sonnet-4-5", {"reasoning_effort": "low"}, None),
+    ("anthropic/claude-sonnet-4-5", {"max_tokens": 700, "top_p": 0.9}, None),
+    ("anthropic/claude-opus-4-6", {"reasoning_effort": "high"}, 5000),
+    ("anthropic/claude-3-5-haiku-20241022", {}, None),
+    ("anthropic/claude-3-7-sonnet-20250219", {"thinking": {"type": "enabled", "budget_tokens": 2000}}, None),
+    ("anthropic/claude-sonnet-4-5", {"response_format": {"type": "json_object"}}, None),
+]
+
+
+@pytest.mark.parametrize(("model", "params", "room"), ANTHROPIC)
+async def test_anthropic_params_are_the_live_ones(
+    model: str, params: dict[str, Any], room: int | None
+) -> None:
+    """The params are what litellm sends live, but for the form of the answer, which needs no header there."""
+    for text in NASTY if not params else NASTY[:1]:
+        sendable = text.encode("utf-8", "replace").decode()
+        request = Request(f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), room)
+        async with serving(answer(200, MESSAGE)) as server:
+            there = server.base.removesuffix("/v1")
+            settings = JudgeSettings(model, there, api_key="x" * 20, via="litellm", params=params)
+            async with choose(settings).judge as judge:
+                await judge.ask(request)
+            live = orjson.loads(server.requests[0])
+        found = row("anthropic", model, request, params=params)["params"]
+        if "output_format" in live:
+            form = live.pop("output_format")
+            live["output_config"] = {**live.get("output_config", {}), "format": form}
+        assert found == live
+
+
+def test_an_answer_has_a_form_in_every_row() -> None:
+    """A row asks for the form of the answer in a way that needs no header: by schema or by a tool."""
+    assert row("anthropic", "anthropic/claude-sonnet-4-5")["params"]["output_config"]["format"]["schema"]
+    old = row("anthropic", "anthropic/claude-3-5-haiku-20241022")["params"]
+    assert old["tools"][0]["name"] == old["tool_choice"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "said"),
+    [
+        ("anthropic/claude-opus-4-7", {"temperature": 0.2}, "temperature"),
+        ("anthropic/claude-opus-4-6", {"speed": "fast"}, "anthropic-beta"),
+        ("openai/o3", {}, "none of Anthropic's"),
+        ("no-such-model", {}, "none of Anthropic's"),
+    ],
+)
+def test_what_no_row_can_hold(model: str, params: dict[str, Any], said: str) -> None:
+    """What litellm refuses, or what needs a header, is told before anything is written."""
+    with pytest.raises(UsageError, match=said):
+        request_line("anthropic", JudgeSettings(model, params=params))
+
+
+@pytest.mark.parametrize("target", ["openai", "vllm"])
+def test_what_is_no_json(target: Target) -> None:
+    """A name that is no text is told before anything is written."""
+    with pytest.raises(UsageError, match="-m or -p"):
+        request_line(target, JudgeSettings("openai/\udcff"))
+
+
+def test_no_key_is_needed_nor_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of the environment is in no row."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "sk-secret-secret")
+    targets: dict[Target, str] = {"openai": "openai/o3", "anthropic": "anthropic/claude-sonnet-4-5"}
+    for target, model in targets.items():
+        line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(KEY, ASKED)
+        assert b"secret" not in line
+
+
+def test_limits() -> None:
+    """The limits are those that the providers state."""
+    assert (LIMITS["openai"].requests, LIMITS["openai"].bytes) == (50_000, 200_000_000)
+    assert (LIMITS["anthropic"].requests, LIMITS["anthropic"].bytes) == (100_000, 256_000_000)
+    assert (LIMITS["vllm"].requests, LIMITS["vllm"].bytes) == (None, None)
