@@ -20,7 +20,7 @@ from typing import Self
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.database import look_up
-from ruler_cli.ledger import _SCHEMA, Kept, Ledger
+from ruler_cli.ledger import SCHEMA, Kept, Ledger
 from ruler_cli.pool.pool import connections
 from ruler_cli.records import Fault, Reply
 
@@ -95,7 +95,7 @@ class Ledgers:
     def _read_only(self, path: Path) -> list[Ledger]:
         """One more to look things up in; nothing where it is empty."""
         try:
-            found = look_up(path, _SCHEMA)
+            found = look_up(path, SCHEMA)
         except UsageError as error:
             raise UsageError(f"{error}; {_WAY_OUT}") from None
         except (OSError, ValueError, sqlite3.Error) as error:

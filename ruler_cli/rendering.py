@@ -14,11 +14,12 @@ from typing import cast
 import anyio
 
 from ruler_cli.blocks import SIZE
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError
 from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.judges.choose import unasked
 from ruler_cli.judging import Outcome
-from ruler_cli.ledger import Ledger, key_of
+from ruler_cli.ledger import key_of
+from ruler_cli.ledgers import Ledgers
 from ruler_cli.observer import Observer
 from ruler_cli.pool.caller import Keeper
 from ruler_cli.pool.engine import Bounds, run
@@ -83,7 +84,7 @@ class _Rendering:
         self._settings, self._take, self._observer, self._halt = settings, take, observer, halt
         judges = judges_of(settings)
         chosen = [unasked(judge) for judge in judges]
-        ledger = _ledger(settings, stack)
+        ledger = _ledgers(settings, stack)
         self._seen = stack.enter_context(_Seen())
         callers = [
             Unasked(found.judge, halt, _keeper(ledger, judge), partial(self._wanted, seat))
@@ -196,20 +197,14 @@ def _size(lacking: _Lacking) -> int:
     return lacking.item.group.size
 
 
-def _ledger(settings: ScoreSettings, stack: ExitStack) -> Ledger | None:
+def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledgers | None:
     """What is answered already; a ledger that is not there is not made."""
-    place = settings.ledger
-    if place is None:
+    if settings.ledger is None:
         return None
-    try:
-        if not place.exists() or (place.is_file() and not place.stat().st_size):
-            return None
-    except OSError as error:
-        raise UsageError(f"{place}: cannot be read: {error.strerror}") from None
-    return stack.enter_context(Ledger(place))
+    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
 
 
-def _keeper(ledger: Ledger | None, judge: JudgeSettings) -> Keeper:
+def _keeper(ledger: Ledgers | None, judge: JudgeSettings) -> Keeper:
     if ledger is None:
         return _Blank(judge)
     return Shelf(ledger, judge.model, judge.params)

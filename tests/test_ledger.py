@@ -543,8 +543,8 @@ def opened_while(path: Path, hold: list[str]) -> None:
 def test_made_by_another(path: Path) -> None:
     """Of two processes that find an empty file, one makes the tables and the other finds them."""
     path.parent.mkdir()
-    head = [f"PRAGMA application_id = {module._SCHEMA.application}", "PRAGMA user_version = 1"]
-    opened_while(path, ["BEGIN IMMEDIATE", *module._SCHEMA.tables, *head])
+    head = [f"PRAGMA application_id = {module.SCHEMA.application}", "PRAGMA user_version = 1"]
+    opened_while(path, ["BEGIN IMMEDIATE", *module.SCHEMA.tables, *head])
 
 
 def test_made_at_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import options, sharing
 from ruler_cli.cli.console import Console, count, say, told
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
@@ -54,7 +54,8 @@ def command(
     outcome: options.Outcome = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
-    ledger: options.Ledger = None,
+    shard: sharing.Shard = None,
+    ledger: sharing.Ledgers = None,
     retry_failed: Annotated[
         bool,
         typer.Option(
@@ -75,25 +76,28 @@ def command(
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with told():
-        from ruler_cli.ledger import located
-
         usual = JudgeSettings(api_base=api_base, params=options.params(param))
         judges, stronger = options.judges(usual, model, escalate, None, fallback=fallback)
         options.refuse_passes(
             passes, judges=1 if fallback else len(judges), adaptive=adaptive, escalate=escalate
         )
+        first_ledger, more_ledgers = sharing.ledgers(ledger)
         settings = ScoreSettings(
-            InputSettings(source, format_, grouping, group_by, reward, messages, outcome),
+            InputSettings(
+                source, format_, grouping, group_by, reward, messages, outcome, shard=sharing.shard(shard)
+            ),
             requests,
             judges[0],
             AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
-            ledger=located(ledger),
+            ledger=first_ledger,
+            ledgers=more_ledgers,
             retry_failed=retry_failed,
             panel=tuple(judges[1:]),
             fallback=fallback,
             adaptive=adaptive,
             escalate=stronger,
         )
+        sharing.refuse_what_needs_all(settings)
         raise typer.Exit(0 if _render(settings, target) else 1)
 
 

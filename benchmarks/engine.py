@@ -1,0 +1,88 @@
+"""An engine that takes a file of judge requests and writes a file of replies, as each kind of engine does.
+
+    python -m benchmarks.engine FORM REQUESTS REPLIES
+
+FORM is openai or vllm (what a batch of theirs gives back), anthropic (results of its Message Batches) or ray
+(rows of text, as an engine without a protocol writes them). Rows come in an order of their own. Scores are
+those of the tests' judge server, so that what comes of them can be held against a live run.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tests.judging_server.conduct import Conduct
+from tests.judging_server.judge import Judge
+
+
+def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:
+    """The chat completion that the judge server would send."""
+    reply = judge.answer(orjson.dumps(body), 0.0, room=True)
+    found: dict[str, Any] = orjson.loads(reply.body)
+    return found
+
+
+def _openai(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
+    response = {"status_code": 200, "request_id": "r", "body": completion(judge, row["body"])}
+    return {"id": "b", "custom_id": row["custom_id"], "response": response, "error": None}
+
+
+def _anthropic(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
+    params = row["params"]
+    system = params["system"]
+    text = system if isinstance(system, str) else "".join(part["text"] for part in system)
+    messages = [{"role": "system", "content": text}, *params["messages"]]
+    said = completion(judge, {"model": params["model"], "messages": messages})
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "model": params["model"],
+        "content": [{"type": "text", "text": said["choices"][0]["message"]["content"]}],
+        "stop_reason": "end_turn",
+        "usage": {
+            "input_tokens": said["usage"]["prompt_tokens"],
+            "output_tokens": said["usage"]["completion_tokens"],
+        },
+    }
+    return {"custom_id": row["custom_id"], "result": {"type": "succeeded", "message": message}}
+
+
+def _ray(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
+    said = completion(judge, row["body"])
+    return {
+        "custom_id": row["custom_id"],
+        "generated_text": said["choices"][0]["message"]["content"],
+        "num_input_tokens": said["usage"]["prompt_tokens"],
+        "num_generated_tokens": said["usage"]["completion_tokens"],
+    }
+
+
+FORMS: dict[str, Callable[[Judge, dict[str, Any]], dict[str, Any]]] = {
+    "openai": _openai,
+    "vllm": _openai,
+    "anthropic": _anthropic,
+    "ray": _ray,
+}
+
+
+def answer(form: str, requests: Path, replies: Path) -> int:
+    """Answer every request, in an order of the engine's own; how many there were."""
+    judge = Judge(Conduct())
+    offsets: list[tuple[int, bytes]] = []
+    with requests.open("rb") as lines:
+        for number, line in enumerate(lines):
+            offsets.append((number, orjson.dumps(FORMS[form](judge, orjson.loads(line))) + b"\n"))
+    random.Random(len(offsets)).shuffle(offsets)
+    with replies.open("wb") as out:
+        out.writelines(line for _, line in offsets)
+    return len(offsets)
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

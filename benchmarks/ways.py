@@ -1,0 +1,147 @@
+"""One output by every way that replies can come: is it the one that a live run writes?
+
+    python -m benchmarks.ways [--quick]
+
+The tau-bench file and 20,000 groups of 8 rollouts (400 MB) are scored live by one process, then by files
+that an engine answers (four forms), by the batch APIs of OpenAI and Anthropic, by shards with a ledger each,
+and by Ray. The judge is the tests' server on loopback, or the same judge behind a batch. Outputs are compared
+byte for byte, without what is time (`judged_at`, `latency_s`) and without `cached`, which tells that the
+ledger was asked and not the judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks import engine
+from benchmarks.child import PYTHON, run
+from benchmarks.inputs import write_rich
+from benchmarks.promises import TAU_BENCH
+from benchmarks.results import Result, alone
+from benchmarks.scoring import FOREVER
+from tests.judge_server import JudgeServer
+
+_TIME = re.compile(rb'"(?:judged_at|latency_s|cached)":(?:"[^"]*"|[a-z0-9.e-]+)')
+_OPENAI, _ANTHROPIC = "openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"
+_PRICE = "2,8"
+_SHARDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """A file to score, a folder to do it in, and a live judge."""
+
+    source: Path
+    folder: Path
+    base: str
+
+    def ruler(self, *words: str | Path) -> None:
+        """Run a command to its end."""
+        run([PYTHON, "-m", "ruler_cli", *map(str, words)])
+
+    def score(self, output: str, ledger: str, model: str, *more: str | Path) -> Path:
+        """Score into a file of the folder with a ledger there."""
+        out = self.folder / output
+        kept = self.folder / ledger
+        price = ("--price", _PRICE, "--progress", "none")
+        self.ruler("score", self.source, out, "-m", model, "--ledger", kept, *price, *more)
+        return out
+
+    def live(self, model: str) -> Path:
+        """One process that asks the live judge."""
+        name = model.partition("/")[0]
+        return self.score(f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", self.base)
+
+    def files(self, form: str, target: str, model: str) -> Path:
+        """Requests written, answered by an engine, taken in, and scored without a call."""
+        requests = self.folder / f"{form}.requests.jsonl"
+        ledger = self.folder / f"{form}.ledger.sqlite"
+        common = ("-m", model, "--ledger", ledger)
+        self.ruler("render", self.source, requests, "--target", target, *common)
+        parts = sorted(self.folder.glob(f"{form}.requests*.jsonl"))
+        for part in parts:
+            replies = part.with_suffix(".replies")
+            engine.answer(form, part, replies)
+            self.ruler("ledger", "import", replies, "--ledger", ledger)
+            replies.unlink()
+            part.unlink()
+        return self.score(f"{form}.out.jsonl", ledger.name, model, "--cached-only")
+
+    def shards(self, model: str) -> Path:
+        """A process for each shard, two at a time, then one that reads all ledgers."""
+        ledgers = [f"shard-{i}.sqlite" for i in range(1, _SHARDS + 1)]
+
+        def one(i: int) -> None:
+            part = self.score(
+                f"part-{i}.jsonl", ledgers[i - 1], model, "--shard", f"{i}/{_SHARDS}", "--api-base", self.base
+            )
+            part.unlink()
+
+        with ThreadPoolExecutor(2) as at_once:
+            list(at_once.map(one, range(1, _SHARDS + 1)))
+        others = [word for name in ledgers for word in ("--ledger", self.folder / name)]
+        return self.score("shards.out.jsonl", "merged.sqlite", model, *others, "--cached-only")
+
+    def ray(self, model: str) -> Path:
+        """Two workers of Ray on this machine."""
+        more = ("--engine", "ray", "--ray-workers", "2", "--api-base", self.base)
+        return self.score("ray.out.jsonl", "ray.sqlite", model, *more)
+
+
+def measure(folder: Path, quick: bool) -> Iterator[Result]:
+    """A row for each way and file: outputs that are unlike the live run's, of one."""
+    rich = write_rich(folder / "rich.jsonl", 500 if quick else 20_000)
+    for source in (TAU_BENCH, rich):
+        if source.exists():
+            with JudgeServer(lifetime=FOREVER) as server:
+                yield from _ways(_Scene(source, folder / source.stem, server.base), quick)
+
+
+def _ways(scene: _Scene, quick: bool) -> Iterator[Result]:
+    scene.folder.mkdir()
+    live = {model: _seen(partial(scene.live, model)) for model in (_OPENAI, _ANTHROPIC)}
+    groups = "tau-bench" if scene.source == TAU_BENCH else f"{500 if quick else 20_000:,} groups"
+    for name, model, way in _all(scene):
+        seconds, digest = _seen(way)
+        first, wanted = live[model]
+        told = f"{seconds:.1f} s, live {first:.1f} s; sha256 {digest[:12]}, live {wanted[:12]}"
+        yield Result(None, f"{groups}, {name}: unlike", float(digest != wanted), told, limit=0)
+    shutil.rmtree(scene.folder)
+
+
+def _all(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
+    """Each way by name, with the judge that it asks."""
+    for form, target in (("openai", "openai"), ("vllm", "vllm"), ("ray", "vllm")):
+        name = f"file of {form}" if form != "ray" else "file of texts"
+        yield name, _OPENAI, partial(scene.files, form, target, _OPENAI)
+    yield "file of anthropic", _ANTHROPIC, partial(scene.files, "anthropic", "anthropic", _ANTHROPIC)
+    yield f"{_SHARDS} shards", _OPENAI, partial(scene.shards, _OPENAI)
+    if importlib.util.find_spec("ray") is not None:
+        yield "ray, 2 workers", _OPENAI, partial(scene.ray, _OPENAI)
+
+
+def _seen(way: Callable[[], Path]) -> tuple[float, str]:
+    """Seconds that a way takes, and the digest of what it wrote without its times."""
+    began = time.perf_counter()
+    output = way()
+    seconds = time.perf_counter() - began
+    digest = hashlib.sha256()
+    with output.open("rb") as lines:
+        for line in lines:
+            digest.update(_TIME.sub(b"", line))
+    output.unlink()
+    return seconds, digest.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(alone(measure))
