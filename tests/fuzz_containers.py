@@ -69,5 +69,7 @@ def unpack(path: Path, kind: str) -> list[bytes]:
         return [json.dumps(item).encode() for item in items]
     found = []
     for name in _SHARDS:
+        if not (path / name).exists():  # it held no record, and another process has copied it
+            continue
         found += unpack(path / name, name[name.index(".") :])
     return found

@@ -68,15 +68,15 @@ def failed(stage: Stage, name: object) -> Counter[bytes]:
     return Counter(path.read_bytes().splitlines()) if path.exists() else Counter()
 
 
-def without_times(record: bytes) -> str:
-    """A record without what says when it was asked for, and whether now."""
+def bare(records: list[bytes]) -> list[str]:
+    """Records without what says when they were asked for, and whether now."""
 
-    def bare(value: Any) -> Any:
+    def timeless(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: bare(v) for k, v in value.items() if k not in ("judged_at", "cached", "latency_s")}
-        return [bare(item) for item in value] if isinstance(value, list) else value
+            return {k: timeless(v) for k, v in value.items() if k not in ("judged_at", "cached", "latency_s")}
+        return [timeless(item) for item in value] if isinstance(value, list) else value
 
-    return json.dumps(bare(json.loads(record)))
+    return [json.dumps(timeless(json.loads(record))) for record in records]
 
 
 def laid(sizes: list[int], lie: str) -> list[dict[str, Any]]:
@@ -99,23 +99,23 @@ def dumps(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     return kind, records
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(dumps(), st.integers(2, 5))
 def test_together(dump: tuple[str, list[bytes]], of: int) -> None:
     """All shards together hold, ask, count and refuse exactly what one process does, each thing once."""
     kind, records = dump
     with staged(records, kind) as stage:
         one = whole(stage, kind, "ledger-whole").summary
-        asked, alone = stage.asked, unpack(stage.path / f"whole{kind}", kind)
+        asked, alone = stage.asked, bare(unpack(stage.path / f"whole{kind}", kind))
         lost = failed(stage, "whole")
         stage.forget()
         shards = [told(stage, kind, number, of).summary for number in range(1, of + 1)]
         assert stage.asked == asked
-        found = [unpack(stage.path / f"out-{number}{kind}", kind) for number in range(1, of + 1)]
-        order = {without_times(record): place for place, record in enumerate(alone)}
-        places = [[order[without_times(record)] for record in part] for part in found]
-        assert all(part == sorted(part) for part in places)
-        assert sorted(itertools.chain(*places)) == list(range(len(alone)))
+        found = [bare(unpack(stage.path / f"out-{number}{kind}", kind)) for number in range(1, of + 1)]
+        for part in found:  # in the order of the input
+            rest = iter(alone)
+            assert all(record in rest for record in part)
+        assert Counter(itertools.chain(*found)) == Counter(alone)
         for name in ("total", "groups", "scored", "rollouts", "written", "unreadable"):
             assert sum(getattr(each, name) for each in shards) == getattr(one, name), name
         assert sum((failed(stage, number) for number in range(1, of + 1)), Counter()) == lost
@@ -129,7 +129,7 @@ def test_merged(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
     with staged(records, kind, say=noisy) as stage:
         for _ in range(2):
             whole(stage, kind, "ledger-whole", passes=passes)
-        alone = [without_times(record) for record in unpack(stage.path / f"whole{kind}", kind)]
+        alone = bare(unpack(stage.path / f"whole{kind}", kind))
         for number in range(1, of + 1):
             told(stage, kind, number, of, passes=passes)
         stage.forget()
@@ -137,8 +137,7 @@ def test_merged(dump: tuple[str, list[bytes]], of: int, passes: int) -> None:
         summary = whole(stage, kind, "main", *others, passes=passes, output=f"merged{kind}").summary
         assert stage.asked == 0
         assert summary.kept == summary.groups
-        merged = [without_times(record) for record in unpack(stage.path / f"merged{kind}", kind)]
-        assert merged == alone
+        assert bare(unpack(stage.path / f"merged{kind}", kind)) == alone
 
 
 GROUPS = [group(f"g{i}", 0.1, 0.4, 0.9) for i in range(24)]
