@@ -1,0 +1,213 @@
+"""`ruler render` as scripts and people see it: files that anybody can answer, and the way back to scores."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.faults import classify
+from ruler_cli.ledger import Ledger
+from tests.conftest import Ruler, group, rollout, write
+from tests.judge_server import JudgeServer
+
+GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
+LONG = {"group_id": "long", "trajectories": [rollout(i / 30, f"l-{i} " + "word " * 200) for i in range(24)]}
+_MOST = 12
+"""Rounds after which nothing is lacking."""
+
+
+def answer(path: Path, server: JudgeServer, ledger: Path, model: str) -> int:
+    """Answer each request of a file with the judge server, as an engine would, and keep what it says."""
+    lines = path.read_bytes().splitlines()
+    with Ledger(ledger) as kept:
+        for line in reversed(lines):  # in no order that was asked for
+            row = orjson.loads(line)
+            post = urllib.request.Request(server.base + "/chat/completions", orjson.dumps(row["body"]))
+            key = bytes.fromhex(row["custom_id"])
+            try:
+                with server.opener.open(post, timeout=10) as reply:
+                    kept.keep(key, model, reply_of(reply.read()), 0.5)
+            except urllib.error.HTTPError as error:
+                code, message = error_of(error.read())
+                kept.keep(key, model, classify(error.code, code, message, dict(error.headers)), 0.5)
+    return len(lines)
+
+
+def masked(path: Path) -> bytes:
+    """An output without what says when, and how long, and from where."""
+    return re.sub(rb'"judged_at": ?"[^"]+"|"cached": ?\w+|"latency_s": ?[0-9.]+', b"", path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("cue", "options"),
+    [
+        ("good", []),
+        ("good", ["--passes", "3", "--group-size", "8"]),
+        ("good", ["--passes", "3", "--adaptive"]),
+        ("good", ["--order", "input", "--seed", "7", "--rubric", "Be strict.", "-p", "temperature=0.5"]),
+        ("once-not-json", []),
+        ("once-cutoff", []),
+        ("once-refusal", []),
+        ("missing", []),
+        ("400-context", ["--passes", "2"]),
+        ("400", []),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value).replace("--", "") or "plain",
+)
+def test_round_trip(cue: str, options: list[str], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """Rendered, answered and scored from the ledger, the output is a live run's, except what is time."""
+    write(tmp_path / "in.jsonl", [*GROUPS[:6], LONG, *GROUPS[6:]])
+    model = f"openai/{cue}"
+    there = [*options, "-m", model, "--api-base", server.base]
+    live = ruler("score", "in.jsonl", "live.jsonl", *there, "--ledger", "live.sqlite", "--retries", "0")
+    server.reset()
+    for _ in range(_MOST):
+        done = ruler("render", "in.jsonl", "requests.jsonl", *there, "--ledger", "l.sqlite")
+        assert done.returncode == 0, done.stderr
+        assert server.stats()["requests"] == 0 or (tmp_path / "l.sqlite").exists()
+        if not answer(tmp_path / "requests.jsonl", server, tmp_path / "l.sqlite", model):
+            break
+    before = server.stats()["requests"]
+    cached = ruler("score", "in.jsonl", "out.jsonl", *there, "--ledger", "l.sqlite", "--cached-only")
+    assert server.stats()["requests"] == before
+    assert cached.returncode == live.returncode
+    assert masked(tmp_path / "out.jsonl") == masked(tmp_path / "live.jsonl")
+
+
+def test_nothing_is_sent_and_nothing_kept(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """It needs no key, asks nobody and makes no ledger."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3", OPENAI_BASE_URL=server.base)
+    assert done.returncode == 0
+    assert "12 of 12 groups to be asked about, 12 requests, about" in done.stderr
+    assert "r.jsonl: 12 requests, " in done.stderr
+    assert done.stdout == ""
+    assert server.stats()["requests"] == 0
+    assert not Path(ruler("ledger", "path").stdout.strip()).exists()
+
+
+def test_stdout(ruler: Ruler, tmp_path: Path) -> None:
+    """`-` is stdout, byte for byte what a file would hold, from a pipe too."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    text = (tmp_path / "r.jsonl").read_text()
+    assert ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout == text
+    piped = ruler("render", "-", "-", "-m", "openai/o3", stdin=(tmp_path / "in.jsonl").read_text())
+    assert piped.stdout == text
+    assert "stdout: 12 requests" in piped.stderr
+
+
+def test_nothing_lacking(ruler: Ruler, tmp_path: Path) -> None:
+    """Where the ledger answers all, the file is there and empty, as `[ -s FILE ]` tells a script."""
+    write(tmp_path / "in.jsonl", [])
+    done = ruler("render", "in.jsonl", "r.jsonl")
+    assert done.returncode == 0
+    assert "nothing is lacking" in done.stderr
+    assert (tmp_path / "r.jsonl").read_bytes() == b""
+
+
+def test_panel(ruler: Ruler, tmp_path: Path) -> None:
+    """Each judge of a panel has a set of files in the form that it reads."""
+    write(tmp_path / "in.jsonl", GROUPS[:2])
+    judges = ["-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "-m", "hosted_vllm/Qwen/Qwen3-8B"]
+    assert ruler("render", "in.jsonl", "r.jsonl", *judges).returncode == 0
+    rows = {path.name: orjson.loads(path.read_bytes().splitlines()[0]) for path in tmp_path.glob("r.*")}
+    assert set(rows) == {
+        "r.openai-o3.jsonl",
+        "r.anthropic-claude-sonnet-4-5.jsonl",
+        "r.hosted_vllm-Qwen-Qwen3-8B.jsonl",
+    }
+    assert rows["r.anthropic-claude-sonnet-4-5.jsonl"]["params"]["model"] == "claude-sonnet-4-5"
+    assert rows["r.hosted_vllm-Qwen-Qwen3-8B.jsonl"]["body"]["model"] == "Qwen/Qwen3-8B"
+    refused = ruler("render", "in.jsonl", "-", *judges)
+    assert (refused.returncode, "one model" in refused.stderr) == (2, True)
+
+
+def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
+    """Lines that cannot be read and groups with nothing to judge are told; the rest is written."""
+    write(tmp_path / "in.jsonl", [GROUPS[0], {"no": "group"}, {"group_id": "x", "trajectories": []}])
+    done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    assert done.returncode == 1
+    assert "line 2" in done.stderr
+    assert "1 group that cannot be asked about" in done.stderr
+    assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_larger_than_a_batch_takes(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that no file may hold is told, and the exit code says that it is lost."""
+    from ruler_cli.judges import targets
+
+    monkeypatch.setitem(targets.LIMITS, "openai", targets.Limits(50_000, 8_000))
+    write(tmp_path / "in.jsonl", [GROUPS[0], LONG, GROUPS[1]])
+    done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    assert done.returncode == 1
+    assert "1 request not written: larger than" in done.stderr
+    assert len(b"".join(p.read_bytes() for p in tmp_path.glob("r*.jsonl")).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-m", "offline"], "as it is needed"),
+        (["-m", "gemini/gemini-2.5-pro"], "--target openai"),
+        (["-m", "openai/o3", "--target", "anthropic"], "none of Anthropic's"),
+        (["-m", "openai/o3", "--adaptive"], "--passes 3"),
+        (["-m", "openai/o3", "--fallback"], "another judge"),
+        (["-m", "openai/o3", "-p", "temperature:1"], "KEY=VALUE"),
+    ],
+)
+def test_bad_usage(options: list[str], said: str, ruler: Ruler, tmp_path: Path) -> None:
+    """What cannot be rendered is told with the way out, and nothing is written."""
+    write(tmp_path / "in.jsonl", GROUPS[:1])
+    done = ruler("render", "in.jsonl", "r.jsonl", *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+@pytest.mark.parametrize("names", [("in.jsonl", "in.jsonl"), ("other.jsonl", "in.jsonl")])
+def test_input_is_never_overwritten(names: tuple[str, str], ruler: Ruler, tmp_path: Path) -> None:
+    """A file of rollouts is not written over, whichever way the names are given."""
+    write(tmp_path / "in.jsonl", GROUPS[:1])
+    before = (tmp_path / "in.jsonl").read_bytes()
+    done = ruler("render", *names, "-m", "openai/o3")
+    assert done.returncode == 2
+    assert "is in the way" in done.stderr
+    assert (tmp_path / "in.jsonl").read_bytes() == before
+
+
+def test_an_input_that_cannot_be_read_leaves_the_files_of_before(ruler: Ruler, tmp_path: Path) -> None:
+    """Where nothing can be rendered what was there stays, and nothing half done."""
+    write(tmp_path / "in.jsonl", GROUPS)
+    ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
+    before = (tmp_path / "r.jsonl").read_bytes()
+    (tmp_path / "in.jsonl").write_text('{"no": "rollouts"}\n' * 3)
+    assert ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3").returncode == 2
+    assert (tmp_path / "r.jsonl").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "r.jsonl"]
+
+
+def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
+    """A row holds what `ruler prompt` shows."""
+    write(tmp_path / "in.jsonl", GROUPS[:1])
+    body: Any = orjson.loads(ruler("render", "in.jsonl", "-", "-m", "openai/o3").stdout)["body"]
+    shown = ruler("prompt", "in.jsonl", "-m", "openai/o3").stdout
+    system, user = (message["content"] for message in body["messages"])
+    assert shown == f"system:\n{system}\n\nuser:\n{user}\n"
+
+
+def test_litellm_is_not_imported(process: Ruler, tmp_path: Path) -> None:
+    """Rows in OpenAI's form take no import of litellm, which takes seconds."""
+    write(tmp_path / "in.jsonl", GROUPS[:1])
+    done = process("render", "in.jsonl", "r.jsonl", "-m", "openai/o3", PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0
+    assert "orjson" in done.stderr
+    assert not re.search(r"\| +(litellm|aiohttp)$", done.stderr, re.MULTILINE)
