@@ -22,7 +22,7 @@ from ruler_cli.ledger import key_of
 from ruler_cli.ledgers import Ledgers
 from ruler_cli.observer import Observer
 from ruler_cli.pool.caller import Keeper
-from ruler_cli.pool.engine import Bounds, run
+from ruler_cli.pool.engine import Bounds, first_of, run
 from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.unasked import Unasked
@@ -69,10 +69,22 @@ async def render(
     observer, halt = observer or Observer(), halt or Halt()
     with ExitStack() as stack:
         rendering = _Rendering(settings, take, observer, halt, stack)
-        await rendering.all(stack)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_stop, halt, tasks.cancel_scope)
+                await rendering.all(stack)
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_of(group) from None
     if halt.reason is not None:
         raise halt.reason
     return rendering.finish()
+
+
+async def _stop(halt: Halt, scope: anyio.CancelScope) -> None:
+    """At once, also where a pipe is silent: nothing is in flight that was paid for."""
+    await halt.told.wait()
+    scope.cancel()
 
 
 class _Rendering:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -15,7 +19,7 @@ from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify
 from ruler_cli.ledger import Ledger
-from tests.conftest import Ruler, group, rollout, write
+from tests.conftest import ROOT, Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
 
 GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
@@ -193,6 +197,20 @@ def test_an_input_that_cannot_be_read_leaves_the_files_of_before(ruler: Ruler, t
     assert ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3").returncode == 2
     assert (tmp_path / "r.jsonl").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "r.jsonl"]
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C ends it at once, also while a pipe is silent, and leaves nothing half done."""
+    command = [sys.executable, "-m", "ruler_cli", "render", "-", "r.jsonl", "-m", "openai/o3"]
+    env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=pipe, stderr=pipe) as run:
+        assert run.stdin and run.stderr
+        run.stdin.write(b"".join(orjson.dumps(one) + b"\n" for one in GROUPS * 20))
+        run.stdin.flush()
+        assert b"streamed" in run.stderr.readline()
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_same_requests_as_prompt(ruler: Ruler, tmp_path: Path) -> None:
