@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ruler_cli.batches.doors import Doors
 from ruler_cli.batches.journal import Batch, Journal
-from ruler_cli.batches.provider import Provider, Remote
+from ruler_cli.batches.provider import Provider, Remote, UnknownBatchError
 from ruler_cli.batches.settle import WINDOW, Doubt, settle
 from ruler_cli.batches.tasks import Pauses, unless_told
 from ruler_cli.errors import RefusedError, RulerError, UsageError
@@ -22,6 +22,9 @@ from ruler_cli.importing import Fate, Imported, Importer, take_in_stream
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
+
+_FETCHES = 2
+"""How often results are fetched that hold less than the provider counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,9 @@ class _Collecting:
         for batch in self._journal.batches("submitted"):
             try:
                 standing = await self._one(batch)
+            except UnknownBatchError as error:
+                forget = f"or give it up with `ruler batch cancel --forget {batch.tag}`"
+                standing = Standing(batch, trouble=RefusedError(f"{error}; {forget}"))
             except RulerError as error:
                 standing = Standing(batch, trouble=error)
             if standing is not None:
@@ -152,16 +158,17 @@ class _Collecting:
         return None
 
     async def _take(self, batch: Batch, provider: Provider, remote: Remote) -> None:
-        fates: dict[bytes, Fate] = {}
-        keys = self._journal.keys(batch.id)
-        with Importer(self._ledger, batch.way.model, keys, fates.__setitem__) as importer:
-            imported = await take_in_stream(provider.results(remote), importer)
-        seen = len(fates) + imported.foreign + imported.unreadable
-        if seen < remote.succeeded:  # to close it would be to pay for what is there once more
-            raise RulerError(
-                f"batch {batch.tag}: its results hold {seen} rows where the provider counts "
-                f"{remote.succeeded} answers; collect again later, or give up what is missing with "
-                f"`ruler batch cancel --forget {batch.tag}`"
+        fates, keys = dict[bytes, Fate](), self._journal.keys(batch.id)
+        for _ in range(_FETCHES):
+            with Importer(self._ledger, batch.way.model, keys, fates.__setitem__) as importer:
+                imported = await take_in_stream(provider.results(remote), importer)
+            short = remote.succeeded - len(fates) - imported.foreign - imported.unreadable
+            if short <= 0:
+                break
+        else:
+            self._observer.warn(
+                f"batch {batch.tag}: {short} of the answers that the provider counts are not in its results; "
+                "their requests are free to be submitted again"
             )
         counts = Counter(fates.values())
         canceled = "cancel" in remote.label or "cancel" in batch.label

@@ -1,0 +1,194 @@
+"""Whatever step a client dies at, every request is answered in the end, and paid for once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.batches.journal import Journal
+from ruler_cli.batches.provider import UnclearError
+from ruler_cli.errors import RulerError
+from ruler_cli.settings import AskSettings
+from tests.batch_server import BatchServer
+from tests.batches.apis import APIS
+from tests.batches.crashes import WINDOW, Client, Crash, Steps
+from tests.batches.matrix import GROUPS, PER_BATCH, ends, kills, table
+
+each_api = pytest.mark.parametrize("name", APIS)
+
+
+def settled(client: Client, server: BatchServer, billed: int = GROUPS) -> None:
+    """Everything comes in, and was paid for once."""
+    client.until_all_is_in()
+    assert client.lacking() == 0
+    assert (server.billed, server.billed_again) == (billed, 0)
+
+
+@pytest.fixture
+def client(tmp_path: Path, name: str, batch_server: BatchServer) -> Client:
+    """A client of that API."""
+    return Client(tmp_path, batch_server, name, GROUPS)
+
+
+def dies(client: Client, step: str, nth: int = 0, collects: bool = False) -> None:
+    """A process that ends at a step, named as `Steps` names it."""
+    passed: list[str] = []
+
+    class Until(Steps):
+        def reach(self, name: str) -> None:
+            if name == step and passed.count(name) == nth:
+                self.fatal = len(self.passed)
+            passed.append(name)
+            super().reach(name)
+
+    with pytest.raises(Crash):
+        _ = client.collect(Until()) if collects else client.submit(Until())
+
+
+@each_api
+@pytest.mark.parametrize("lag", [0, 2])
+def test_every_step(name: str, lag: int, tmp_path: Path) -> None:
+    """Before and after each commit and call, with listings that are late or not: nothing lost, nothing twice."""
+    found = list(ends(name, tmp_path, lag))
+    print(table({name: found}))
+    assert len(found) > 40
+    assert not [each for each in found if not each.good]
+
+
+@each_api
+def test_killed(name: str, tmp_path: Path) -> None:
+    """The same of a process that the system kills as its request arrives."""
+    found = list(kills(name, tmp_path))
+    print(table({name: found}))
+    assert len(found) == (10 if name == "openai" else 8)
+    assert all(each.point.startswith("kill -9") for each in found)
+    assert not [each for each in found if not each.good]
+
+
+@each_api
+def test_settling_dies(name: str, tmp_path: Path) -> None:
+    """The process that is to make it good may die at each of its steps, too."""
+    for number in range(100):
+        here = tmp_path / str(number)
+        here.mkdir()
+        with BatchServer() as server:
+            client = Client(here, server, name, GROUPS, requests=PER_BATCH)
+            dies(client, "after create")
+            second = Steps(fatal=number)
+            try:
+                client.submit(second)
+            except Crash:
+                settled(client, server)
+            else:
+                settled(client, server)
+                break
+    assert number > 15
+
+
+@each_api
+def test_not_submitted_while_unknown(name: str, client: Client, batch_server: BatchServer) -> None:
+    """As long as a lost batch may still appear, its requests are out; then it is found, or they are free."""
+    batch_server.conduct.lag = 10**6
+    dies(client, "after create")
+    for _ in range(2):
+        assert client.collect().open[0].doubt is not None
+    assert [batch.state for batch in client.batches()] == ["creating"]
+    for batch in batch_server.store.batches.values():
+        batch.hidden = 0
+    settled(client, batch_server)
+    assert [batch.state for batch in client.batches()] == ["collected"]
+
+
+@each_api
+def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
+    """A batch that was never created is given up when the window is over, not before, and by `submit` alone."""
+    dies(client, "before create")
+    time.sleep(WINDOW)
+    assert client.collect().open[0].doubt is not None
+    began = time.time()
+    assert client.submit(window=2 * WINDOW).requests == GROUPS
+    assert time.time() - began >= WINDOW / 2
+    assert [batch.state for batch in client.batches()] == ["abandoned", "submitted"]
+    settled(client, batch_server)
+
+
+@each_api
+def test_answer_lost(name: str, client: Client, batch_server: BatchServer) -> None:
+    """Where the answer to a creation is lost, the client says so and does not ask again."""
+    batch_server.fault("create", "drop-after")
+    with pytest.raises(UnclearError, match="perhaps submitted"):
+        client.submit()
+    assert batch_server.created == 1
+    settled(client, batch_server)
+    assert batch_server.created == 1
+
+
+@each_api
+@pytest.mark.parametrize("kind", ["401", "quota", "400", "413"])
+def test_refused(name: str, kind: str, client: Client, batch_server: BatchServer) -> None:
+    """A creation that is refused for certain frees its requests at once, and those of the batches behind it."""
+    client.limits = {"requests": 2}
+    batch_server.fault("create", kind)
+    with pytest.raises(RulerError):
+        client.submit()
+    assert [batch.state for batch in client.batches()] == ["failed", "abandoned", "abandoned"]
+    with Journal(client.place) as journal:
+        assert not journal.open()
+    settled(client, batch_server)
+
+
+def test_tags_dropped(tmp_path: Path) -> None:
+    """An endpoint that drops our tag is told by the file that the batch is made of."""
+    with BatchServer(tags=False) as server:
+        client = Client(tmp_path, server, "openai", GROUPS)
+        dies(client, "after create")
+        settled(client, server)
+        assert server.created == 1
+
+
+def test_running_candidate(tmp_path: Path) -> None:
+    """Where nothing of ours is kept, a batch as large as the lost one holds its requests until it has ended."""
+    with BatchServer(pace="advance") as server:
+        client = Client(tmp_path, server, "anthropic", GROUPS)
+        dies(client, "after create")
+        time.sleep(WINDOW)
+        for _ in range(2):
+            done = client.submit()
+            assert not done.batches
+            assert [each.candidates[0].id for each in done.doubts] == ["msgbatch_0001"]
+        assert "perhaps msgbatch_0001" in done.doubts[0].told
+        server.advance(3)
+        settled(client, server)
+        assert [batch.remote for batch in client.batches()] == ["msgbatch_0001"]
+
+
+def test_batches_of_others(tmp_path: Path) -> None:
+    """Batches of the same size that are somebody else's are looked into once, and are not taken."""
+    (tmp_path / "others").mkdir()
+    with BatchServer() as server:
+        others = Client(tmp_path / "others", server, "anthropic", GROUPS)
+        others.settings = replace(others.settings, ask=AskSettings(seed=7))
+        client = Client(tmp_path, server, "anthropic", GROUPS)
+        others.submit()
+        dies(client, "after create")
+        settled(client, server, 2 * GROUPS)
+        others.until_all_is_in()
+        assert others.lacking() == 0
+        assert server.created == 2
+        assert server.steps.count("results") == 4
+
+
+def test_two_lost(tmp_path: Path) -> None:
+    """Two lost batches of one size are told apart by the requests in their results, in whatever order."""
+    with BatchServer(pace="advance") as server:
+        client = Client(tmp_path, server, "anthropic", 4, requests=2)
+        dies(client, "after create")
+        client.limits = {"requests": 2}
+        time.sleep(WINDOW)
+        dies(client, "after create")
+        server.advance(3)
+        settled(client, server, 4)
+        assert server.created == 2
