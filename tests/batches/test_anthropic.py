@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.batches.anthropic import _body
+from ruler_cli.batches.provider import Remote
 from ruler_cli.batches.told import OddError
 from ruler_cli.errors import RefusedError, RulerError
 from tests.batch_server import BatchServer
@@ -78,6 +79,22 @@ async def test_results_at_another_host(batch_server: BatchServer, tmp_path: Path
                 assert len(await every(made.results(remote))) == 2
     assert heads == []
     assert batch_server.keys == {KEY}
+
+
+async def test_results_where_it_says(tmp_path: Path) -> None:
+    """Results said to stand elsewhere on the own host are fetched from there."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        await call.answer(b"1\n")
+
+    async with serving(play, heads) as base:
+        server = BatchServer()
+        server.anthropic = base
+        remote = Remote("b", "ended", "ended", None, 1, 1, 0, 0.0, files=(f"{base}/kept/b?part=1",))
+        async with api("anthropic", server) as made:
+            assert await every(made.results(remote)) == [b"1"]
+    assert heads[0].startswith("GET /kept/b?part=1 HTTP/1.1\r\n")
 
 
 async def test_results_before_the_end(batch_server: BatchServer, tmp_path: Path) -> None:

@@ -62,6 +62,30 @@ async def test_upload_again(kind: str, batch_server: BatchServer, tmp_path: Path
         assert await made.upload(requests(tmp_path / "r.jsonl", "openai", 2), TAG) == "file-0001"
 
 
+async def test_only_a_whole_file_is_found(tmp_path: Path) -> None:
+    """A file of that name that the provider rejected, or that is of another size, is not taken for ours."""
+    file, posts = requests(tmp_path / "r.jsonl", "openai", 2), 0
+    named = {"filename": f"ruler-{TAG}.jsonl", "status": "processed"}
+    cut = named | {"id": "file-cut", "bytes": 3}
+    bad = named | {"id": "file-bad", "bytes": len(file.read_bytes()), "status": "error"}
+
+    async def play(call: Call) -> None:
+        nonlocal posts
+        await call.body()
+        if "GET" in call.head:
+            await call.answer(orjson.dumps({"data": [cut, bad], "has_more": False}))
+            return
+        posts += 1
+        await call.answer(b'{"id": "file-whole"}', 200 if posts > 1 else 500)
+
+    async with serving(play, []) as base:
+        server = BatchServer()
+        server.openai = base
+        async with api("openai", server) as made:
+            assert await made.upload(file, TAG) == "file-whole"
+            assert await made.uploaded(TAG) == "file-cut"  # no size is known there
+
+
 async def test_file_that_lacks_bytes(tmp_path: Path) -> None:
     """A file of which the provider holds another size is not used."""
 
@@ -180,15 +204,16 @@ def test_odd_counts() -> None:
 
 async def test_creation_without_id(tmp_path: Path) -> None:
     """A creation that is answered without a batch's id is unclear; a listing that goes round is told."""
+    heads: list[str] = []
 
     async def play(call: Call) -> None:
         await call.body()
         if "GET" in call.head:
-            await call.answer(orjson.dumps({"data": [_batch()], "has_more": True}))
+            await call.answer(orjson.dumps({"data": [_batch()], "has_more": len(heads) < 9}))
         else:
             await call.answer(b'{"object": "batch"}')
 
-    async with serving(play, []) as base:
+    async with serving(play, heads) as base:
         server = BatchServer()
         server.openai = base
         async with api("openai", server) as made:

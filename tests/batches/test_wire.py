@@ -268,13 +268,28 @@ async def test_answers_that_are_none(body: bytes) -> None:
             await open_wire.create("/batches", as_json({}))
 
 
+@pytest.mark.parametrize("status", [408, 409, 425, 499, 500, 502, 503, 504, 529])
+async def test_statuses_that_tell_nothing(status: int) -> None:
+    """A creation that a gateway gave up, or that met another like it, is unclear: it is made once."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        await call.body()
+        await call.answer(b"{}", status)
+
+    async with serving(play, heads) as base, wire(base) as open_wire:
+        with pytest.raises(UnclearError, match=f"answered {status}"):
+            await open_wire.create("/batches", as_json({}))
+    assert len(heads) == 1
+
+
 async def test_large_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that is larger than any listing is not read to its end."""
     monkeypatch.setattr(module, "_LARGEST", 100_000)
 
     async def play(call: Call) -> None:
         call.writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        while True:
+        for _ in range(500):
             call.writer.write(_PIECE)
             await call.writer.drain()
 
