@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from email.parser import BytesParser
-from email.policy import HTTP
+import re
 from typing import Any
 
 import orjson
@@ -47,16 +46,23 @@ def answer(store: Store, ask: Ask) -> Answer:
 
 
 def _upload(store: Store, ask: Ask) -> Answer:
-    message = BytesParser(policy=HTTP).parsebytes(
-        b"Content-Type: " + ask.headers["content-type"].encode() + b"\r\n\r\n" + ask.body
-    )
-    parts = {part.get_param("name", header="content-disposition"): part for part in message.iter_parts()}
-    purpose, file = parts["purpose"].get_content().strip(), parts["file"]
-    data = file.get_payload(decode=True)
-    assert isinstance(data, bytes)
+    parts = _parts(ask.headers["content-type"].partition("boundary=")[2], ask.body)
+    (_, purpose), (name, data) = parts["purpose"], parts["file"]
     if len(data) > _LARGEST:
         return refuse("openai", 413, "The file is too large.", "request_too_large")
-    return ok(_file(store.keep(str(file.get_filename()), purpose, data)))
+    return ok(_file(store.keep(name, purpose.decode(), data)))
+
+
+def _parts(boundary: str, body: bytes) -> dict[str, tuple[str, bytes]]:
+    """The parts of a form by their names: file name and bytes."""
+    parts = {}
+    for part in body.split(b"--" + boundary.encode())[1:-1]:
+        head, _, data = part.partition(b"\r\n\r\n")
+        found = re.search(r'form-data; name="([^"]+)"(?:; filename="([^"]+)")?', head.decode())
+        if found is None or not data.endswith(b"\r\n"):
+            raise ValueError("batch_server: not a multipart form")
+        parts[found[1]] = (found[2] or "", data[:-2])
+    return parts
 
 
 def _create(store: Store, body: dict[str, Any]) -> Answer:

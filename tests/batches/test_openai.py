@@ -171,6 +171,15 @@ def test_end_without_files() -> None:
     assert _read(_batch(status="cancelled", request_counts={"total": 3})).state == "ended"
 
 
+async def test_results_not_there_yet(batch_server: BatchServer, tmp_path: Path) -> None:
+    """Results that are counted but have no file yet are not taken for none."""
+    async with api("openai", batch_server) as made:
+        first = await submit(made, requests(tmp_path / "r.jsonl", "openai", 2))
+        batch_server.store.batches[first.id].output = None
+        with pytest.raises(RulerError, match="not there yet"):
+            await every(made.results(first))
+
+
 @pytest.mark.parametrize(
     ("errors", "reason"),
     [

@@ -12,6 +12,7 @@ from ruler_cli.batches.provider import UnclearError, UnknownBatchError
 from ruler_cli.errors import RefusedError, RulerError
 from tests.batch_server import BatchServer
 from tests.batches.apis import APIS, KEY, TAG, api, every, requests, submit
+from tests.batches.raw import Call, serving
 
 pytestmark = pytest.mark.anyio
 both = pytest.mark.parametrize("name", APIS)
@@ -104,6 +105,32 @@ async def test_cancel(name: str, steps: int, batch_server: BatchServer, tmp_path
         assert (remote.state, remote.succeeded) == ("ended", 2 * steps)
         assert len(await every(made.results(remote))) == 4
     assert batch_server.billed == 2 * steps
+
+
+@both
+async def test_cancel_that_is_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A batch that runs on although its end was asked for is told as such."""
+    batch_server.conduct.pace = "advance"
+    async with api(name, batch_server) as made:
+        first = await submit(made, requests(tmp_path / "r.jsonl", name, 1))
+        batch_server.fault("cancel", "403")
+        with pytest.raises(RefusedError, match="answered 403"):
+            await made.cancel(first.id)
+
+
+@both
+async def test_no_listing(name: str) -> None:
+    """An endpoint that answers with anything but a listing has none: it is not taken to be empty."""
+
+    async def play(call: Call) -> None:
+        await call.answer(b'{"object": "list", "data": {}}')
+
+    async with serving(play, []) as base:
+        server = BatchServer()
+        server.openai = server.anthropic = base
+        async with api(name, server) as made:
+            with pytest.raises(RulerError, match="is no listing"):
+                await every(made.listed(0))
 
 
 @both

@@ -332,6 +332,23 @@ async def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert heads[0].startswith("GET http://batches.invalid/v1/batches HTTP/1.1\r\n")
 
 
+async def test_proxy_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that lets nobody through is told as the proxy, and nothing was created."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        await call.answer(b"", 407)
+
+    async with serving(play, heads) as proxy:
+        monkeypatch.setenv("https_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "")
+        async with wire("https://batches.invalid/v1") as open_wire:
+            with pytest.raises(RefusedError, match=r"the proxy to .* refuses \(407\)"):
+                await open_wire.create("/batches", as_json({}))
+    assert heads[0].startswith("CONNECT batches.invalid:443 ")
+    assert KEY not in heads[0]
+
+
 async def test_address_that_cannot_be_used() -> None:
     """A host that no name can be is told as such, not as a mistake in here."""
     for base in ("http://a..b", "http://x y/v1"):
