@@ -34,12 +34,12 @@ class Holding:
 
         OutputError where there is no room.
         """
-        slim = Group(group.key, tuple(_slim(record) for record in group.records))
+        light = slim(group)
         # pickle: the file has no name, is written and read by this process alone, and never kept
         with _told():
             if self._file is None:
                 self._file = tempfile.TemporaryFile(buffering=1 << 16)  # noqa: SIM115 - `close` closes it
-            pickle.dump((slim, outcome), self._file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump((light, outcome), self._file, pickle.HIGHEST_PROTOCOL)
         self._number += 1
 
     def all(self) -> Iterator[tuple[Group, Outcome]]:
@@ -72,6 +72,11 @@ def _told() -> Iterator[None]:
             f"{where}: judged groups cannot wait there for the rest: {error.strerror}; make room, or name "
             "another directory in TMPDIR; replies are kept in the ledger"
         ) from None
+
+
+def slim(group: Group) -> Group:
+    """A group without its messages, as far as it is needed to write it."""
+    return Group(group.key, tuple(_slim(record) for record in group.records))
 
 
 def _slim(record: Record) -> Record:

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 
@@ -24,9 +25,31 @@ INTERRUPTED = Fault("interrupted", "the run was stopped before this group was ju
 CAPPED = Fault("budget", "--max-cost is reached; run again with a higher one", "group", sent=False)
 
 
+class Slip(Protocol):
+    """What the whole run has given one call, until it is settled."""
+
+    def settle(self, usage: Usage | None, posts: int, billed: bool) -> None:
+        """The call is over, as `Gate.leave` is told."""
+
+    def back(self) -> None:
+        """The call did not go: it takes nothing."""
+
+
+class Shared(Protocol):
+    """A run that this gate is a part of, and other processes too; `limited`: it has limits for all."""
+
+    limited: bool
+
+    async def enter(self, request: Request) -> Slip | Fault:
+        """Wait until the whole run may send one call more; a Fault where nothing goes any more."""
+
+    def cool(self, seconds: float) -> None:
+        """Let nobody of the run go for so long."""
+
+
 @dataclass(slots=True)
 class Permit:
-    """One call that may go, with what it has reserved."""
+    """One call that may go, with what it has reserved; `slip` is its part of shared limits."""
 
     request: Request
     epoch: int
@@ -34,6 +57,7 @@ class Permit:
     tokens: int
     cost: float
     entry: Entry
+    slip: Slip | None = None
 
 
 @dataclass(slots=True, order=True)
@@ -58,14 +82,17 @@ class Gate:
         budget: Budget | None = None,
         estimates: Estimates | None = None,
         cost: Cost = lambda _: None,
+        shared: Shared | None = None,
     ) -> None:
-        """`cost` is USD of a usage, None where the price is not known."""
-        self.level, self.halt = level, halt
+        """`cost` is USD of a usage, None where the price is not known; `shared` has a say in every call."""
+        self.level, self.halt, self._shared = level, halt, shared
+        self._limits = shared if shared is not None and shared.limited else None
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
         self.breaker = Breaker(anyio.current_time())
         self.in_flight = 0
+        self._asking = 0
         self._cost = cost
         self._cool_until = self._limited_until = -math.inf
         self._line: list[_Place] = []
@@ -76,6 +103,27 @@ class Gate:
 
     async def enter(self, ticket: int, request: Request) -> Permit | Fault:
         """Wait for the turn; a Fault where nothing goes any more."""
+        if self._limits is None:
+            return await self._turn(ticket, request) or self._take(request)
+        while True:
+            if shut := await self._turn(ticket, request):
+                return shut
+            self._asking += 1
+            try:
+                slip = await self._limits.enter(request)
+            finally:
+                self._asking -= 1
+                self.nudge()
+            if isinstance(slip, Fault):
+                return slip
+            if self._closed() is None and not self._pause(anyio.current_time()):
+                permit = self._take(request)
+                permit.slip = slip
+                return permit
+            slip.back()  # while it was asked for, the judge went down or told everybody to wait
+
+    async def _turn(self, ticket: int, request: Request) -> Fault | None:
+        """Wait for the turn here; a Fault where nothing goes any more."""
         place = _Place(ticket, next(self._numbers))
         heapq.heappush(self._line, place)
         try:
@@ -84,7 +132,7 @@ class Gate:
                 if closed := self._closed():
                     return closed
                 if not wait:
-                    return self._take(request)
+                    return None
                 place.moved = anyio.Event()
                 if wait == math.inf:
                     await place.moved.wait()
@@ -111,6 +159,8 @@ class Gate:
         if permit is self._probing:
             self._probing = None
         self._replies += usage is not None
+        if permit.slip is not None:
+            permit.slip.settle(usage, posts, billed)
         if usage is not None and usage.prompt:
             self.estimates.learn(permit.request, usage)
             self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
@@ -122,9 +172,14 @@ class Gate:
             self.budget.settle(permit.cost, 0.0)
         self.nudge()
 
-    def cool(self, seconds: float) -> None:
-        """Let nobody go for so long: the server's word holds for all calls to it."""
+    def cool(self, seconds: float, *, told: bool = False) -> None:
+        """Let nobody go for so long: the server's word holds for all calls to it.
+
+        `told`: the others who share this run know it.
+        """
         self._cool_until = max(self._cool_until, anyio.current_time() + seconds)
+        if self._shared is not None and seconds > 0 and not told:
+            self._shared.cool(seconds)
 
     def nudge(self) -> None:
         """Have the head of the line look again; all of it when nothing goes any more."""
@@ -172,14 +227,9 @@ class Gate:
     def _wait(self, request: Request) -> float:
         """Seconds until the head of the line may go; inf until something changes."""
         now = anyio.current_time()
-        if self._cool_until > now:
-            return self._cool_until - now
-        probe = self.breaker.wait(now, probing=self._probing is not None)
-        if probe is None:
-            return math.inf
-        if probe:
-            return probe
-        if self.in_flight >= self.level.limit and not self.breaker.open:
+        if pause := self._pause(now):
+            return pause
+        if self.in_flight + self._asking >= self.level.limit and not self.breaker.open:
             return math.inf
         if self.budget.cap is not None:
             if self.in_flight and 2 * self.in_flight >= self._replies:
@@ -192,6 +242,13 @@ class Gate:
         wait = max(self.requests.wait(now, 1), self.tokens.wait(now, self._expected(request)))
         self._limited_until = now + wait
         return wait
+
+    def _pause(self, now: float) -> float:
+        """Seconds for which the judge wants or has to be left alone."""
+        if self._cool_until > now:
+            return self._cool_until - now
+        probe = self.breaker.wait(now, probing=self._probing is not None)
+        return math.inf if probe is None else probe
 
     def _take(self, request: Request) -> Permit:
         now = anyio.current_time()

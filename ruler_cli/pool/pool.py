@@ -6,14 +6,14 @@ import resource
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.prices import Price
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller, Keeper
+from ruler_cli.pool.caller import Caller, Claims, Keeper
 from ruler_cli.pool.estimates import Estimates, stated_bound
-from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.gate import Cost, Gate, Shared
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
-from ruler_cli.records import Usage
 from ruler_cli.settings import JudgeSettings, PoolSettings
 
 _EMBEDDED = 32
@@ -35,11 +35,6 @@ def pool(
 
     Limits are the judge's own; `budget` is that of a run with several judges.
     """
-    price = chosen.price
-
-    def cost(usage: Usage) -> float | None:
-        return None if price is None else price.of(usage)
-
     most_open = max(1, connections() - _SPARE)
     if settings.concurrency and settings.concurrency > most_open and not chosen.embedded:
         raise UsageError(
@@ -47,16 +42,46 @@ def pool(
             "raise it with: ulimit -n, or ask for fewer"
         )
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
-    gate = Gate(
-        Fixed(limit) if limit else Adaptive(most_open),
+    level = Fixed(limit) if limit else Adaptive(most_open)
+    gate = limited(chosen, judge, settings, halt, level, budget or Budget(settings.max_cost))
+    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, keeper=keeper)
+
+
+def limited(
+    chosen: Chosen, judge: JudgeSettings, settings: PoolSettings, halt: Halt, level: Fixed, budget: Budget
+) -> Gate:
+    """The gate of a judge, with the limits of the settings beside a level."""
+    return Gate(
+        level,
         halt,
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
-        budget=budget or Budget(settings.max_cost),
+        budget=budget,
         estimates=Estimates(stated_bound(judge.params)),
-        cost=cost,
+        cost=_cost(chosen.price),
     )
-    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, keeper=keeper)
+
+
+def part_of_a_pool(
+    chosen: Chosen,
+    judge: JudgeSettings,
+    settings: PoolSettings,
+    halt: Halt,
+    keeper: Keeper | None,
+    shared: Shared,
+    claims: Claims | None,
+) -> Caller:
+    """What asks one judge in one of several processes: limits are `shared`, a level is its own."""
+    most_open = max(1, connections() - _SPARE)
+    limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
+    level = Fixed(min(limit, most_open)) if limit else Adaptive(most_open)
+    gate = Gate(level, halt, cost=_cost(chosen.price), shared=shared)
+    retries, timeout = settings.retries, judge.timeout
+    return Caller(chosen.judge, gate, retries=retries, timeout=timeout, keeper=keeper, claims=claims)
+
+
+def _cost(price: Price | None) -> Cost:
+    return lambda usage: None if price is None else price.of(usage)
 
 
 def connections() -> int:
