@@ -159,6 +159,17 @@ class Index:
                 return
             yield row[0] >> _PARTS, row[1], row[2]
 
+    def keyed(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """Every record, in input order: its number as `place` says it, where it is, the digest of its key."""
+        with self._statement():
+            rows = self._db.execute("SELECT id, start, size, key FROM line ORDER BY id")
+        while True:
+            with self._statement():
+                found = rows.fetchmany(_BATCH)
+            if not found:
+                return
+            yield from found
+
     def at(self, ids: Iterable[int]) -> list[Place]:
         """Where some records are, by what `place` says of each."""
         query = "SELECT start, size FROM line WHERE id = ?"

@@ -60,6 +60,7 @@ class Input:
     plain: File | None = None
     place: Callable[[int], str] | None = None
     again: Callable[[], Iterator[Group]] | None = None
+    unit: str = "line"
 
     @property
     def scattered(self) -> bool:
@@ -182,7 +183,8 @@ def _file(
     if found.grouping == "scattered":
         plain = plain or spooled(_own(_surveyed(name, lines(), found), index, shard), stack)
         groups = _unchanged(name, scattered(plain, reader, index, container.place))
-        return Input(reader, found, groups, index, notes=notes, plain=plain, place=container.place)
+        unit = container.unit
+        return Input(reader, found, groups, index, notes=notes, plain=plain, place=container.place, unit=unit)
 
     def again() -> Iterator[Group]:
         if shard is not None and plain is not None:
@@ -191,13 +193,24 @@ def _file(
         return _in_order(name, read, reader, found, met=0 if shard else found.problems)
 
     waits = is_remote(settings.source)
+    place, unit = container.place, container.unit
     return Input(
-        reader, found, again(), index, waits, notes=notes, plain=plain, place=container.place, again=again
+        reader, found, again(), index, waits, notes, plain=plain, place=place, again=again, unit=unit
     )
 
 
 def _own(lines: Iterator[Line], index: Index, shard: Shard | None) -> Iterator[Line]:
     return lines if shard is None else own(lines, index)
+
+
+def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitStack) -> Iterator[Group]:
+    """The groups, in order, of an input that was surveyed elsewhere and whose groups do not lie apart."""
+    container = open_container(settings.source, stack)
+    if isinstance(container, Many):
+        container.settle(_fits(reader), lambda _: None)
+    name = shown(settings.source)
+    lines = container.records() if container.plain else placed(container.records())
+    return _in_order(name, _surveyed(name, lines, found), reader, found, met=found.problems)
 
 
 def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int) -> Iterator[Group]:

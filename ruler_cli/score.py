@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -33,6 +33,9 @@ from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
 from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
+
+if TYPE_CHECKING:  # it brings modules that a run in this process does without
+    from ruler_cli.cluster.fleet import Fleet
 
 _TICK = 1.0
 
@@ -74,13 +77,20 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
         failed = FailedFile(failed_path(settings))
         stack.callback(failed.close)
         async with AsyncExitStack() as opened:  # before the input: a judge that is not there costs no wait
-            for found in chosen:
-                await opened.enter_async_context(found.judge)
-            panel = _panel(settings, judges, chosen, halt, ledger)
+            fleet = _fleet(settings, chosen, halt, ledger, observer)
+            if fleet is not None:
+                panel: Panel = (await opened.enter_async_context(fleet)).panel
+            else:
+                for found in chosen:
+                    await opened.enter_async_context(found.judge)
+                panel = _panel(settings, judges, chosen, halt, ledger)
             counts = Counts(settings.max_failures, panel)
             names = [found.judge.name for found in chosen]
             delivery = Delivery(settings, names, counts, panel, output, failed, observer)
-            run_ = _Run(settings, chosen, observer, panel, counts, delivery)
+            engine = fleet or Hearing(
+                settings, chosen, panel.callers, observer.replied if settings.debug else None
+            )
+            run_ = _Run(settings, observer, panel, counts, delivery, engine)
             await run_.all(inputs)
         failed.close()
         if run_.whole:
@@ -114,24 +124,38 @@ def _panel(
     return Panel(callers, [found.price for found in chosen], halt)
 
 
+def _fleet(
+    settings: ScoreSettings,
+    chosen: list[Chosen],
+    halt: Halt,
+    ledger: Ledgers | None,
+    observer: Observer,
+) -> Fleet | None:
+    """Who judges elsewhere, where that is asked for."""
+    if settings.engine != "ray" or settings.cached_only:  # then nobody is asked
+        return None
+    from ruler_cli.cluster.fleet import Fleet
+
+    return Fleet(settings, chosen, halt, ledger, observer.replied)
+
+
 class _Run:
     """One run: what each group goes through, until the end or until it is told to stop."""
 
     def __init__(
         self,
         settings: ScoreSettings,
-        chosen: list[Chosen],
         observer: Observer,
         panel: Panel,
         counts: Counts,
         delivery: Delivery,
+        engine: Hearing | Fleet,
     ) -> None:
         self._settings, self._observer, self._panel = settings, observer, panel
         self._counts, self._delivery = counts, delivery
         self._stopping = Stopping(panel, delivery, counts, observer, settings.grace)
         self.halt = panel.halt
-        told = observer.replied if settings.debug else None
-        self._hearing = Hearing(settings, chosen, panel.callers, told)
+        self._engine = engine
         self._begun = self._stopped = self._lost = False
 
     async def all(self, stack: ExitStack) -> None:
@@ -195,6 +219,10 @@ class _Run:
         self._stop_if_too_many()
 
     async def _judge_all(self, found: Input) -> None:
+        hearing = self._engine
+        if not isinstance(hearing, Hearing):
+            await hearing.judge_all(found, self._deliver, self._cut)
+            return
         pull = found.pull()
 
         async def next_group() -> Item | None:
@@ -205,12 +233,18 @@ class _Run:
                 except RulerError as error:  # what is in flight is paid for and may finish
                     self.halt.now(error)
             if group is None:
-                self._hearing.end()
+                hearing.end()
                 return None
-            return self._hearing.place(group)
+            return hearing.place(group)
 
-        judge, room = self._hearing.judge, self._panel.room
-        await run(next_group, judge, self._deliver, lambda item: item.group.size, room)
+        async def deliver(item: Item, outcome: Outcome) -> None:
+            await self._deliver(item.group, outcome)
+
+        await run(next_group, hearing.judge, deliver, lambda item: item.group.size, self._panel.room)
+
+    def _cut(self) -> None:
+        """Groups are left out from here on: OUTPUT is whole up to here."""
+        self._stopped = True
 
     async def _tick(self) -> None:
         while True:
@@ -218,11 +252,11 @@ class _Run:
             if self._begun:
                 self._observer.tick(self._counts.summary, self._panel.status())
 
-    async def _deliver(self, item: Item, outcome: Outcome) -> None:
+    async def _deliver(self, group: Group, outcome: Outcome) -> None:
         if self._stopped:  # OUTPUT is whole up to here; the rest is for the run that resumes
             self._counts.pay(outcome)
             return
-        await self._written(partial(self._take, item.group, outcome))
+        await self._written(partial(self._take, group, outcome))
 
     async def _take(self, group: Group, outcome: Outcome) -> None:
         verdict = await self._delivery.take(group, outcome)

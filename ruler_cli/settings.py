@@ -121,7 +121,8 @@ class ScoreSettings:
     `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` None keeps
     nothing; `ledgers` are others in which answers are looked up too. `grace` is how many seconds calls
     in flight may take to finish once the run is told to stop. `cached_only` asks nobody: what no ledger
-    answers fails.
+    answers fails. `engine` ray judges in so many `ray_workers` of the cluster at `ray_address`, None: of one
+    that is started on this machine.
     """
 
     input: InputSettings
@@ -143,3 +144,6 @@ class ScoreSettings:
     escalate: JudgeSettings | None = None
     cached_only: bool = False
     ledgers: tuple[Path, ...] = ()
+    engine: Literal["here", "ray"] = "here"
+    ray_address: str | None = None
+    ray_workers: int | None = None

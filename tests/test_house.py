@@ -18,7 +18,7 @@ FLOORS = (
     {"report", "selection"},
     {"batches"},
     {"api", "score", "estimate", "agreement"},
-    {"stopping"},
+    {"cluster", "stopping"},
     {"importing"},
     {"delivery"},
     {"counts", "holding", "marks"},

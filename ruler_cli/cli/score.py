@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import combining, options, sharing
+from ruler_cli.cli import clusters, combining, options, sharing
 from ruler_cli.cli.console import Console, closing, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.listing import is_many
@@ -142,6 +142,9 @@ def command(
         Literal["auto", "bar", "log", "none"],
         typer.Option(envvar="RULER_PROGRESS", help="What stderr shows while it runs."),
     ] = "auto",
+    engine: clusters.Engine = "here",
+    ray_address: clusters.Address = None,
+    ray_workers: clusters.Workers = None,
     debug: Annotated[bool, typer.Option("--debug", envvar="RULER_DEBUG", help="Show each reply.")] = False,
 ) -> None:
     """Score each group of rollouts with a judge and write the records annotated.
@@ -184,6 +187,9 @@ def command(
             escalate=stronger,
             cached_only=cached_only,
             ledgers=more_ledgers,
+            engine=engine,
+            ray_address=ray_address,
+            ray_workers=ray_workers,
         )
         combining.refuse_what_cannot_be(settings)
         sharing.refuse_what_needs_all(settings)

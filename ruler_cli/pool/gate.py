@@ -49,7 +49,10 @@ class Shared(Protocol):
 
 @dataclass(slots=True)
 class Permit:
-    """One call that may go, with what it has reserved; `slip` is its part of shared limits."""
+    """One call that may go, with what it has reserved of tokens, money and (`sent`) requests.
+
+    `slip` is its part of shared limits.
+    """
 
     request: Request
     epoch: int
@@ -57,6 +60,7 @@ class Permit:
     tokens: int
     cost: float
     entry: Entry
+    sent: Entry
     slip: Slip | None = None
 
 
@@ -253,12 +257,12 @@ class Gate:
     def _take(self, request: Request) -> Permit:
         now = anyio.current_time()
         self.in_flight += 1
-        self.requests.take(now, 1)
+        sent = self.requests.take(now, 1)
         tokens, cost = self._expected(request), self._price(request)
         self.budget.reserve(cost)
         self.level.sent(self.in_flight)
         probe = self.breaker.open
-        permit = Permit(request, self.level.epoch, probe, tokens, cost, self.tokens.take(now, tokens))
+        permit = Permit(request, self.level.epoch, probe, tokens, cost, self.tokens.take(now, tokens), sent)
         if probe:
             self._probing = permit
         return permit

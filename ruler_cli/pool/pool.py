@@ -67,15 +67,19 @@ def part_of_a_pool(
     judge: JudgeSettings,
     settings: PoolSettings,
     halt: Halt,
+    budget: Budget,
     keeper: Keeper | None,
     shared: Shared,
     claims: Claims | None,
 ) -> Caller:
-    """What asks one judge in one of several processes: limits are `shared`, a level is its own."""
+    """What asks one judge in one of several processes: limits are `shared`, a level is its own.
+
+    `budget` only counts.
+    """
     most_open = max(1, connections() - _SPARE)
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
     level = Fixed(min(limit, most_open)) if limit else Adaptive(most_open)
-    gate = Gate(level, halt, cost=_cost(chosen.price), shared=shared)
+    gate = Gate(level, halt, budget=budget, cost=_cost(chosen.price), shared=shared)
     retries, timeout = settings.retries, judge.timeout
     return Caller(chosen.judge, gate, retries=retries, timeout=timeout, keeper=keeper, claims=claims)
 

@@ -1,0 +1,329 @@
+"""The driver's side of a run on Ray: brings chunks to workers, and takes back what became of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ruler_cli.cluster.chunk import Chunk, Judged
+from ruler_cli.cluster.environment import needed
+from ruler_cli.cluster.hub import Desk, Hub
+from ruler_cli.cluster.plan import write_plan
+from ruler_cli.cluster.session import Session
+from ruler_cli.cluster.source import Part, Sent, chunks, ranged, streamed
+from ruler_cli.cluster.whole import Whole
+from ruler_cli.cluster.worker import Brief, Worker, here, version
+from ruler_cli.errors import RulerError, UsageError
+from ruler_cli.files.remote import is_remote
+from ruler_cli.groups import line_of
+from ruler_cli.hearing import judges_of
+from ruler_cli.judges.choose import Chosen
+from ruler_cli.judging import Outcome
+from ruler_cli.ledger import Ledger
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.engine import Bounds, run
+from ruler_cli.pool.feed import threaded
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Fixed
+from ruler_cli.pool.pool import limited
+from ruler_cli.reading import Input
+from ruler_cli.records import Group
+from ruler_cli.settings import ScoreSettings
+from ruler_cli.shelf import Shelf
+
+_STRIKES = 3
+"""Workers that may end over a chunk, or one after another without a single one, before the run does."""
+_UNLIMITED = 1 << 30
+_WORKERS = 2
+
+Deliver = Callable[[Group, Outcome], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Member:
+    handle: Any
+    desk: Desk
+    chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A chunk on its way."""
+
+    sent: Sent
+
+
+class Fleet:
+    """Workers, the hub that they share, and the Ray that they live in."""
+
+    def __init__(
+        self,
+        settings: ScoreSettings,
+        chosen: list[Chosen],
+        halt: Halt,
+        ledger: Ledger | None,
+        heard: Callable[[str, str], None],
+    ) -> None:
+        """`heard` is told each reply where the settings ask for it."""
+        if settings.input.source == "-":
+            raise UsageError(
+                "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave "
+                "out --engine"
+            )
+        self._settings, self._halt = settings, halt
+        judges, limits = judges_of(settings), settings.pool
+        named = (limits.concurrency, limits.rpm, limits.tpm, limits.max_cost)
+        self._limited = any(limit is not None for limit in named)
+        budget, level = Budget(limits.max_cost), Fixed(limits.concurrency or _UNLIMITED)
+        gates = [
+            limited(found, judge, limits, halt, level, budget)
+            for judge, found in zip(judges, chosen, strict=True)
+        ]
+        shelves = [
+            Shelf(ledger, judge.model, judge.params) if ledger and not found.embedded else None
+            for judge, found in zip(judges, chosen, strict=True)
+        ]
+        self._hub = Hub(gates, shelves, halt, heard, self._move)
+        self._members = list[_Member]()
+        self._out, self._barren = 0, 0
+        self._moved, self._alone = anyio.Event(), anyio.Lock()
+        prices = [found.price for found in chosen]
+        self.panel = Whole(self._hub, prices, halt, limited=self._limited, busy=lambda: self._out > 0)
+        self._number = settings.ray_workers or _WORKERS
+        self._session = Session(settings.ray_address, max(os.cpu_count() or 1, self._number))
+
+    async def __aenter__(self) -> Self:
+        """Start Ray, which takes seconds: the input is surveyed meanwhile."""
+        self._session.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """End every worker, and Ray where it was started here."""
+        for member in self._members:
+            self._session.ray.kill(member.handle)
+        await self._session.end()
+
+    async def judge_all(self, found: Input, deliver: Deliver, cut: Callable[[], None]) -> None:
+        """Judge every group and deliver it, in order; `cut` is told where some are left out."""
+        ray = await self._session.ready()
+        with ExitStack() as stack:
+            parts, node = self._parts(found, stack)
+            pull = threaded(chunks(ray, parts, node))
+
+            async def next_chunk() -> Sent | None:
+                if self._halt.reason is not None:
+                    return None
+                try:
+                    return await pull()
+                except RulerError as error:  # what is in flight is paid for and may finish
+                    self._halt.now(error)
+                except ray.exceptions.RayError as error:
+                    self._halt.now(_unreadable(error))
+                return None
+
+            async def bring(sent: Sent, judged: Judged) -> None:
+                chunk = Chunk.unpacked(sent.body)
+                for group, outcome in chunk.whole(judged):
+                    await deliver(group, outcome)
+                if len(judged) < sent.groups:
+                    cut()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._hub.serve)
+                for _ in range(self._number):
+                    tasks.start_soon(self._slot, ray, self._brief(found))
+                bounds = Bounds(size=Bounds().size * self._number)
+                await run(next_chunk, self._judge, bring, lambda sent: sent.size, self._room, bounds)
+                tasks.cancel_scope.cancel()
+
+    def _brief(self, found: Input) -> bytes:
+        from ray import cloudpickle
+
+        assert found.reader is not None
+        settings, home = self._settings, here()
+        ledger = settings.ledger and settings.ledger.absolute()
+        variables = needed(judges_of(settings))
+        brief = Brief(
+            replace(settings, ledger=ledger), found.reader, home, self._limited, variables, version()
+        )
+        return bytes(cloudpickle.dumps(brief))
+
+    def _parts(self, found: Input, stack: ExitStack) -> tuple[list[Part], str | None]:
+        """What read tasks read, and on which node."""
+        assert found.reader is not None
+        assert found.survey is not None
+        settings = self._settings
+        together = settings.adaptive or settings.escalate is not None
+        if found.plain is None:
+            source, remote = settings.input.source, is_remote(settings.input.source)
+            where = settings.input if remote else replace(settings.input, source=str(Path(source).absolute()))
+            survey = replace(found.survey, where=line_of)
+            return streamed(where, found.reader, survey, together), None if remote else here()
+        plan = stack.enter_context(tempfile.NamedTemporaryFile(prefix="ruler-plan-"))
+        ranges = write_plan(found.survey, found.index, together, plan)  # type: ignore[arg-type]  # a binary file
+        source = self._path(found.plain.fileno(), stack)
+        return ranged(plan.name, source, found.unit, ranges), here()
+
+    def _path(self, fd: int, stack: ExitStack) -> str:
+        """A path by which other processes of this machine can open a file that is open here."""
+        source = Path(self._settings.input.source).absolute()
+        if source.exists() and os.path.samestat(os.fstat(fd), source.stat()):
+            return str(source)
+        if Path(f"/proc/{os.getpid()}/fd/{fd}").exists():
+            return f"/proc/{os.getpid()}/fd/{fd}"
+        copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="ruler-input-"))
+        with os.fdopen(os.dup(fd), "rb") as whole:
+            whole.seek(0)
+            shutil.copyfileobj(whole, copy, 1 << 20)
+        copy.flush()
+        return copy.name
+
+    async def _slot(self, ray: Any, brief: bytes) -> None:
+        """One worker, and another where it ends."""
+        actor = ray.remote(Worker).options(
+            num_cpus=1, max_concurrency=10_000, scheduling_strategy="SPREAD", max_restarts=0
+        )
+        while self._barren < _STRIKES:
+            handle = actor.remote()
+            try:
+                said = await handle.begin.remote(brief)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from None
+            except ray.exceptions.RayError as error:
+                self._barren += 1
+                if self._barren >= _STRIKES:
+                    self._halt.now(_ended(error))
+                continue
+            if isinstance(said, RulerError):
+                self._halt.now(said)
+                self._move()
+                return
+            member = _Member(handle, self._hub.join())
+            self._members.append(member)
+            member.desk.room = True
+            self._move()
+            await self._attend(ray, member)
+            self._members.remove(member)
+            self._hub.lose(member.desk)
+
+    async def _attend(self, ray: Any, member: _Member) -> None:
+        """Exchange messages with a worker as long as it lives."""
+        desk, waiting = member.desk, 0
+
+        async def poll(polls: TaskGroup, news: bytes) -> None:
+            nonlocal waiting
+            waiting += 1
+            try:
+                body = await member.handle.exchange.remote(news)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from None
+            except ray.exceptions.RayError:
+                polls.cancel_scope.cancel()
+                return
+            waiting -= 1
+            if not waiting:
+                desk.stir.set()
+            self._hub.take(desk, pickle.loads(body))  # noqa: S301 - from a worker of this run
+
+        async with anyio.create_task_group() as polls:
+            desk.stir.set()
+            while True:
+                await desk.stir.wait()
+                desk.stir = anyio.Event()
+                polls.start_soon(poll, polls, pickle.dumps(desk.news()))
+
+    async def _judge(self, sent: Sent) -> Judged:
+        """Have a chunk judged; one over which a worker ended goes to another, alone."""
+        self._out += 1
+        try:
+            for strikes in range(_STRIKES):
+                async with self._alone if strikes else nullcontext():
+                    judged = await self._handed(sent)
+                if judged is not None:
+                    return judged
+                if self._halt.reason is not None:
+                    return []
+            self._halt.now(_deadly(Chunk.unpacked(sent.body)))
+            return []
+        finally:
+            self._out -= 1
+
+    async def _handed(self, sent: Sent) -> Judged | None:
+        """What a worker makes of a chunk; None where it ends over it."""
+        ray = self._session.ray
+        member = await self._free()
+        if member is None:
+            return []
+        member.chunks += 1
+        member.desk.room = False
+        try:
+            body = await member.handle.judge.remote(sent.block, sent.row)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError:
+            return None
+        finally:
+            member.chunks -= 1
+        judged, snapshot = pickle.loads(body)  # noqa: S301 - from a worker of this run
+        self._barren = 0
+        member.desk.see(snapshot)
+        return list(judged)
+
+    async def _free(self) -> _Member | None:
+        """The worker that has most room, as soon as there is any worker; None where the run stops."""
+        while not self._members:
+            if self._halt.reason is not None:
+                return None
+            await self._stirred()
+        return min(self._members, key=lambda member: (not member.desk.room, member.chunks))
+
+    async def _room(self) -> None:
+        """Wait until a worker wants more."""
+        while self._halt.reason is None and not any(member.desk.room for member in self._members):
+            await self._stirred()
+
+    async def _stirred(self) -> None:
+        if self._moved.is_set():
+            self._moved = anyio.Event()
+        await self._moved.wait()
+
+    def _move(self) -> None:
+        self._moved.set()
+
+
+def _ended(error: Exception) -> RulerError:
+    why = str(error).strip().split("\n")[0][:200]
+    return RulerError(
+        f"--engine ray: workers end as soon as they begin ({why}); see Ray's logs on their node"
+    )
+
+
+def _unreadable(error: Exception) -> RulerError:
+    why = str(error).strip().split("\n")[-1][:200]
+    return RulerError(
+        f"--engine ray: the input cannot be read to its end ({why}); run the same command again"
+    )
+
+
+def _deadly(chunk: Chunk) -> RulerError:
+    first, last = chunk.lines[0].where, chunk.lines[-1].where
+    return RulerError(
+        f"--engine ray: {_STRIKES} workers ended over {first} to {last}, one after another (out of memory?); "
+        "see Ray's logs on their nodes; replies are kept, the same command goes on"
+    )
+
+
+__all__ = ["Fleet", "Iterator"]
