@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from ruler_cli.cluster.chunk import Chunk, Judged
 from ruler_cli.cluster.environment import needed
 from ruler_cli.cluster.hub import Desk, Hub
-from ruler_cli.cluster.plan import write_plan
+from ruler_cli.cluster.places import parts_of
 from ruler_cli.cluster.session import Session
-from ruler_cli.cluster.source import Part, Sent, chunks, ranged, streamed
+from ruler_cli.cluster.source import Flow, Sent
 from ruler_cli.cluster.whole import Whole
 from ruler_cli.cluster.worker import Brief, Worker, here, version
 from ruler_cli.errors import RulerError, UsageError
-from ruler_cli.files.remote import is_remote
-from ruler_cli.groups import line_of
+from ruler_cli.formats.reader import Reader
 from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.faults import clean
 from ruler_cli.judging import Outcome
 from ruler_cli.ledger import Ledger
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import Bounds, run
-from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.pool import limited
@@ -55,13 +52,6 @@ class _Member:
     handle: Any
     desk: Desk
     chunks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A chunk on its way."""
-
-    sent: Sent
 
 
 class Fleet:
@@ -119,15 +109,18 @@ class Fleet:
     async def judge_all(self, found: Input, deliver: Deliver, cut: Callable[[], None]) -> None:
         """Judge every group and deliver it, in order; `cut` is told where some are left out."""
         ray = await self._session.ready()
+        if found.reader is None or found.survey is None:
+            return
+        home, brief = here(), self._brief(found.reader)
         with ExitStack() as stack:
-            parts, node = self._parts(found, stack)
-            pull = threaded(chunks(ray, parts, node))
+            parts, node = await anyio.to_thread.run_sync(parts_of, self._settings, found, home, stack)
+            flow = Flow(ray, parts, node)
 
             async def next_chunk() -> Sent | None:
                 if self._halt.reason is not None:
                     return None
                 try:
-                    return await pull()
+                    return await flow.pull()
                 except RulerError as error:  # what is in flight is paid for and may finish
                     self._halt.now(error)
                 except ray.exceptions.RayError as error:
@@ -141,55 +134,27 @@ class Fleet:
                 if len(judged) < sent.groups:
                     cut()
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._hub.serve)
-                for _ in range(self._number):
-                    tasks.start_soon(self._slot, ray, self._brief(found))
-                bounds = Bounds(size=Bounds().size * self._number)
-                await run(next_chunk, self._judge, bring, lambda sent: sent.size, self._room, bounds)
-                tasks.cancel_scope.cancel()
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._hub.serve)
+                    for _ in range(self._number):
+                        tasks.start_soon(self._slot, ray, brief)
+                    bounds = Bounds(size=Bounds().size * self._number)
+                    await run(next_chunk, self._judge, bring, lambda sent: sent.size, self._room, bounds)
+                    tasks.cancel_scope.cancel()
+            finally:
+                await flow.close()
 
-    def _brief(self, found: Input) -> bytes:
+    def _brief(self, reader: Reader) -> bytes:
         from ray import cloudpickle
 
-        assert found.reader is not None
-        settings, home = self._settings, here()
-        ledger = settings.ledger and settings.ledger.absolute()
-        variables = needed(judges_of(settings))
-        brief = Brief(
-            replace(settings, ledger=ledger), found.reader, home, self._limited, variables, version()
-        )
-        return bytes(cloudpickle.dumps(brief))
-
-    def _parts(self, found: Input, stack: ExitStack) -> tuple[list[Part], str | None]:
-        """What read tasks read, and on which node."""
-        assert found.reader is not None
-        assert found.survey is not None
         settings = self._settings
-        together = settings.adaptive or settings.escalate is not None
-        if found.plain is None:
-            source, remote = settings.input.source, is_remote(settings.input.source)
-            where = settings.input if remote else replace(settings.input, source=str(Path(source).absolute()))
-            survey = replace(found.survey, where=line_of)
-            return streamed(where, found.reader, survey, together), None if remote else here()
-        plan = stack.enter_context(tempfile.NamedTemporaryFile(prefix="ruler-plan-"))
-        ranges = write_plan(found.survey, found.index, together, plan)  # type: ignore[arg-type]  # a binary file
-        source = self._path(found.plain.fileno(), stack)
-        return ranged(plan.name, source, found.unit, ranges), here()
-
-    def _path(self, fd: int, stack: ExitStack) -> str:
-        """A path by which other processes of this machine can open a file that is open here."""
-        source = Path(self._settings.input.source).absolute()
-        if source.exists() and os.path.samestat(os.fstat(fd), source.stat()):
-            return str(source)
-        if Path(f"/proc/{os.getpid()}/fd/{fd}").exists():
-            return f"/proc/{os.getpid()}/fd/{fd}"
-        copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="ruler-input-"))
-        with os.fdopen(os.dup(fd), "rb") as whole:
-            whole.seek(0)
-            shutil.copyfileobj(whole, copy, 1 << 20)
-        copy.flush()
-        return copy.name
+        variables = needed(judges_of(settings))
+        if settings.ledger is not None:  # a worker stands in another directory
+            settings = replace(settings, ledger=settings.ledger.absolute())
+        brief = Brief(settings, reader, here(), self._limited, variables, version())
+        packed: bytes = cloudpickle.dumps(brief)  # type: ignore[no-untyped-call]  # ray's own
+        return packed
 
     async def _slot(self, ray: Any, brief: bytes) -> None:
         """One worker, and another where it ends."""
@@ -305,17 +270,23 @@ class Fleet:
 
 
 def _ended(error: Exception) -> RulerError:
-    why = str(error).strip().split("\n")[0][:200]
     return RulerError(
-        f"--engine ray: workers end as soon as they begin ({why}); see Ray's logs on their node"
+        f"--engine ray: workers end as soon as they begin ({_first(error)}); is the same ruler-cli[ray] "
+        "installed on every node? See Ray's logs there"
     )
 
 
-def _unreadable(error: Exception) -> RulerError:
-    why = str(error).strip().split("\n")[-1][:200]
+def _unreadable(error: Any) -> RulerError:
+    if isinstance(cause := getattr(error, "cause", None), RulerError):
+        return cause
     return RulerError(
-        f"--engine ray: the input cannot be read to its end ({why}); run the same command again"
+        f"--engine ray: the input cannot be read to its end ({_first(error)}); run the same command again"
     )
+
+
+def _first(error: Exception) -> str:
+    """Of what Ray says the first sentence."""
+    return clean(str(error).strip().split("\n")[0].split(", \x1b")[0].rstrip("."))[:160]
 
 
 def _deadly(chunk: Chunk) -> RulerError:
@@ -324,6 +295,3 @@ def _deadly(chunk: Chunk) -> RulerError:
         f"--engine ray: {_STRIKES} workers ended over {first} to {last}, one after another (out of memory?); "
         "see Ray's logs on their nodes; replies are kept, the same command goes on"
     )
-
-
-__all__ = ["Fleet", "Iterator"]

@@ -1,4 +1,4 @@
-"""What the workers of a run share: its limits, who asks what, and the ledger for those who cannot reach it."""
+"""What the workers of a run share: its limits, who asks what, the ledger for those who cannot reach it."""
 
 from __future__ import annotations
 
@@ -96,12 +96,11 @@ class Hub:
         self._claims: dict[bytes, _Claimed] = {}
         self._again: set[bytes] = set()
         self._served = 0
-        self._tasks: TaskGroup | None = None
+        self._tasks: TaskGroup
 
     async def serve(self) -> None:
         """Answer until cancelled; a run that stops lets nobody wait."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+        async with anyio.create_task_group() as self._tasks:
             await self._halt.told.wait()
             self.stop()
             await anyio.sleep_forever()
@@ -146,7 +145,6 @@ class Hub:
     def _one(self, desk: Desk, told: Told) -> None:
         match told:
             case Ask():
-                assert self._tasks is not None
                 self._tasks.start_soon(self._permit, desk, told)
             case Settle():
                 self._settle(desk, told)
@@ -155,7 +153,6 @@ class Hub:
             case Release(key):
                 self._release(desk, key)
             case Keep():
-                assert self._tasks is not None
                 self._tasks.start_soon(self._keep, desk, told)
             case Cool(seat, seconds):
                 self.gates[seat].cool(seconds)

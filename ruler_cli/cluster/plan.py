@@ -1,4 +1,4 @@
-"""Survey → where each group stands, in a temporary file: a read task is told only which part of it is its own."""
+"""Survey → where each group stands, in a temporary file: a read task knows only its own range of it."""
 
 from __future__ import annotations
 

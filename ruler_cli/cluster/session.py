@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,11 +25,13 @@ _STORE = 512 << 20
 def require_ray() -> Any:
     """The ray package, with Ray Data; UsageError where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a command that scores calls nobody's home
+    os.environ.setdefault("RAY_DATA_LOGGING_CONFIG", str(Path(__file__).with_name("logging.yaml")))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import ray
             import ray.data
+        warnings.filterwarnings("ignore", module=r"ray\.")  # stderr is the command's
     except ImportError:
         raise UsageError(_MISSING) from None
     return ray
@@ -106,7 +109,8 @@ class Session:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Have Ray's own words kept to its log files."""
-    names = ("ray", "ray.data", "ray._private", "ray._common")
-    for name in names:
+    for name in ("ray", "ray._private", "ray._common"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
+
+import anyio
+import anyio.to_thread
 
 from ruler_cli.cluster.chunk import Chunk, chunks_of
 from ruler_cli.cluster.plan import Range, read_chunks
@@ -18,12 +21,15 @@ from ruler_cli.settings import InputSettings
 _BLOCK = 4 << 20
 """Bytes of chunks that come as one block of Ray Data: each costs the driver milliseconds."""
 
+_LAST, _POLL = 10.0, 0.05
+"""Seconds in which a block that is being read may come to its end."""
+
 Read = Callable[[], Iterator[Chunk]]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one read task reads, how many chunks and bytes that is (None: not known), where (None: anywhere)."""
+    """What one read task reads; how many chunks and bytes of input that is, None: not known."""
 
     read: Read
     chunks: int | None
@@ -60,8 +66,36 @@ def streamed(settings: InputSettings, reader: Reader, found: Survey, together: b
     return [Part(read, None, None)]
 
 
-def chunks(ray: Any, parts: Sequence[Part], node: str | None) -> Iterator[Sent]:
-    """The chunks of all parts in their order; `node` is where they are to be read, None: anywhere."""
+class Flow:
+    """The chunks of an input in their order, as they are asked for; what reads them ends with `close`."""
+
+    def __init__(self, ray: Any, parts: Sequence[Part], node: str | None) -> None:
+        """`node` is where the parts are to be read, None: anywhere."""
+        self._blocks = _blocks(ray, parts, node)
+        self._waiting = deque[Sent]()
+
+    async def pull(self) -> Sent | None:
+        """The next one, None at the end; RayError where it cannot be read."""
+        while not self._waiting:
+            found = await anyio.to_thread.run_sync(next, self._blocks, None, abandon_on_cancel=True)
+            if found is None:
+                return None
+            self._waiting.extend(found)
+        return self._waiting.popleft()
+
+    async def close(self) -> None:
+        """Nothing is read any more: Ray must not go while its executor runs."""
+        self._waiting.clear()
+        with anyio.move_on_after(_LAST, shield=True):
+            while True:
+                try:
+                    return await anyio.to_thread.run_sync(self._blocks.close)
+                except ValueError:  # a thread that nobody waits for is in it
+                    await anyio.sleep(_POLL)
+
+
+def _blocks(ray: Any, parts: Sequence[Part], node: str | None) -> Generator[list[Sent]]:
+    """The chunks of each block that Ray Data reads."""
     data = ray.data
     context = data.DataContext.get_current().copy()
     context.enable_progress_bars = False
@@ -74,15 +108,18 @@ def chunks(ray: Any, parts: Sequence[Part], node: str | None) -> Iterator[Sent]:
     with data.DataContext.current(context):
         # reading waits for the judge nearly all the time: it takes no CPU away from workers
         dataset = data.read_datasource(
-            _datasource(ray, parts), override_num_blocks=len(parts), num_cpus=0, concurrency=2, **where
+            _datasource(ray, parts),
+            override_num_blocks=len(parts),
+            num_cpus=0,
+            concurrency=min(2, len(parts)),
+            **where,
         )
         bundles = dataset.iter_internal_ref_bundles()
     for bundle in bundles:
         for block in bundle.block_refs:
             table = ray.get(block)
-            rows = zip(table["groups"].to_pylist(), table["size"].to_pylist(), strict=True)
-            for row, (groups, size) in enumerate(rows):
-                yield Sent(block, row, groups, size, table["chunk"][row].as_buffer())
+            rows = enumerate(zip(table["groups"].to_pylist(), table["size"].to_pylist(), strict=True))
+            yield [Sent(block, row, *told, table["chunk"][row].as_buffer()) for row, told in rows]
 
 
 def _datasource(ray: Any, parts: Sequence[Part]) -> Any:
@@ -125,6 +162,3 @@ def _tables(read: Read) -> Callable[[], Iterable[Any]]:
 def body_of(block: Any, row: int) -> memoryview:
     """A chunk's bytes, where a block came as a table."""
     return memoryview(block["chunk"][row].as_buffer())
-
-
-__all__ = ["Part", "Sent", "body_of", "chunks", "ranged", "streamed", "threading"]

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from ruler_cli import __version__
 from ruler_cli.cluster.chunk import Chunk, Judged, bare
@@ -73,7 +74,8 @@ class Worker:
         brief: Brief = pickle.loads(packed)  # noqa: S301 - from the driver of this run
         if brief.version != version():
             return UsageError(
-                f"--engine ray: the cluster has {version()}, this machine {brief.version}; install the same on all"
+                f"--engine ray: a worker has {version()}, this machine {brief.version}; "
+                "install the same everywhere"
             )
         for name, value in brief.environment.items():
             os.environ.setdefault(name, value)
@@ -162,7 +164,7 @@ class Worker:
     async def _room(self) -> None:
         """Tell once more should be brought, when the groups of this chunk have their places."""
         for _ in range(3):
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         await self._line.short()
         await self._panel.room()
         self._line.tell(Room())

@@ -38,7 +38,9 @@ class Slip(Protocol):
 class Shared(Protocol):
     """A run that this gate is a part of, and other processes too; `limited`: it has limits for all."""
 
-    limited: bool
+    @property
+    def limited(self) -> bool:
+        """Whether each call is asked for."""
 
     async def enter(self, request: Request) -> Slip | Fault:
         """Wait until the whole run may send one call more; a Fault where nothing goes any more."""

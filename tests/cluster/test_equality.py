@@ -1,0 +1,65 @@
+"""What is written on Ray is what one process writes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import Score, many, summary, timeless
+from tests.conftest import write
+from tests.judge_server import JudgeServer
+
+
+def _adjacent(folder: Path) -> str:
+    lines = [{"group_id": g["group_id"], **t} for g in many(40) for t in g["trajectories"]]
+    write(folder / "adjacent.jsonl", lines)
+    return "adjacent.jsonl"
+
+
+def _scattered(folder: Path) -> str:
+    lines = [{"group_id": g["group_id"], **g["trajectories"][k]} for k in range(4) for g in many(40)]
+    write(folder / "scattered.jsonl", lines)
+    return "scattered.jsonl"
+
+
+def _zipped(folder: Path) -> str:
+    text = "".join(json.dumps(g) + "\n" for g in many(40))
+    (folder / "in.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    return "in.jsonl.gz"
+
+
+def _document(folder: Path) -> str:
+    (folder / "in.json").write_text(json.dumps(many(40)))
+    return "in.json"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of which there are many
+
+CASES: dict[str, tuple[Callable[[Path], str], tuple[str, ...]]] = {
+    "lines": (lambda folder: write(folder / "in.jsonl", many(40)).name, ()),
+    "adjacent, passes": (_adjacent, ("--passes", "3", "--debias")),
+    "scattered, a panel": (_scattered, ("-m", "openai/fine", "-m", "openai/other")),
+    "compressed": (_zipped, ()),
+    "a document, adaptive": (_document, ("--adaptive", "--passes", "3")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_output_is_that_of_one_process(score: Score, server: JudgeServer, tmp_path: Path, case: str) -> None:
+    """Whatever the input and the way it is judged, two workers write the bytes that one process writes."""
+    make, options = CASES[case]
+    source = make(tmp_path)
+    suffix = ".json" if source.endswith(".json") else ".jsonl"
+    here = score(f"one{suffix}", *options, ray=False, source=source)
+    asked = server.stats()["requests"]
+    server.reset()
+    there = score(f"ray{suffix}", *options, source=source)
+    assert (here.returncode, there.returncode) == (0, 0), there.stderr
+    assert timeless(tmp_path / f"ray{suffix}") == timeless(tmp_path / f"one{suffix}")
+    assert summary(tmp_path / f"ray{suffix}") == summary(tmp_path / f"one{suffix}")
+    assert server.stats()["requests"] == asked
+    assert there.stderr.replace("ray", "one").splitlines()[0] == here.stderr.splitlines()[0]
