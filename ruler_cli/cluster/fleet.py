@@ -28,7 +28,7 @@ from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.faults import clean
 from ruler_cli.judging import Outcome
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledgers import Ledgers
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import Bounds, run
 from ruler_cli.pool.halt import Halt
@@ -62,7 +62,7 @@ class Fleet:
         settings: ScoreSettings,
         chosen: list[Chosen],
         halt: Halt,
-        ledger: Ledger | None,
+        ledger: Ledgers | None,
         heard: Callable[[str, str], None],
     ) -> None:
         """`heard` is told each reply where the settings ask for it."""
@@ -151,7 +151,8 @@ class Fleet:
         settings = self._settings
         variables = needed(judges_of(settings))
         if settings.ledger is not None:  # a worker stands in another directory
-            settings = replace(settings, ledger=settings.ledger.absolute())
+            others = tuple(path.absolute() for path in settings.ledgers)
+            settings = replace(settings, ledger=settings.ledger.absolute(), ledgers=others)
         brief = Brief(settings, reader, here(), self._limited, variables, version())
         packed: bytes = cloudpickle.dumps(brief)  # type: ignore[no-untyped-call]  # ray's own
         return packed

@@ -26,7 +26,7 @@ from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.holding import slim
 from ruler_cli.judges.choose import Chosen, choose, unasked
 from ruler_cli.judging import Outcome
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledgers import Ledgers
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller, Keeper
 from ruler_cli.pool.engine import together
@@ -94,7 +94,9 @@ class Worker:
             await self._opened.enter_async_context(found.judge)
         kept = settings.ledger if not all(found.embedded for found in chosen) else None
         near = kept is not None and here() == brief.home
-        ledger = self._opened.enter_context(Ledger(kept)) if kept is not None and near else None
+        ledger = (
+            self._opened.enter_context(Ledgers(kept, settings.ledgers)) if kept is not None and near else None
+        )
         self._line, budget = Line(Halt()), Budget()
         callers = [
             self._caller(brief, seat, judge, found, budget, ledger)
@@ -120,7 +122,7 @@ class Worker:
         judge: JudgeSettings,
         found: Chosen,
         budget: Budget,
-        ledger: Ledger | None,
+        ledger: Ledgers | None,
     ) -> Caller:
         settings, keeper = brief.settings, None
         if settings.ledger is not None and not found.embedded:
@@ -131,7 +133,7 @@ class Worker:
         shared = SharedLimits(self._line, seat, brief.limited)
         return part_of_a_pool(found, judge, settings.pool, self._line.halt, budget, keeper, shared, claims)
 
-    def _keeper(self, ledger: Ledger | None, seat: int, judge: JudgeSettings) -> Keeper:
+    def _keeper(self, ledger: Ledgers | None, seat: int, judge: JudgeSettings) -> Keeper:
         return (
             FarShelf(self._line, seat, judge) if ledger is None else Shelf(ledger, judge.model, judge.params)
         )
