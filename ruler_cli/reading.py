@@ -181,16 +181,17 @@ def _file(
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     plain: File | None = container if container.plain else None
     if found.grouping == "scattered":
-        plain = plain or spooled(_own(_surveyed(name, lines(), found), index, shard), stack)
+        plain = plain or spooled(own(_surveyed(name, lines(), found), index), stack)
         groups = _unchanged(name, scattered(plain, reader, index, container.place))
         unit = container.unit
         return Input(reader, found, groups, index, notes=notes, plain=plain, place=container.place, unit=unit)
 
     def again() -> Iterator[Group]:
-        if shard is not None and plain is not None:
-            return _in_order(name, own_fetched(plain, index, container.place), reader, found, met=0)
-        read = _own(_surveyed(name, lines(), found), index, shard)
-        return _in_order(name, read, reader, found, met=0 if shard else found.problems)
+        if shard is None:
+            return _in_order(name, lines(), reader, found)
+        if plain is not None:
+            return _grouped(name, own_fetched(plain, index, container.place), reader, found)
+        return _grouped(name, own(_surveyed(name, lines(), found), index), reader, found)
 
     waits = is_remote(settings.source)
     place, unit = container.place, container.unit
@@ -199,8 +200,9 @@ def _file(
     )
 
 
-def _own(lines: Iterator[Line], index: Index, shard: Shard | None) -> Iterator[Line]:
-    return lines if shard is None else own(lines, index)
+def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
+    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
+    return _grouped(name, _surveyed(name, lines, found), reader, found, met=found.problems)
 
 
 def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitStack) -> Iterator[Group]:
@@ -208,16 +210,14 @@ def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitSt
     container = open_container(settings.source, stack)
     if isinstance(container, Many):
         container.settle(_fits(reader), lambda _: None)
-    name = shown(settings.source)
     lines = container.records() if container.plain else placed(container.records())
-    return _in_order(name, _surveyed(name, lines, found), reader, found, met=found.problems)
+    return _in_order(shown(settings.source), lines, reader, found)
 
 
-def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int) -> Iterator[Group]:
-    """Groups that are lines, or adjacent lines, of a file that was surveyed.
-
-    As many as were `met` cannot be read and were told by the survey.
-    """
+def _grouped(
+    name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int = 0
+) -> Iterator[Group]:
+    """The same of lines as the survey read them; as many as were `met` could not be read then either."""
     problems = 0
 
     def unlike(problem: Problem) -> None:
