@@ -17,7 +17,7 @@ from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 
 if importlib.util.find_spec("ray") is None:
-    collect_ignore_glob = ["test_*"]
+    collect_ignore = ["test_equality.py", "test_ends.py"]
 
 _TIMES = re.compile(rb'"judged_at": ?"[^"]+"|"latency_s": ?[0-9.e+-]+')
 
