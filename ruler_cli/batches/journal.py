@@ -37,6 +37,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS batch_keys (key BLOB PRIMARY KEY, batch INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
+_MADE = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
 _FIELDS = (
     "id", "tag", "provider", "model", "base", "key_env", "account", "owner", "state", "created", "changed",
     "began", "requests", "bytes", "usd", "file", "remote", "label", "reason", "answered", "failed",
@@ -105,9 +106,10 @@ class Journal:
             self._db = connect(self._file, SCHEMA)
             # what was paid for must be found again after a power cut, too
             self._db.execute("PRAGMA synchronous = FULL")
-            with self.writing():
-                for statement in _TABLES:
-                    self._db.execute(statement)
+            if not self._db.execute(_MADE).fetchone():
+                with self.writing():
+                    for statement in _TABLES:
+                        self._db.execute(statement)
         except UsageError as error:
             raise UsageError(f"{error}; give another file with --ledger PATH") from None
         except (OSError, ValueError, sqlite3.Error) as error:

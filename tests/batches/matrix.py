@@ -1,6 +1,6 @@
 """The crash-between-steps matrix: a client is killed at each step of a batch, and others make it good.
 
-    python -m tests.batches.matrix
+    python -m benchmarks.batch_crashes
 
 In the process itself the client ends at each commit and each call, before it and after it. By the system
 (`kill -9`) it ends when a request of its has come to the provider: lost there with the client, or handled
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.batch_server import BatchServer
-from tests.batches.apis import APIS, KEY
+from tests.batches.apis import KEY
 from tests.batches.crashes import WINDOW, Client, Crash, Steps
 
 GROUPS, PER_BATCH = 5, 3
@@ -159,20 +159,3 @@ def table(columns: dict[str, list[Outcome]]) -> str:
         cells = [next((str(each) for each in columns[name] if each.point == point), "") for name in names]
         rows.append([point, *cells])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _main() -> int:
-    bad = 0
-    for what in (ends, kills):
-        columns: dict[str, list[Outcome]] = {}
-        for name in APIS:
-            with tempfile.TemporaryDirectory(prefix="ruler-matrix-") as folder:
-                columns[name] = list(what(name, Path(folder)))
-        print(table(columns), end="\n\n")
-        bad += sum(not each.good for found in columns.values() for each in found)
-    print(f"{bad} points at which a request was lost or paid for twice")
-    return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

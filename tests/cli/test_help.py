@@ -14,6 +14,7 @@ import typer.main
 
 import ruler_cli
 from ruler_cli.cli import app
+from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 
@@ -67,14 +68,16 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
     said = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
     response = {"status_code": 200, "request_id": "r", "body": said}
     write(tmp_path / "replies.jsonl", [{"custom_id": "0f" * 16, "response": response, "error": None}])
-    judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": server.base}
     made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2")
     assert made.returncode == 0, made.stderr
-    for example in examples(ruler(*names, "--help").stdout):
-        words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))
-        assert words[0] == "ruler"
-        done = ruler(*words[1:], **judge)
-        assert done.returncode == 0, f"{example}: {done.stderr}"
+    with BatchServer() as batches:
+        base = batches.openai if names[:1] == ("batch",) else server.base
+        judge = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": base}
+        for example in examples(ruler(*names, "--help").stdout):
+            words = shlex.split(re.sub(r".*\$\((.*)\).*", r"\1", example))
+            assert words[0] == "ruler"
+            done = ruler(*words[1:], **judge)
+            assert done.returncode == 0, f"{example}: {done.stderr}"
 
 
 def test_root_example_is_three_lines(ruler: Ruler) -> None:

@@ -37,7 +37,10 @@ OPTIONS = [
     (f"{S} --no-adaptive", "--adaptive is off unless it is given; leave it out"),
     (f"{S} --temperature 0", "it is a parameter of the judge call; write -p temperature=VALUE"),
     (f"{S} --zebra", "--zebra: is no option of `ruler score`; `ruler score --help` lists what there is"),
-    ("check in.jsonl --max-cost 3", "--max-cost: is an option of `ruler score`, not of `ruler check`; "),
+    (
+        "check in.jsonl --max-cost 3",
+        "--max-cost: is an option of `ruler score` and `ruler batch submit`, not of `ruler check`; ",
+    ),
     ("agree in.jsonl --label x", "--label: is no option of `ruler agree`; did you mean --labels?"),
     ("ledger stats --yes", "--yes: is an option of `ruler ledger clear`, not of `ruler ledger stats`; "),
     ("report s.jsonl --html", "--html: is no option of `ruler report`; did you mean --output?"),

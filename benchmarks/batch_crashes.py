@@ -1,0 +1,30 @@
+"""The crash-between-steps matrix of batches; exit code 1 where a request was lost or paid for twice.
+
+python -m benchmarks.batch_crashes
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.batches.apis import APIS
+from tests.batches.matrix import Outcome, ends, kills, table
+
+
+def _main() -> int:
+    bad = 0
+    for what in (ends, kills):
+        columns: dict[str, list[Outcome]] = {}
+        for name in APIS:
+            with tempfile.TemporaryDirectory(prefix="ruler-matrix-") as folder:
+                columns[name] = list(what(name, Path(folder)))
+        print(table(columns), end="\n\n", flush=True)
+        bad += sum(not each.good for found in columns.values() for each in found)
+    print(f"{bad} points at which a request was lost or paid for twice")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

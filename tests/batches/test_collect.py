@@ -1,0 +1,239 @@
+"""What comes in: answers once, failures for good as marks, the rest free to be submitted again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ruler_cli.batches.journal import Journal
+from ruler_cli.batches.manage import cancel, status
+from ruler_cli.errors import UsageError
+from ruler_cli.ledger import Ledger
+from tests.batch_server import BatchServer
+from tests.batches.apis import APIS
+from tests.batches.crashes import Client
+
+each_api = pytest.mark.parametrize("name", APIS)
+
+
+def client_of(folder: Path, server: BatchServer, name: str, model: str = "m", **limits: int) -> Client:
+    """A client with six requests."""
+    return Client(folder, server, name, 6, model, **limits)
+
+
+@each_api
+@pytest.mark.parametrize(
+    ("kind", "left"), [("error", 2), ("429", 2), ("expired", 2), ("canceled", 2), ("missing", 2)]
+)
+def test_failed_for_now(name: str, kind: str, left: int, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Rows that failed for now, or are not there, are free; the next submission takes them, and no other."""
+    client = client_of(tmp_path, batch_server, name, f"some-row-{kind}")
+    client.submit()
+    done = client.collect()
+    (batch,) = client.batches()
+    assert (batch.state, batch.answered, batch.failed, batch.left_out) == ("collected", 6 - left, 0, left)
+    assert (done.exit_code, done.left_out) == (1, left)
+    assert client.submit().requests == left
+    client.until_all_is_in()
+    assert client.lacking() == 0
+
+
+@each_api
+def test_failed_for_good(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A row that is refused is a mark in the ledger, and is asked again only where that is wanted."""
+    client = client_of(tmp_path, batch_server, name, "some-row-refused")
+    client.submit()
+    done = client.collect()
+    assert (done.exit_code, client.batches()[0].failed, done.left_out) == (0, 2, 0)
+    with Ledger(client.place) as ledger:
+        assert ledger.stats().rows["fault"] == 2
+    assert client.submit().requests == 0
+    assert client.submit(retry_failed=True).requests == 2
+
+
+@each_api
+@pytest.mark.parametrize(
+    ("kind", "answered", "odd"), [("malformed", 4, 2), ("duplicate", 6, 0), ("foreign", 6, 2)]
+)
+def test_odd_rows(
+    name: str, kind: str, answered: int, odd: int, tmp_path: Path, batch_server: BatchServer
+) -> None:
+    """Rows that are none, come twice or were not asked for are counted, told, and harm no other."""
+    client = client_of(tmp_path, batch_server, name, f"some-row-{kind}")
+    client.submit()
+    (taken,) = client.collect().taken
+    assert taken.imported is not None
+    assert taken.imported.foreign + taken.imported.unreadable == odd
+    assert (taken.batch.answered, taken.batch.left_out) == (answered, 6 - answered)
+    assert len(client.listener.warnings) == odd
+    with Ledger(client.place) as ledger:
+        assert ledger.stats().rows["answer"] == answered
+    client.until_all_is_in()
+    assert client.lacking() == 0
+
+
+@each_api
+def test_expired(name: str, tmp_path: Path) -> None:
+    """What a batch that expired had done is taken in; the rest is free."""
+    with BatchServer(expires=4) as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        assert client.collect().left_out == 2
+        assert client.batches()[0].answered == 4
+        server.conduct.expires = None
+        client.until_all_is_in()
+        assert (server.billed, server.billed_again) == (6, 0)
+
+
+def test_invalid(tmp_path: Path) -> None:
+    """A batch that its provider finds invalid is failed, with the reason, and frees what it held."""
+    with BatchServer(fails=True) as server:
+        client = client_of(tmp_path, server, "openai")
+        client.submit()
+        done = client.collect()
+        (batch,) = client.batches()
+        assert (batch.state, batch.left_out, done.exit_code) == ("failed", 6, 3)
+        assert "The batch is not valid, said the test." in batch.reason
+        server.conduct.fails = False
+        client.until_all_is_in()
+        assert client.lacking() == 0
+
+
+@each_api
+def test_twice(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Results that are taken in twice are in the ledger once, and what is closed is not fetched again."""
+    client = client_of(tmp_path, batch_server, name)
+    client.submit()
+    (batch,) = client.batches()
+    client.collect()
+    with Ledger(client.place) as ledger:
+        before = ledger.stats().rows
+    with Journal(client.place) as journal:  # as if it had ended before this was on record
+        journal._db.execute("UPDATE batches SET state = 'submitted'")
+        with Ledger(client.place) as ledger:
+            assert ledger.stats().rows == before
+    client.collect()
+    count = batch_server.steps.count("results")
+    assert client.collect().exit_code == 0
+    assert batch_server.steps.count("results") == count
+    with Ledger(client.place) as ledger:
+        assert ledger.stats().rows == before
+    assert batch.requests == 6
+
+
+@each_api
+def test_broken_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Results that break off are fetched again, by this process or the next; no answer is lost or doubled."""
+    client = client_of(tmp_path, batch_server, name)
+    client.submit()
+    batch_server.fault("results", "half", times=50)
+    done = client.collect()
+    assert (done.exit_code, len(done.open)) == (1, 1)
+    batch_server.faults.clear()
+    assert client.collect().exit_code == 0
+    with Ledger(client.place) as ledger:
+        assert ledger.stats().rows["answer"] == 6
+
+
+@each_api
+def test_wait(name: str, tmp_path: Path) -> None:
+    """With a wait it looks again until all has ended, or the time is over."""
+    with BatchServer(pace="retrieve") as server:
+        client = client_of(tmp_path, server, name, requests=2)
+        client.submit()
+        assert client.collect().exit_code == 1
+        assert client.collect(wait=30.0).exit_code == 0
+        assert [batch.state for batch in client.batches()] == ["collected"] * 3
+    (tmp_path / "late").mkdir()
+    with BatchServer(pace="advance") as server:
+        client = client_of(tmp_path / "late", server, name)
+        client.submit()
+        assert client.collect(wait=0.2).open[0].remote is not None
+
+
+@each_api
+def test_cancel(name: str, tmp_path: Path) -> None:
+    """What a batch that was called off had done is taken in, the rest is free."""
+    with BatchServer(pace="retrieve") as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        client.collect()
+
+        async def stop() -> None:
+            async with client.doors(None) as doors:
+                (found,) = await cancel(client.place, doors, [client.batches()[0].tag[:12]])
+                assert found.remote is not None
+
+        anyio.run(stop)
+        client.collect(wait=10.0)
+        (batch,) = client.batches()
+        assert (batch.state, batch.answered, batch.left_out) == ("canceled", 3, 3)
+        client.until_all_is_in()
+        assert (server.billed, server.billed_again) == (6, 0)
+
+
+@each_api
+def test_forget(name: str, tmp_path: Path) -> None:
+    """A batch that is given up frees its requests without a word to its provider."""
+    with BatchServer(pace="advance") as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        steps = len(server.steps)
+
+        async def stop(names: list[str]) -> None:
+            async with client.doors(None) as doors:
+                await cancel(client.place, doors, names, forget=True)
+
+        for wrong in ("nobody", client.batches()[0].tag[:3]):
+            with pytest.raises(UsageError, match="ruler batch status"):
+                anyio.run(stop, [wrong])
+        anyio.run(stop, [str(client.batches()[0].remote)])
+        assert len(server.steps) == steps
+        assert client.batches()[0].state == "abandoned"
+        assert client.submit().requests == 6
+
+
+def test_status(tmp_path: Path) -> None:
+    """Each open batch is told with what its provider says; closed ones where they are wanted."""
+    with BatchServer(pace="advance") as server:
+        client = client_of(tmp_path, server, "openai", requests=3)
+
+        async def look(every: bool) -> list[str]:
+            async with client.doors(None) as doors:
+                found = await status(client.place, doors, every=every)
+            return [each.remote.label if each.remote else each.batch.state for each in found]
+
+        assert anyio.run(look, True) == []
+        assert not client.place.exists()
+        client.submit()
+        server.advance()
+        assert anyio.run(look, False) == ["in_progress"] * 2
+        server.advance(3)
+        client.collect()
+        assert anyio.run(look, False) == []
+        assert anyio.run(look, True) == ["collected"] * 2
+
+
+def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
+    """A batch that its provider does not know is not given up by itself: the way out is told."""
+    client = client_of(tmp_path, batch_server, "openai")
+    client.submit()
+    batch_server.store.batches.clear()
+    done = client.collect()
+    assert done.exit_code == 3
+    assert "--forget" in str(done.open[0].trouble)
+    assert client.submit().out == 6
+
+
+def test_other_judge_beside(tmp_path: Path, batch_server: BatchServer) -> None:
+    """One batch that cannot be asked for keeps no other from being collected."""
+    client = client_of(tmp_path, batch_server, "openai")
+    client.submit()
+    client.submit(judge=replace(client.settings.judge, model="openai/n"))
+    del batch_server.store.batches["batch_0001"]
+    done = client.collect()
+    assert [each.batch.way.model for each in done.taken] == ["openai/n"]
+    assert [each.batch.way.model for each in done.open] == ["openai/m"]

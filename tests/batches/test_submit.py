@@ -1,0 +1,179 @@
+"""What is submitted: what the ledger lacks and nobody else has submitted, as far as limits allow."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import orjson
+import pytest
+
+from ruler_cli.batches.intents import TooDear
+from ruler_cli.batches.journal import Journal
+from ruler_cli.batches.submit import submit
+from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
+from ruler_cli.pool.halt import Halt
+from ruler_cli.settings import AskSettings, PoolSettings
+from tests.batch_server import BatchServer
+from tests.batches.apis import APIS
+from tests.batches.crashes import Client
+
+each_api = pytest.mark.parametrize("name", APIS)
+
+
+@pytest.fixture
+def client(tmp_path: Path, batch_server: BatchServer) -> Client:
+    """A client of OpenAI's API."""
+    return Client(tmp_path, batch_server, "openai", 5)
+
+
+@each_api
+def test_limits(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """No batch holds more requests or bytes than its provider takes, and together they hold all, once."""
+    one = Client(tmp_path, batch_server, name, 7, requests=3)
+    assert [batch.requests for batch in one.submit().batches] == [3, 3, 1]
+    assert one.submit().out == 7
+    one.until_all_is_in()
+    (tmp_path / "two").mkdir()
+    size = max(batch.bytes // batch.requests for batch in one.batches())
+    two = Client(tmp_path / "two", batch_server, name, 7, bytes=2 * size + 200)
+    assert [batch.requests for batch in two.submit().batches] == [2, 2, 2, 1]
+    assert all(batch.bytes <= 2 * size + 200 for batch in two.batches())
+    two.until_all_is_in()
+    assert two.lacking() == 0
+
+
+def test_too_large(client: Client) -> None:
+    """A request that is larger than a batch may be is not submitted, and is told."""
+    client.limits = {"bytes": 100}
+    done = client.submit()
+    assert (done.large, done.batches, done.out) == (5, (), 0)
+
+
+def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
+    """What is out, and what is answered, is not submitted; what is new in the input is."""
+    assert client.submit().requests == 5
+    assert client.submit().requests == 0
+    more = client.source.read_text().replace("g0", "h0").splitlines()[0]
+    client.source.write_text(client.source.read_text() + more + "\n")
+    done = client.submit()
+    assert (done.requests, done.out) == (1, 5)
+    client.until_all_is_in()
+    assert client.submit().rendered.answered == 6
+    assert (batch_server.created, batch_server.billed_again) == (2, 0)
+
+
+@each_api
+def test_at_once(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Of several processes that submit at once, each request is submitted by one."""
+    client = Client(tmp_path, batch_server, name, 40, requests=7)
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(lambda _: client.submit(), range(4)))
+    assert sum(each.requests for each in done) == 40
+    client.until_all_is_in()
+    assert (batch_server.billed, batch_server.billed_again, client.lacking()) == (40, 0, 0)
+
+
+def test_follows(tmp_path: Path, batch_server: BatchServer) -> None:
+    """A second request that corrects an answer that cannot be used follows by itself."""
+    client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")
+    client.until_all_is_in()
+    assert (batch_server.created, batch_server.billed, client.lacking()) == (2, 6, 0)
+
+
+def test_panel(client: Client, batch_server: BatchServer) -> None:
+    """Each judge of a panel has batches of its own: one holds one model."""
+    judge = client.settings.judge
+    client.settings = replace(
+        client.settings, panel=(replace(judge, model="openai/n"),), ask=AskSettings(passes=2)
+    )
+    assert [batch.way.model for batch in client.submit().batches] == ["openai/m", "openai/n"]
+    assert [batch.requests for batch in client.batches()] == [10, 10]
+    client.until_all_is_in()
+    assert client.lacking() == 0
+
+
+def test_max_cost(client: Client, batch_server: BatchServer) -> None:
+    """Nothing is recorded or sent where it could cost more than is allowed, or nobody knows the price."""
+    dear = replace(client.settings.judge, price=(1000.0, 1000.0))
+    client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
+    with pytest.raises(UsageError, match="--price"):
+        client.submit()
+    with pytest.raises(TooDear, match="nothing was submitted") as refused:
+        client.submit(judge=dear)
+    assert refused.value.exit_code == 4
+    assert client.batches() == []
+    assert batch_server.steps == []
+    done = client.submit(judge=replace(client.settings.judge, price=(1.0, 1.0)))
+    assert done.requests == 5
+    assert 0 < sum(batch.usd or 0 for batch in done.batches) < 1
+
+
+def test_half_price(client: Client) -> None:
+    """A batch is expected to cost half of the price that is given."""
+    prices = ((2.0, 8.0), (4.0, 16.0))
+    costs = []
+    for number, price in enumerate(prices):
+        judge = replace(client.settings.judge, price=price)
+        (batch,) = client.submit(judge=judge, ledger=client.place.with_name(f"{number}.sqlite")).batches
+        costs.append(batch.usd)
+    assert costs[0] is not None
+    assert costs[1] == pytest.approx(2 * costs[0])
+
+
+def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
+    """A run that is told to stop ends between two batches, what it has submitted being on record."""
+    client.limits = {"requests": 2}
+
+    async def main() -> None:
+        halt = Halt()
+        async with client.doors(None) as doors:
+            await submit(
+                client.settings, doors, lambda batch: halt.now(InterruptedRun(2)), halt=halt, window=0.1
+            )
+
+    with pytest.raises(InterruptedRun):
+        anyio.run(main)
+    assert [batch.state for batch in client.batches()] == ["submitted", "abandoned", "abandoned"]
+    client.until_all_is_in()
+    assert (batch_server.billed, batch_server.billed_again) == (5, 0)
+
+
+def test_no_ledger(client: Client) -> None:
+    """Without a ledger there is nothing to take answers into."""
+    with pytest.raises(UsageError, match="--ledger none"):
+        client.submit(ledger=None)
+
+
+def test_another_key(client: Client) -> None:
+    """With another key a batch is neither looked for nor given up: whose it is, only the first one knows."""
+    client.submit()
+    with Journal(client.place) as journal:
+        (batch,) = journal.open()
+        journal._db.execute("UPDATE batches SET account = 'other'")
+    (standing,) = client.collect().open
+    assert isinstance(standing.trouble, RefusedError)
+    assert "--forget" in str(standing.trouble)
+    assert client.submit().out == 5
+    assert batch.tag in str(standing.trouble)
+
+
+def test_nothing_secret(client: Client) -> None:
+    """Neither key nor prompt is in the journal."""
+    client.submit()
+    with Journal(client.place) as journal:
+        rows = journal._db.execute("SELECT * FROM batches").fetchall()
+    assert client.settings.judge.api_key
+    assert client.settings.judge.api_key not in str(rows)
+
+
+def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
+    """The file that is uploaded is what `ruler render` writes."""
+    client.submit()
+    (file,) = [file for file in batch_server.store.files.values() if file.purpose == "batch"]
+    lines = [orjson.loads(line) for line in file.data.splitlines()]
+    assert {line["url"] for line in lines} == {"/v1/chat/completions"}
+    assert all(len(line["custom_id"]) == 32 for line in lines)
+    assert {line["body"]["model"] for line in lines} == {"m"}

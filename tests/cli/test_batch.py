@@ -1,0 +1,223 @@
+"""`ruler batch` as a shell runs it, and that what it brings in is what a live run would have written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.batch_server import BatchServer
+from tests.batches.apis import APIS
+from tests.conftest import ROOT, Ruler, group, write
+
+GROUPS = [group(f"g{i}", 0.25, (i % 5) / 4, 0.5) for i in range(6)]
+_TIMES = re.compile(rb'"(?:judged_at": ?"[^"]+"|latency_s": ?[0-9.]+|cached": ?(?:true|false))')
+Batch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def batches() -> Iterator[BatchServer]:
+    """Both batch APIs, which go on by a step at each look."""
+    with BatchServer(pace="retrieve") as server:
+        yield server
+
+
+def given(server: BatchServer) -> dict[str, str]:
+    """What the environment says of the providers."""
+    return {
+        "OPENAI_API_KEY": "sk-0123456789abcdef",
+        "OPENAI_BASE_URL": server.openai,
+        "ANTHROPIC_API_KEY": "sk-0123456789abcdef",
+        "ANTHROPIC_BASE_URL": server.anthropic,
+        "RULER_SETTLE": "0.3",
+    }
+
+
+@pytest.fixture
+def batch(ruler: Ruler, batches: BatchServer, tmp_path: Path) -> Batch:
+    """Run `ruler` with a provider; the input is there."""
+    write(tmp_path / "in.jsonl", GROUPS)
+
+    def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return ruler(*args, **{**given(batches), **env})
+
+    return run
+
+
+def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+    """Submitted, looked at, collected, scored: each command says what there is, and what comes next."""
+    done = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
+    assert (done.returncode, done.stderr.count("warning")) == (0, 0)
+    assert "(batch_0001): openai/gpt-4o, 6 requests, 0.0 MB, about $0.0" in done.stdout
+    assert "6 requests submitted in 1 batch" in done.stderr
+    again = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "6 requests in other batches that are out" in again.stderr
+
+    shown = batch("batch", "status")
+    assert shown.returncode == 0
+    head, row = shown.stdout.splitlines()
+    assert head.split() == ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
+    assert row.split()[1:5] == ["batch_0001", "openai/gpt-4o", "in_progress", "6"]
+    told = json.loads(batch("batch", "status", "--json").stdout)
+    (one,) = told["batches"]
+    assert (one["state"], one["requests"], one["remote"]["succeeded"]) == ("submitted", 6, 6)
+
+    early = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only")
+    assert early.returncode == 1
+    collected = batch("batch", "collect", "--wait")
+    assert collected.returncode == 0
+    assert "collected, 6 requests answered" in collected.stdout
+    assert "everything is in" in collected.stderr
+    assert batch("batch", "status").stdout == "no batch is out\n"
+    (one,) = json.loads(batch("batch", "status", "--all", "--json").stdout)["batches"]
+    assert (one["state"], one["answered"], one["left_out"], one["remote"]) == ("collected", 6, 0, None)
+    assert batch("score", "in.jsonl", "out.jsonl", "-m", "openai/gpt-4o", "--cached-only").returncode == 0
+    assert (batches.created, batches.billed, batches.billed_again) == (1, 6, 0)
+
+
+@pytest.mark.parametrize("name", APIS)
+@pytest.mark.parametrize(
+    "options", [[], ["--passes", "3", "--seed", "4"], ["--passes", "3", "--adaptive"]], ids=str
+)
+def test_as_live(name: str, options: list[str], batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+    """What batches bring in is written as a live run writes it, byte for byte but for times and `cached`."""
+    batches.conduct.pace, model = "at once", f"{name}/m"
+    for _ in range(4):
+        done = batch(
+            "batch", "submit", "in.jsonl", "-m", model, *options, "--wait", RULER_LEDGER="one.sqlite"
+        )
+        assert done.returncode == 0, done.stderr
+        if "nothing is lacking" in done.stderr:
+            break
+    judged = batches.billed
+    cached = ["--ledger", "one.sqlite", "-m", model, *options]
+    assert batch("score", "in.jsonl", "cached.jsonl", *cached, "--cached-only").returncode == 0
+    assert batch("score", "in.jsonl", "plain.jsonl", *cached).returncode == 0
+    assert batches.store.judge.rates.requests == judged
+    live = ["--ledger", "two.sqlite", "-m", model, *options, "--via", "http"]
+    if name == "anthropic":  # the same judge, behind the other API
+        live += ["--api-base", batches.openai]
+    assert batch("score", "in.jsonl", "live.jsonl", *live).returncode == 0
+    written = [
+        _TIMES.sub(b"", (tmp_path / f"{file}.jsonl").read_bytes()) for file in ("cached", "plain", "live")
+    ]
+    assert written[0] == written[1] == written[2]
+    assert batches.billed_again == 0
+
+
+def test_not_all(batch: Batch, batches: BatchServer) -> None:
+    """Exit code 1 as long as something is out or is to be submitted again; the next round has the rest."""
+    args = ["batch", "submit", "in.jsonl", "-m", "openai/some-row-expired", "--wait"]
+    first = batch(*args)
+    assert first.returncode == 1
+    assert "4 requests answered, 2 to be submitted again" in first.stdout
+    assert "with the same `ruler batch submit`" in first.stderr
+    assert batch(*args).returncode == 0
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    out = batch("batch", "collect")
+    assert (out.returncode, out.stdout) == (1, "")
+    assert "in_progress, 0 of 6 done" in out.stderr
+
+
+def test_failed(batch: Batch, batches: BatchServer) -> None:
+    """A batch that its provider failed, and one that it refuses, come to exit code 3, with the reason."""
+    batches.conduct.fails = True
+    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--wait")
+    assert done.returncode == 3
+    assert "failed: " in done.stdout
+    assert "The batch is not valid, said the test." in done.stdout
+    batches.fault("create", "401")
+    refused = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    assert refused.returncode == 3
+    assert "sk-0123456789abcdef" not in refused.stderr
+
+
+def test_cancel(batch: Batch) -> None:
+    """A batch is called off by its tag, its id or with all others; what it had done comes in."""
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    assert batch("batch", "cancel").returncode == 2
+    assert batch("batch", "cancel", "nothing-like-it").returncode == 2
+    done = batch("batch", "cancel", "batch_0001")
+    assert (done.returncode, "cancelling" in done.stdout) == (0, True)
+    assert batch("batch", "collect", "--wait").returncode == 1
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    given_up = batch("batch", "cancel", "--all", "--forget")
+    assert "6 requests free" in given_up.stdout
+    assert batch("batch", "cancel", "--all").stderr == "ruler: no batch is out\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["submit", "none.jsonl", "-m", "openai/m"], 2, "none.jsonl"),
+        (["submit", "in.jsonl", "-m", "offline"], 2, "openai/… and anthropic/…"),
+        (["submit", "in.jsonl", "-m", "gemini/gemini-2.5-pro"], 2, "ruler render"),
+        (["submit", "in.jsonl", "-m", "openai/m", "--ledger", "none"], 2, "--ledger none"),
+        (["submit", "in.jsonl", "-m", "openai/m", "--max-cost", "1"], 2, "--price"),
+        (["submit", "in.jsonl", "-m", "openai/gpt-4o", "--max-cost", "0.0001"], 4, "nothing was submitted"),
+        (["status", "--ledger", "none"], 2, "--ledger none"),
+        (["collect"], 0, "nothing was submitted"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_refused(args: list[str], code: int, said: str, batch: Batch, batches: BatchServer) -> None:
+    """What cannot be is told before anything is sent, with the way out."""
+    done = batch("batch", *args)
+    assert (done.returncode, batches.steps) == (code, [])
+    assert said in done.stderr
+
+
+def test_no_key(batch: Batch) -> None:
+    """A missing key is told before anything is read, and when batches are to be collected."""
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m", OPENAI_API_KEY="")
+    assert (done.returncode, "OPENAI_API_KEY" in done.stderr) == (2, True)
+    done = batch("batch", "collect", OPENAI_API_KEY="")
+    assert (done.returncode, "OPENAI_API_KEY" in done.stderr) == (2, True)
+    shown = batch("batch", "status", OPENAI_API_KEY="")
+    assert shown.returncode == 3
+    assert "batch_0001" in shown.stdout
+
+
+def test_interrupted(batches: BatchServer, tmp_path: Path) -> None:
+    """Ctrl-C while it waits ends the command at once, and nothing is lost."""
+    batches.conduct.pace = "advance"
+    write(tmp_path / "in.jsonl", GROUPS)
+    env = {
+        **os.environ,
+        **given(batches),
+        "PYTHONPATH": str(ROOT),
+        "RULER_LEDGER": "l.sqlite",
+    }
+    command = [sys.executable, "-m", "ruler_cli", "batch"]
+    with subprocess.Popen(
+        [*command, "submit", "in.jsonl", "-m", "openai/m", "--wait"],
+        cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        until = time.monotonic() + 60
+        while batches.steps.count("retrieve") < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "to go on: ruler batch submit in.jsonl" in said
+    batches.advance(3)
+    done = subprocess.run([*command, "collect"], cwd=tmp_path, env=env, capture_output=True, check=False)
+    assert (done.returncode, batches.billed, batches.billed_again) == (0, 6, 0)
+
+
+def test_terminal_is_safe(batch: Batch, batches: BatchServer) -> None:
+    """What a provider says reaches no terminal raw."""
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m\x1b[31m")
+    for command in (["status"], ["status", "--json"], ["collect", "--wait"]):
+        done = batch("batch", *command)
+        assert "\x1b" not in done.stdout + done.stderr
