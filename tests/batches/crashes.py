@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import anyio
 import pytest
@@ -29,6 +27,7 @@ from tests.batch_server import BatchServer
 from tests.batches.apis import KEY, api
 from tests.conftest import group, write
 
+T = TypeVar("T")
 WINDOW = 0.3
 """Seconds in which a lost batch may still appear."""
 
@@ -39,7 +38,7 @@ class Crash(BaseException):
 
 @dataclass(slots=True)
 class Steps:
-    """Counts the steps of a client; at the `fatal` one it dies, and whatever it tries afterwards is too late."""
+    """Counts the steps of a client; at the `fatal` one it dies, and can do nothing more."""
 
     fatal: int = -1
     passed: list[str] = field(default_factory=list)
@@ -70,28 +69,35 @@ class Mortal:
         return found
 
     async def upload(self, file: Path, tag: str) -> str:
+        """Give the requests."""
         return str(await self._call("upload", file, tag))
 
     async def uploaded(self, tag: str) -> str | None:
+        """Look for them."""
         found = await self._call("uploaded", tag)
         return None if found is None else str(found)
 
     async def create(self, file: Path, uploaded: str, tag: str, requests: int) -> Remote:
+        """Create a batch."""
         return await self._call("create", file, uploaded, tag, requests)  # type: ignore[no-any-return]
 
     async def retrieve(self, id: str) -> Remote:
+        """Ask for a batch."""
         return await self._call("retrieve", id)  # type: ignore[no-any-return]
 
     async def cancel(self, id: str) -> Remote:
+        """Call it off."""
         return await self._call("cancel", id)  # type: ignore[no-any-return]
 
     async def listed(self, since: float) -> AsyncIterator[Remote]:
+        """List batches."""
         self._steps.reach("before listed")
         async for remote in self._inner.listed(since):
             yield remote
         self._steps.reach("after listed")
 
     async def results(self, remote: Remote) -> AsyncIterator[bytes]:
+        """Fetch results, with a moment after each row."""
         self._steps.reach("before results")
         async for row in self._inner.results(remote):
             yield row
@@ -138,9 +144,11 @@ class Listener(Observer):
         self.warnings: list[str] = []
 
     def note(self, sentence: str) -> None:
+        """Something to know."""
         self.notes.append(sentence)
 
     def warn(self, sentence: str) -> None:
+        """Something wrong."""
         self.warnings.append(sentence)
 
 
@@ -212,11 +220,6 @@ class Client:
 
         return Doors(make=make)
 
-    def _run(self, main: Callable[[], Any], steps: Steps | None) -> Any:
+    def _run(self, main: Callable[[], Awaitable[T]], steps: Steps | None) -> T:
         with mortal_disk(steps) if steps is not None else contextlib.nullcontext():
-            return anyio.run(partial(main))
-
-
-def kind_of(step: str) -> str:
-    """A step without its number."""
-    return re.sub(r" \d+", "", step)
+            return anyio.run(main)

@@ -29,7 +29,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one crash: the batches created, requests billed, billed again, answered; rounds it took."""
+    """What came of one crash: batches created, requests billed, billed again and answered; the rounds."""
 
     point: str
     created: int
@@ -47,11 +47,10 @@ class Outcome:
         return f"{self.created} created, {self.billed} billed, {self.again} again, {self.answered} answered"
 
 
-def ends(name: str, folder: Path, lag: int = 0) -> Iterator[Outcome]:
-    """A client that ends at each of its steps in turn, in this process."""
-    steps = [*_steps(name, folder / "whole"), ""]
-    for number, step in enumerate(steps):
-        here = folder / str(number)
+def ends(name: str, folder: Path, lag: int = 0, most: int | None = None) -> Iterator[Outcome]:
+    """A client that ends at each of its steps in turn, or at the first of them, in this process."""
+    for number, whole in enumerate(_steps(name, folder / "whole")[:most]):
+        here, step = folder / str(number), whole
         here.mkdir()
         with BatchServer(lag=lag) as server:
             client = Client(here, server, name, GROUPS, requests=PER_BATCH)
