@@ -36,7 +36,8 @@ from ruler_cli.groups import (
 )
 from ruler_cli.index import Index, place
 from ruler_cli.pool.feed import inline, threaded
-from ruler_cli.records import Group, Line, Problem, Record
+from ruler_cli.records import Group, Line
+from ruler_cli.rereading import grouped, in_order, surveyed, unchanged
 from ruler_cli.settings import InputSettings
 from ruler_cli.shard import Shard
 from ruler_cli.spool import new_spool, placed, spooled
@@ -181,17 +182,17 @@ def _file(
         raise UsageError(f"{name}: none of its {container.unit}s can be read; see the reasons above")
     plain: File | None = container if container.plain else None
     if found.grouping == "scattered":
-        plain = plain or spooled(own(_surveyed(name, lines(), found), index), stack)
-        groups = _unchanged(name, scattered(plain, reader, index, container.place))
+        plain = plain or spooled(own(surveyed(name, lines(), found), index), stack)
+        groups = unchanged(name, scattered(plain, reader, index, container.place))
         unit = container.unit
         return Input(reader, found, groups, index, notes=notes, plain=plain, place=container.place, unit=unit)
 
     def again() -> Iterator[Group]:
         if shard is None:
-            return _in_order(name, lines(), reader, found)
+            return in_order(name, lines(), reader, found)
         if plain is not None:
-            return _grouped(name, own_fetched(plain, index, container.place), reader, found)
-        return _grouped(name, own(_surveyed(name, lines(), found), index), reader, found)
+            return grouped(name, own_fetched(plain, index, container.place), reader, found)
+        return grouped(name, own(surveyed(name, lines(), found), index), reader, found)
 
     waits = is_remote(settings.source)
     place, unit = container.place, container.unit
@@ -200,34 +201,13 @@ def _file(
     )
 
 
-def _in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
-    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
-    return _grouped(name, _surveyed(name, lines, found), reader, found, met=found.problems)
-
-
 def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitStack) -> Iterator[Group]:
     """The groups, in order, of an input that was surveyed elsewhere and whose groups do not lie apart."""
     container = open_container(settings.source, stack)
     if isinstance(container, Many):
         container.settle(_fits(reader), lambda _: None)
     lines = container.records() if container.plain else placed(container.records())
-    return _in_order(shown(settings.source), lines, reader, found)
-
-
-def _grouped(
-    name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int = 0
-) -> Iterator[Group]:
-    """The same of lines as the survey read them; as many as were `met` could not be read then either."""
-    problems = 0
-
-    def unlike(problem: Problem) -> None:
-        nonlocal problems
-        problems += 1
-        if problems > met:
-            raise _changed(name, problem.where)
-
-    read = records(lines, reader.read, unlike)
-    return by_line(read) if found.grouping == "line" else _adjacent(read)
+    return in_order(shown(settings.source), lines, reader, found)
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
@@ -267,38 +247,6 @@ def _whole_stream(
     groups = scattered(spool, reader, index, container.place)
     notes = found.shared(shard)
     return Input(reader, found, groups, index, notes=notes, plain=spool, place=container.place)
-
-
-def _changed(name: str, where: str) -> UsageError:
-    return UsageError(f"{name}: changed while it was read ({where}); run again when it is whole")
-
-
-def _surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
-    """The lines that the survey read: none that were appended since, and the last one unchanged."""
-    number = found.end[0]
-    at = (0, 0)
-    for line in again:
-        if line.number > number:
-            break
-        at = (line.number, line.offset + len(line.raw))
-        if line.number == number and at != found.end:
-            break
-        yield line
-    if at != found.end:
-        raise _changed(name, found.where(number))
-
-
-def _adjacent(read: Iterator[Record]) -> Iterator[Group]:
-    """Consecutive records of one key, in a file that was surveyed."""
-    for key, members in itertools.groupby(read, key=lambda record: record.key):
-        yield Group(str(key), tuple(members))
-
-
-def _unchanged(name: str, groups: Iterator[Group]) -> Iterator[Group]:
-    try:
-        yield from groups
-    except UnreadableError as error:
-        raise _changed(name, str(error)) from None
 
 
 def _index(stack: ExitStack) -> Index:

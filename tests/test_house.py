@@ -25,6 +25,7 @@ FLOORS = (
     {"rendering"},
     {"hearing"},
     {"blocks", "judging", "reading", "shelf", "writing"},
+    {"rereading"},
     {"annotate", "groups", "marked", "talks"},
     {"index", "ledgers"},
     {"pool", "ledger"},

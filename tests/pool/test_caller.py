@@ -76,12 +76,16 @@ class Shelf:
 
 
 def called(
-    judge: Script, work: Callable[[Caller], Awaitable[T]], slots: int = 4, retries: int = 2, **more: Shelf
+    judge: Script,
+    work: Callable[[Caller], Awaitable[T]],
+    slots: int = 4,
+    retries: int = 2,
+    keeper: Shelf | None = None,
 ) -> T:
     """Work with a caller of this judge, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, **more)
+        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, keeper=keeper)
         return await work(caller)
 
     return virtually(main)
