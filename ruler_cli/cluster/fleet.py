@@ -182,7 +182,8 @@ class Fleet:
             member.desk.room = True
             self._move()
             await self._attend(ray, member)
-            self._members.remove(member)
+            if member in self._members:
+                self._members.remove(member)
             self._hub.lose(member.desk)
 
     async def _attend(self, ray: Any, member: _Member) -> None:
@@ -240,6 +241,8 @@ class Fleet:
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError:
+            if member in self._members:  # nobody is given anything there
+                self._members.remove(member)
             return None
         finally:
             member.chunks -= 1

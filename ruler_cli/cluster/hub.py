@@ -138,6 +138,8 @@ class Hub:
 
     def take(self, desk: Desk, parcel: Parcel) -> None:
         """What a worker tells."""
+        if desk.gone:
+            return
         desk.see(parcel.snapshot)
         for each in desk.arrived(parcel):
             self._one(desk, each)

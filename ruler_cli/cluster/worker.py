@@ -107,7 +107,11 @@ class Worker:
         self._reader = brief.reader
         self._together = settings.adaptive or settings.escalate is not None
         self._hearing = Hearing(settings, chosen, callers, self._heard if settings.debug else None)
-        self._watch = asyncio.create_task(self._report(self._line.halt))
+        self._brought = anyio.Event()
+        self._beside = [
+            asyncio.create_task(self._report(self._line.halt)),
+            asyncio.create_task(self._rooms()),
+        ]
 
     async def _report(self, halt: Halt) -> None:
         """Tell the run that it is to stop, where this worker found that out."""
@@ -155,21 +159,23 @@ class Worker:
         async def one(at: int, item: Item) -> None:
             outcomes[at] = await self._hearing.judge(item)
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._room)
-            await together([partial(one, at, item) for at, item in enumerate(items)])
+        self._brought.set()
+        await together([partial(one, at, item) for at, item in enumerate(items)])
         judged = [
             (bare(slim(group)), outcome) for group, outcome in zip(groups, outcomes, strict=True) if outcome
         ]
         return pickle.dumps((judged, self._snapshot()), pickle.HIGHEST_PROTOCOL)
 
-    async def _room(self) -> None:
-        """Tell once more should be brought, when the groups of this chunk have their places."""
-        for _ in range(3):
-            await anyio.lowlevel.checkpoint()
-        await self._line.short()
-        await self._panel.room()
-        self._line.tell(Room())
+    async def _rooms(self) -> None:
+        """Tell, after each chunk, once more should be brought: when its groups have their places."""
+        while True:
+            await self._brought.wait()
+            self._brought = anyio.Event()
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+            await self._line.short()
+            await self._panel.room()
+            self._line.tell(Room())
 
     async def exchange(self, packed: bytes) -> bytes:
         """Hear what is new, and tell what there is to tell, once there is something."""
