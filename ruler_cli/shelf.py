@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -31,14 +32,14 @@ class Shelf:
         """What tells this request from every other."""
         return key_of(self._model, self._params, request)
 
-    def find(self, key: bytes) -> Reply | Fault | None:
-        """What was answered before, marked as such."""
+    def find(self, key: bytes, since: float = math.inf) -> Reply | Fault | None:
+        """What was answered before, marked as such unless it came `since` then (Unix time)."""
         kept = self._ledger.find(key)
         if kept is None:
             return None
         if isinstance(kept.answer, Fault):
-            return replace(kept.answer, kept=True)
-        return replace(kept.answer, seconds=kept.seconds, kept=True)
+            return replace(kept.answer, kept=kept.at < since)
+        return replace(kept.answer, seconds=kept.seconds, kept=kept.at < since)
 
     async def keep(self, key: bytes, answer: Reply | Fault) -> None:
         """Store an answer; it is safe when this returns."""

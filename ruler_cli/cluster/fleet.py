@@ -153,7 +153,7 @@ class Fleet:
         if settings.ledger is not None:  # a worker stands in another directory
             others = tuple(path.absolute() for path in settings.ledgers)
             settings = replace(settings, ledger=settings.ledger.absolute(), ledgers=others)
-        brief = Brief(settings, reader, here(), self._limited, variables, version())
+        brief = Brief(settings, reader, here(), self._limited, self._hub.began, variables, version())
         packed: bytes = cloudpickle.dumps(brief)  # type: ignore[no-untyped-call]  # ray's own
         return packed
 
@@ -218,7 +218,7 @@ class Fleet:
         try:
             for strikes in range(_STRIKES):
                 async with self._alone if strikes else nullcontext():
-                    judged = await self._handed(sent)
+                    judged = await self._handed(sent, strikes > 0)
                 if judged is not None:
                     return judged
                 if self._halt.reason is not None:
@@ -228,7 +228,7 @@ class Fleet:
         finally:
             self._out -= 1
 
-    async def _handed(self, sent: Sent) -> Judged | None:
+    async def _handed(self, sent: Sent, repeated: bool) -> Judged | None:
         """What a worker makes of a chunk; None where it ends over it."""
         ray = self._session.ray
         member = await self._free()
@@ -237,7 +237,7 @@ class Fleet:
         member.chunks += 1
         member.desk.room = False
         try:
-            body = await member.handle.judge.remote(sent.block, sent.row)
+            body = await member.handle.judge.remote(sent.block, sent.row, repeated)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,7 +97,7 @@ class Hub:
         self._shelves, self._halt, self._heard, self._moved = shelves, halt, heard, moved
         self._claims: dict[bytes, _Claimed] = {}
         self._again: set[bytes] = set()
-        self._served = 0
+        self._served, self.began = 0, time.time()
         self._tasks: TaskGroup
 
     async def serve(self) -> None:
@@ -212,7 +214,7 @@ class Hub:
         given = None
         if look and claim.look and shelf is not None:
             try:
-                given = shelf.find(claim.key)
+                given = shelf.find(claim.key, self.began if claim.repeated else math.inf)
             except RulerError as error:  # what is in flight is paid for and may finish
                 self._halt.now(error)
                 given = INTERRUPTED

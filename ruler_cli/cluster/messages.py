@@ -34,13 +34,17 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A request that is to be asked; `look`: whether the ledger is looked into, by who has it."""
+    """A request that is to be asked; `look`: whether the ledger is looked into, by who has it.
+
+    `repeated`: its group was with a worker that ended, so what this run has kept is that worker's answer.
+    """
 
     number: int
     seat: int
     key: bytes
     again: bool
     look: bool
+    repeated: bool
 
 
 @dataclass(frozen=True, slots=True)

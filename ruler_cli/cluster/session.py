@@ -96,6 +96,7 @@ class Session:
                     configure_logging=False,
                     **more,
                 )
+                _mute()
         except Exception as error:  # noqa: BLE001 - Ray raises anything; `start` tells it
             self._error = error
         finally:
@@ -104,6 +105,14 @@ class Session:
         if self.ray is not None:
             with quiet():
                 self.ray.shutdown()
+
+
+def _mute() -> None:
+    """Have Ray print nothing: it tells of a worker that ended on stdout, which may be a pipe of records."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import anyio
@@ -22,14 +24,18 @@ from ruler_cli.cluster.messages import (
 )
 from ruler_cli.errors import RulerError
 from ruler_cli.ledger import key_of
+from ruler_cli.ledgers import Ledgers
 from ruler_cli.pool.caller import Keeper
 from ruler_cli.pool.gate import INTERRUPTED, Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Fault, Reply, Request, Usage
 from ruler_cli.settings import JudgeSettings
+from ruler_cli.shelf import Shelf
 
 GATHER = 0.002
 """Seconds in which what is told comes together: a message costs the hub as much as a reply costs a worker."""
+REPEATED: ContextVar[bool] = ContextVar("repeated", default=False)
+"""Whether what is judged was with a worker that ended: what this run has kept of it counts as asked now."""
 BEAT = 0.5
 """Seconds after which a worker tells how it stands."""
 
@@ -160,7 +166,8 @@ class SharedClaims:
         """Wait until nobody else asks it: what was answered by then, or None, and it is ours to ask."""
         self.line.claiming += 1
         try:
-            answer = await self.line.ask(lambda number: Claim(number, self.seat, key, again, look=self.far))
+            seat, far, repeated = self.seat, self.far, REPEATED.get()
+            answer = await self.line.ask(lambda number: Claim(number, seat, key, again, far, repeated))
         finally:
             self.line.claiming -= 1
             self.line.shorter()
@@ -178,6 +185,19 @@ class SharedClaims:
     def release(self, key: bytes) -> None:
         """What came of it is kept, or it failed."""
         self.line.tell(Release(key))
+
+
+class NearShelf(Shelf):
+    """The ledger, for a worker on the driver's machine."""
+
+    def __init__(self, ledger: Ledgers, judge: JudgeSettings, began: float) -> None:
+        """`began` is when the run did, in Unix time."""
+        super().__init__(ledger, judge.model, judge.params)
+        self._began = began
+
+    def find(self, key: bytes, since: float = math.inf) -> Reply | Fault | None:
+        """What was answered before."""
+        return super().find(key, self._began if REPEATED.get() else since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import anyio.lowlevel
 from ruler_cli import __version__
 from ruler_cli.cluster.chunk import Chunk, Judged, bare
 from ruler_cli.cluster.messages import Heard, News, Parcel, Room, Snapshot, Stop
-from ruler_cli.cluster.shared import FarShelf, Line, SharedClaims, SharedLimits
+from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, NearShelf, SharedClaims, SharedLimits
 from ruler_cli.cluster.source import body_of
 from ruler_cli.errors import RulerError, UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
@@ -35,7 +35,6 @@ from ruler_cli.pool.panel import Panel
 from ruler_cli.pool.pool import part_of_a_pool
 from ruler_cli.pool.unasked import Unasked
 from ruler_cli.settings import JudgeSettings, ScoreSettings
-from ruler_cli.shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Brief:
     reader: Reader
     home: str
     limited: bool
+    began: float
     environment: Mapping[str, str] = field(repr=False)
     version: str
 
@@ -130,20 +130,24 @@ class Worker:
     ) -> Caller:
         settings, keeper = brief.settings, None
         if settings.ledger is not None and not found.embedded:
-            keeper = self._keeper(ledger, seat, judge)
+            keeper = self._keeper(ledger, seat, judge, brief.began)
         claims = SharedClaims(self._line, seat, keeper, far=ledger is None) if keeper is not None else None
         if settings.cached_only and keeper is not None:
             return Unasked(found.judge, self._line.halt, keeper, claims=claims if ledger is None else None)
         shared = SharedLimits(self._line, seat, brief.limited)
         return part_of_a_pool(found, judge, settings.pool, self._line.halt, budget, keeper, shared, claims)
 
-    def _keeper(self, ledger: Ledgers | None, seat: int, judge: JudgeSettings) -> Keeper:
-        return (
-            FarShelf(self._line, seat, judge) if ledger is None else Shelf(ledger, judge.model, judge.params)
-        )
+    def _keeper(self, ledger: Ledgers | None, seat: int, judge: JudgeSettings, began: float) -> Keeper:
+        if ledger is None:
+            return FarShelf(self._line, seat, judge)
+        return NearShelf(ledger, judge, began)
 
-    async def judge(self, block: Any, row: int) -> bytes:
-        """Judge a chunk: its groups, bare, with what became of them; nothing where the run stops for it."""
+    async def judge(self, block: Any, row: int, repeated: bool) -> bytes:
+        """Judge a chunk: its groups, bare, with what became of them; nothing where the run stops for it.
+
+        `repeated`: a worker ended over it.
+        """
+        REPEATED.set(repeated)
         judged: Judged = []
         try:
             groups = list(Chunk.unpacked(body_of(block, row)).read(self._reader))
