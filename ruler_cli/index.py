@@ -140,7 +140,7 @@ class Index:
         with self._statement():
             self._db.execute("CREATE INDEX IF NOT EXISTS by_key ON line (key, id)")
             self._db.execute(
-                "CREATE TEMP TABLE ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
+                "CREATE TEMP TABLE IF NOT EXISTS ranked AS SELECT l.id, l.start, l.size, f.first FROM line l "
                 "JOIN (SELECT key, min(id) first FROM line WHERE mine GROUP BY key) f ON f.key = l.key "
                 "ORDER BY f.first, l.id"
             )

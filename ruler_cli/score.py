@@ -136,7 +136,7 @@ def _fleet(
         return None
     from ruler_cli.cluster.fleet import Fleet
 
-    return Fleet(settings, chosen, halt, ledger, observer.replied)
+    return Fleet(settings, chosen, halt, ledger, observer)
 
 
 class _Run:

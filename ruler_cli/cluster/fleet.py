@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from ruler_cli.cluster import reasons
 from ruler_cli.cluster.chunk import Chunk, Judged
 from ruler_cli.cluster.environment import needed
 from ruler_cli.cluster.hub import Desk, Hub
@@ -26,9 +27,9 @@ from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.formats.reader import Reader
 from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import Chosen
-from ruler_cli.judges.faults import clean
 from ruler_cli.judging import Outcome
 from ruler_cli.ledgers import Ledgers
+from ruler_cli.observer import Observer
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import Bounds, run
 from ruler_cli.pool.halt import Halt
@@ -43,6 +44,7 @@ _STRIKES = 3
 """Workers that may end over a chunk, or one after another without a single one, before the run does."""
 _UNLIMITED = 1 << 30
 _WORKERS = 2
+_SOON = 60.0
 
 Deliver = Callable[[Group, Outcome], Awaitable[None]]
 
@@ -63,9 +65,9 @@ class Fleet:
         chosen: list[Chosen],
         halt: Halt,
         ledger: Ledgers | None,
-        heard: Callable[[str, str], None],
+        observer: Observer,
     ) -> None:
-        """`heard` is told each reply where the settings ask for it."""
+        """`observer` is told each reply where the settings ask for it."""
         if settings.input.source == "-":
             raise UsageError(
                 "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave "
@@ -84,8 +86,8 @@ class Fleet:
             Shelf(ledger, judge.model, judge.params) if ledger and not found.embedded else None
             for judge, found in zip(judges, chosen, strict=True)
         ]
-        self._hub = Hub(gates, shelves, halt, heard, self._move)
-        self._members = list[_Member]()
+        self._hub = Hub(gates, shelves, halt, observer.replied, self._move)
+        self._members, self._observer = list[_Member](), observer
         self._out, self._barren = 0, 0
         self._moved, self._alone = anyio.Event(), anyio.Lock()
         prices = [found.price for found in chosen]
@@ -124,7 +126,7 @@ class Fleet:
                 except RulerError as error:  # what is in flight is paid for and may finish
                     self._halt.now(error)
                 except ray.exceptions.RayError as error:
-                    self._halt.now(_unreadable(error))
+                    self._halt.now(reasons.unreadable(error))
                 return None
 
             async def bring(sent: Sent, judged: Judged) -> None:
@@ -137,6 +139,7 @@ class Fleet:
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._hub.serve)
+                    tasks.start_soon(self._wonder)
                     for _ in range(self._number):
                         tasks.start_soon(self._slot, ray, brief)
                     bounds = Bounds(size=Bounds().size * self._number)
@@ -171,7 +174,7 @@ class Fleet:
             except ray.exceptions.RayError as error:
                 self._barren += 1
                 if self._barren >= _STRIKES:
-                    self._halt.now(_ended(error))
+                    self._halt.now(reasons.ended(error))
                 continue
             if isinstance(said, RulerError):
                 self._halt.now(said)
@@ -223,7 +226,7 @@ class Fleet:
                     return judged
                 if self._halt.reason is not None:
                     return []
-            self._halt.now(_deadly(Chunk.unpacked(sent.body)))
+            self._halt.now(reasons.deadly(Chunk.unpacked(sent.body), _STRIKES))
             return []
         finally:
             self._out -= 1
@@ -259,6 +262,14 @@ class Fleet:
             await self._stirred()
         return min(self._members, key=lambda member: (not member.desk.room, member.chunks))
 
+    async def _wonder(self) -> None:
+        """Say so where no worker comes: a cluster may be full, and have room later."""
+        await anyio.sleep(_SOON)
+        if not self._members:
+            self._observer.note(
+                f"--engine ray: no worker has begun in {_SOON:.0f} s; each needs a free CPU of the cluster"
+            )
+
     async def _room(self) -> None:
         """Wait until a worker wants more."""
         while self._halt.reason is None and not any(member.desk.room for member in self._members):
@@ -271,31 +282,3 @@ class Fleet:
 
     def _move(self) -> None:
         self._moved.set()
-
-
-def _ended(error: Exception) -> RulerError:
-    return RulerError(
-        f"--engine ray: workers end as soon as they begin ({_first(error)}); is the same ruler-cli[ray] "
-        "installed on every node? See Ray's logs there"
-    )
-
-
-def _unreadable(error: Any) -> RulerError:
-    if isinstance(cause := getattr(error, "cause", None), RulerError):
-        return cause
-    return RulerError(
-        f"--engine ray: the input cannot be read to its end ({_first(error)}); run the same command again"
-    )
-
-
-def _first(error: Exception) -> str:
-    """Of what Ray says the first sentence."""
-    return clean(str(error).strip().split("\n")[0].split(", \x1b")[0].rstrip("."))[:160]
-
-
-def _deadly(chunk: Chunk) -> RulerError:
-    first, last = chunk.lines[0].where, chunk.lines[-1].where
-    return RulerError(
-        f"--engine ray: {_STRIKES} workers ended over {first} to {last}, one after another (out of memory?); "
-        "see Ray's logs on their nodes; replies are kept, the same command goes on"
-    )

@@ -18,6 +18,8 @@ import anyio.to_thread
 from ruler_cli.errors import UsageError
 
 _MISSING = "--engine ray: ray is not installed; pip install 'ruler-cli[ray]'"
+_LONGEST = 15.0
+"""Seconds that its end may take; its processes end with this one in any case."""
 _STORE = 512 << 20
 """Bytes of shared memory of a Ray that is started here: a few chunks wait in it."""
 
@@ -79,7 +81,7 @@ class Session:
         if self._thread is not None:
             self._over.set()
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._thread.join)
+                await anyio.to_thread.run_sync(self._thread.join, _LONGEST)
 
     def _live(self) -> None:
         try:

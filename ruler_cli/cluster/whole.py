@@ -66,14 +66,18 @@ class Whole(Panel):
 
     def tries(self) -> Tries:
         """What all calls so far took."""
-        tallies = [tally for seat in range(len(self.prices)) for tally in self._tallies(seat)]
+        seats = [self._tallies(seat) for seat in range(len(self.prices))]
+        tallies = [tally for each in seats for tally in each]
         retried: dict[str, int] = {}
         for tally in tallies:
             for kind, number in tally.retried.items():
                 retried[kind] = retried.get(kind, 0) + number
         return Tries(
             sum(tally.asked for tally in tallies),
-            sum(tally.most for tally in tallies),
+            sum(
+                min(sum(tally.most for tally in each), gate.level.limit)  # they had their most at other times
+                for each, gate in zip(seats, self._hub.gates, strict=True)
+            ),
             dict(sorted(retried.items())),
             sum(tally.unanswered for tally in tallies),
         )
