@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from ruler_cli.cluster import reasons
 from ruler_cli.cluster.chunk import Chunk, Judged
 from ruler_cli.cluster.environment import needed
 from ruler_cli.cluster.hub import Desk, Hub
+from ruler_cli.cluster.packing import packed, unpacked
 from ruler_cli.cluster.places import parts_of
 from ruler_cli.cluster.session import Session
 from ruler_cli.cluster.source import Flow, Sent
@@ -157,8 +157,8 @@ class Fleet:
             others = tuple(path.absolute() for path in settings.ledgers)
             settings = replace(settings, ledger=settings.ledger.absolute(), ledgers=others)
         brief = Brief(settings, reader, here(), self._limited, self._hub.began, variables, version())
-        packed: bytes = cloudpickle.dumps(brief)  # type: ignore[no-untyped-call]  # ray's own
-        return packed
+        whole: bytes = cloudpickle.dumps(brief)  # type: ignore[no-untyped-call]  # ray's own
+        return whole
 
     async def _slot(self, ray: Any, brief: bytes) -> None:
         """One worker, and another where it ends."""
@@ -213,7 +213,7 @@ class Fleet:
             while True:
                 await desk.stir.wait()
                 desk.stir = anyio.Event()
-                polls.start_soon(poll, polls, pickle.dumps(desk.news()))
+                polls.start_soon(poll, polls, packed(desk.news()))
 
     async def _judge(self, sent: Sent) -> Judged:
         """Have a chunk judged; one over which a worker ended goes to another, alone."""
@@ -249,7 +249,7 @@ class Fleet:
             return None
         finally:
             member.chunks -= 1
-        judged, snapshot = pickle.loads(body)  # noqa: S301 - from a worker of this run
+        judged, snapshot = unpacked(body)
         self._barren = 0
         member.desk.see(snapshot)
         return list(judged)

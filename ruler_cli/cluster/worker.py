@@ -18,6 +18,8 @@ import anyio.lowlevel
 from ruler_cli import __version__
 from ruler_cli.cluster.chunk import Chunk, Judged, bare
 from ruler_cli.cluster.messages import Heard, News, Parcel, Room, Snapshot, Stop
+from ruler_cli.cluster.packing import packed as pack
+from ruler_cli.cluster.packing import unpacked
 from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, NearShelf, SharedClaims, SharedLimits
 from ruler_cli.cluster.source import body_of
 from ruler_cli.errors import RulerError, UnreadableError, UsageError
@@ -154,7 +156,7 @@ class Worker:
         except UnreadableError as error:
             reason = UsageError(f"the input changed while it was read ({error}); run again when it is whole")
             self._line.tell(Stop(reason))
-            return pickle.dumps((judged, self._snapshot()))
+            return pack((judged, self._snapshot()))
         items = [self._hearing.place(group) for group in groups]
         if self._together:
             self._hearing.end()
@@ -168,7 +170,7 @@ class Worker:
         judged = [
             (bare(slim(group)), outcome) for group, outcome in zip(groups, outcomes, strict=True) if outcome
         ]
-        return pickle.dumps((judged, self._snapshot()), pickle.HIGHEST_PROTOCOL)
+        return pack((judged, self._snapshot()))
 
     async def _rooms(self) -> None:
         """Tell, after each chunk, once more should be brought: when its groups have their places."""
@@ -183,12 +185,12 @@ class Worker:
 
     async def exchange(self, packed: bytes) -> bytes:
         """Hear what is new, and tell what there is to tell, once there is something."""
-        news: tuple[News, ...] = pickle.loads(packed)  # noqa: S301 - from the driver of this run
+        news: tuple[News, ...] = unpacked(packed)
         self._line.hear(news)
         told = await self._line.gathered()
         parcel = Parcel(self._sent, tuple(told), self._snapshot())
         self._sent += 1
-        return pickle.dumps(parcel, pickle.HIGHEST_PROTOCOL)
+        return pack(parcel)
 
     def _snapshot(self) -> Snapshot:
         self._seen += 1
