@@ -206,7 +206,7 @@ class Fleet:
             waiting -= 1
             if not waiting:
                 desk.stir.set()
-            self._hub.take(desk, pickle.loads(body))  # noqa: S301 - from a worker of this run
+            self._hub.take(desk, unpacked(body))
 
         async with anyio.create_task_group() as polls:
             desk.stir.set()

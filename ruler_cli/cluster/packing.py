@@ -54,4 +54,5 @@ def _reducer(made: type) -> Callable[[Any], tuple[Any, ...]]:
     return partial(_reduced, made, lambda value: tuple(getattr(value, name) for name in names))
 
 
-_TABLE = {**copyreg.dispatch_table, **{made: _reducer(made) for made in _TYPES}}
+_TABLE: dict[type, Callable[[Any], Any]] = dict(copyreg.dispatch_table)
+_TABLE.update({made: _reducer(made) for made in _TYPES})
