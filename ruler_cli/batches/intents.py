@@ -44,7 +44,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """An intent on record, and the stretch of bytes of the spool in which its requests lie."""
+    """An intent on record, and the stretch of the spool's numbers in which its requests lie."""
 
     id: int
     tag: str
@@ -72,7 +72,7 @@ def choose(
                     continue
                 if filling is None or not filling.fits(pick):
                     high += filling.close(lots) if filling else 0.0
-                    filling = _Filling(writing, spool.owner, number, seat, pick.offset)
+                    filling = _Filling(writing, spool.owner, number, seat, pick.number)
                 filling.take(pick)
             high += filling.close(lots) if filling else 0.0
         if most is not None and high > most:
@@ -104,7 +104,7 @@ class _Filling:
         """Take a request that is free."""
         self._writing.claim(self._id, pick.key)
         self._requests, self._bytes = self._requests + 1, self._bytes + pick.size
-        self._last = pick.offset + pick.size
+        self._last = pick.number + 1
         self._total.add(pick.prompt / BYTES_PER_TOKEN, pick.labels)
 
     def close(self, lots: list[Lot]) -> float:
