@@ -14,6 +14,7 @@ from benchmarks import (
     cap,
     chaos,
     check,
+    hundred_million,
     kills,
     large,
     latency,
@@ -52,6 +53,7 @@ def _main() -> int:
             large,
             prefix,
             report,
+            hundred_million,
         ):
             for result in module.measure(Path(folder), options.quick):
                 print(f"measured: {result.what}", file=sys.stderr)

@@ -36,6 +36,7 @@ from typing import Any
 import orjson
 import typer.main
 
+from benchmarks import projection
 from ruler_cli.cli import app
 from ruler_cli.errors import UsageError
 from ruler_cli.figures import Figures
@@ -582,6 +583,16 @@ def check_gains(readme: str, report: Report) -> None:
     report.done.append("the simulation's table")
 
 
+def check_projection(readme: str, report: Report) -> None:
+    """What 100 million rollouts take follows, row by row, from what the table says was measured."""
+    rows = table(readme, projection.HEADING)
+    if not rows:
+        report.wrong.append(f"README.md: there is no table below {projection.HEADING!r}")
+        return
+    report.wrong += [f"README.md: {sentence}" for sentence in projection.wrong(rows)]
+    report.done.append(f"{len(projection.COMPUTED)} rows on 100 million rollouts")
+
+
 def rewritten(readme: str, old: list[Block], new: list[Block]) -> str:
     """The README with each block's lines replaced."""
     lines = readme.split("\n")
@@ -623,6 +634,7 @@ def main(arguments: list[str]) -> int:
     check_ids(readme, report)
     check_links(readme, report)
     check_gains(readme, report)
+    check_projection(readme, report)
     for sentence in report.wrong:
         print(f"wrong: {sentence}")
     print("README.md: checked " + "; ".join(report.done))

@@ -1,0 +1,126 @@
+"""What a run over 100 million rollouts takes, worked out from what is measured here.
+
+    python -m benchmarks.hundred_million [--quick]
+
+It prints a Markdown table, which is the README's: rows that are measured, prices and limits that are
+assumed, and what follows from both. Measured are files of 20 kB groups and of tau-bench's rollouts, each
+in three sizes, and a ledger of 5 million rows; CPU is user and system time, so that another program on the
+machine changes it least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import stages
+from benchmarks.child import PYTHON
+from benchmarks.projection import MEASURED, MODELS, PRICES, SOURCES, Given, Row, project, read, shown, table
+from benchmarks.results import Result
+from benchmarks.scoring import ended
+from benchmarks.stages import Stages
+from ruler_cli.judges.prices import in_batches, known
+
+_SIZES = {"20 kB a group": (200, 2_000, 20_000), "tau-bench": (100, 500, 2_500)}
+_QUICK = {"20 kB a group": (50, 250, 1_000), "tau-bench": (50, 100, 250)}
+_ROWS, _FEWER, _QUICK_ROWS = 5_000_000, 50_000, 500_000
+"""Rows of the large ledger and of the small one it is held against."""
+_WORST = 1.5
+"""What a group may cost more in a file ten times as large: CPU is noisy where others compute, too."""
+
+
+def measure(folder: Path, quick: bool) -> Iterator[Result]:
+    """How CPU a group, memory and look-ups grow with the file and the ledger."""
+    for kind, found in _measured(folder, quick).items():
+        for stage, growth in found.growth.items():
+            limit = None if quick else _WORST  # of less, what is no group's own is too large a part
+            told = f"{found.ms[stage]:.2f} ms"
+            yield Result(None, f"{kind}, {stage}: CPU a group, larger / smaller", growth, told, limit=limit)
+        few, many = found.peaks[1], found.peaks[-1]
+        told = f"{many:.1f} / {few:.1f} MiB"
+        yield Result(None, f"{kind}: peak memory, larger / smaller", many / few, told, limit=_WORST)
+    rows = _rows(quick)
+    small, large = (_crowd(folder, number) for number in rows)
+    for what in ("find", "missing", "keep", "import"):
+        told = f"{large[what]:.1f} / {small[what]:.1f} µs"
+        which = f"{rows[1]:,} / {rows[0]:,} rows"
+        yield Result(None, f"ledger, {what}: CPU, {which}", large[what] / small[what], told)
+
+
+def _rows(quick: bool) -> tuple[int, int]:
+    return _FEWER, _QUICK_ROWS if quick else _ROWS
+
+
+def _measured(folder: Path, quick: bool) -> dict[str, Stages]:
+    sizes = _QUICK if quick else _SIZES
+    return {kind: stages.measure(folder, write, sizes[kind]) for kind, write in stages.kinds().items()}
+
+
+def _crowd(folder: Path, rows: int) -> dict[str, float]:
+    said = ended([PYTHON, "-m", "benchmarks.crowd", str(folder), str(rows)]).said
+    found: dict[str, float] = json.loads(said)
+    return found
+
+
+def _given(found: Stages, few: Given, many: Given) -> dict[str, float]:
+    """What was measured of a kind, by name, as the table shows it: so what follows can be checked."""
+    figures = {
+        **found.counts,
+        **{key: found.ms[key] for key in found.ms},
+        "growth": max(found.growth.values(), default=1.0),
+        "memory": found.peaks[-1],
+        "find": few["find"],
+        "find_many": many["find"],
+        "keep": few["import"],
+        "keep_many": many["import"],
+    }
+    return {key: read(shown(figures[key])) for key in MEASURED}
+
+
+def _prices() -> dict[str, float]:
+    """USD for a million tokens, by name; half of it in a batch is what the list has, or SystemExit."""
+    found = {}
+    for model, name in MODELS.items():
+        price, halved = known(name).price, in_batches(name)
+        if price is None or (halved is not None and halved != price.halved):
+            raise SystemExit(f"{name}: litellm's list has no price, or not half of it in a batch")
+        found[f"{model}_prompt"] = read(shown(price.prompt * 1e6))
+        found[f"{model}_completion"] = read(shown(price.completion * 1e6))
+    return found
+
+
+def report(folder: Path, quick: bool) -> str:
+    """The table."""
+    few, many = (_crowd(folder, rows) for rows in _rows(quick=False))
+    found = _measured(folder, quick)
+    prices = _prices()
+    given = [{**_given(each, few, many), **prices} for each in found.values()]
+    sizes = _QUICK if quick else _SIZES
+
+    def row(key: str, title: str, origin: str) -> Row:
+        return Row(title, tuple(each[key] for each in given), origin)
+
+    listed = f"assumed: litellm {version('litellm')}'s price list"
+    rows = [
+        *(row(key, title, "measured") for key, title in MEASURED.items()),
+        *(row(key, title, listed) for key, title in PRICES.items()),
+        *project(given),
+    ]
+    heads = [f"{kind} ({sizes[kind][1]:,} to {sizes[kind][2]:,} groups)" for kind in found]
+    return f"{table(heads, rows)}\n{SOURCES}"
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hundred_million", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller files")
+    quick = parser.parse_args().quick
+    with tempfile.TemporaryDirectory(prefix="ruler-bench-") as folder:
+        print(report(Path(folder), quick))
+
+
+if __name__ == "__main__":
+    _main()

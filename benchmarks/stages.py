@@ -1,0 +1,172 @@
+"""Every stage of a run over one file, at three sizes: CPU, memory and bytes.
+
+A figure is the difference of two sizes, so that what a start costs is in none of them; the growth is that
+of the two larger sizes over that of the two smaller ones, and is 1 where a group costs the same in both.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.child import LIMIT, PYTHON, ROOT, Cost
+from benchmarks.inputs import write_rich
+from benchmarks.projection import SHARDS, SIZE
+from benchmarks.promises import TAU_BENCH
+from benchmarks.scoring import FOREVER, ended
+from tests.judge_server import JudgeServer
+
+Write = Callable[[Path, int], Path]
+_MODEL, _ANTHROPIC = "openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"
+_TOLD = 0.5
+"""Seconds of CPU below which the difference of two runs tells of the machine, and nothing of growth."""
+_LINES = 100
+"""Groups whose request lines for Anthropic are counted: litellm makes them, and all are alike."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one file took: by stage its cost, by name what was counted of each group or request."""
+
+    groups: int
+    cost: dict[str, Cost] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What a group takes by stage (ms of CPU), how that grew, the peak (MiB) by size, what was counted."""
+
+    ms: dict[str, float]
+    growth: dict[str, float]
+    peaks: tuple[float, ...]
+    counts: dict[str, float]
+
+
+def kinds() -> dict[str, Write]:
+    """Each kind of group and how a file of it is written."""
+    found: dict[str, Write] = {"20 kB a group": write_rich}
+    if TAU_BENCH.exists():
+        found["tau-bench"] = write_tau_bench
+    return found
+
+
+def write_tau_bench(path: Path, groups: int) -> Path:
+    """Write tau-bench's rollouts trial after trial, so many groups of 8, no two of them alike.
+
+    The file's 50 groups have 4 rollouts: each is there twice, with another end, and every 50 groups the
+    policy at the head of all conversations names another case.
+    """
+    found = [json.loads(line) for line in TAU_BENCH.read_text(encoding="utf-8").splitlines()]
+    rollouts: dict[tuple[int, int], dict[str, Any]] = {(r["task_id"], r["trial"]): r for r in found}
+    tasks = sorted({task for task, _ in rollouts})
+    trials = sorted({trial for _, trial in rollouts})
+    with path.open("w", encoding="utf-8") as file:
+        for trial in range(SIZE):
+            for number in range(groups):
+                copy, task = divmod(number, len(tasks))
+                source = rollouts[tasks[task], trials[trial % len(trials)]]
+                first, *rest, last = source["traj"]
+                first = {**first, "content": f"{first['content']}\nCase {copy}."}
+                last = {**last, "content": f"{last['content']}{' Bye.' * (trial // len(trials))}"}
+                record = {**source, "task_id": number, "trial": trial, "traj": [first, *rest, last]}
+                file.write(json.dumps(record) + "\n")
+    return path
+
+
+def measure(folder: Path, write: Write, sizes: tuple[int, int, int]) -> Stages:
+    """Run every stage at each size."""
+    with JudgeServer(lifetime=FOREVER) as server:
+        taken = [_taken(folder, write, groups, server.base) for groups in sizes]
+    ms: dict[str, float] = {}
+    growth: dict[str, float] = {}
+    for stage in taken[0].cost:
+        steps = [large.cost[stage].cpu - small.cost[stage].cpu for small, large in pairwise(taken)]
+        groups = [large.groups - small.groups for small, large in pairwise(taken)]
+        ms[stage] = 1000 * steps[-1] / groups[-1]
+        if stage != "shard" and steps[0] >= _TOLD:
+            growth[stage] = ms[stage] / (1000 * steps[0] / groups[0])
+    ms["foreign"] = (SHARDS * ms.pop("shard") - ms["render"]) / (SHARDS - 1)
+    peaks = tuple(max(cost.peak for cost in each.cost.values()) / (1 << 20) for each in taken)
+    counts = {**taken[-1].counts, "anthropic": _anthropic_line(folder, write)}
+    return Stages(ms, growth, peaks, counts)
+
+
+def _taken(folder: Path, write: Write, groups: int, base: str) -> Taken:
+    here = folder / f"size-{groups}"
+    here.mkdir()
+    found, source = Taken(groups), write(here / "in.jsonl", groups)
+    _run_all(found, here, source, base)
+    _count_tokens(found.counts, source, here / "live.sqlite")
+    for file in here.iterdir():
+        file.unlink()
+    here.rmdir()
+    return found
+
+
+def _run_all(found: Taken, here: Path, source: Path, base: str) -> None:
+    """Every stage, one after another."""
+    groups, cost, counts = found.groups, found.cost, found.counts
+    ledger, live, out = here / "ledger.sqlite", here / "live.sqlite", here / "out.jsonl"
+    common = ("-m", _MODEL, "--ledger", str(ledger))
+    quiet = ("--progress", "none")
+    counts["input"] = source.stat().st_size / groups / SIZE
+    cost["check"] = _ruler("check", source, *common)
+    cost["render"] = _ruler("render", source, here / "requests.jsonl", *common)
+    parts = sorted(here.glob("requests*.jsonl"))
+    counts["openai"] = sum(part.stat().st_size for part in parts) / groups
+    replies = [part.with_suffix(".replies") for part in parts]
+    for part, answered in zip(parts, replies, strict=True):
+        _run("benchmarks.engine", "openai", part, answered)
+        part.unlink()
+    counts["reply"] = sum(each.stat().st_size for each in replies) / groups
+    shard = here / "shard.jsonl"
+    cost["shard"] = _ruler("render", source, shard, *common, "--shard", f"1/{SHARDS}")
+    cost["import"] = _ruler("ledger", "import", *replies, "--ledger", ledger)
+    cost["cached"] = _ruler("score", source, out, *common, *quiet, "--cached-only")
+    counts["ledger"] = ledger.stat().st_size / groups
+    counts["output"] = out.stat().st_size / groups / SIZE
+    asked = ("-m", _MODEL, "--ledger", str(live), "--api-base", base)
+    cost["live"] = _ruler("score", source, here / "live.jsonl", *asked, *quiet)
+
+
+def _count_tokens(counts: dict[str, float], source: Path, ledger: Path) -> None:
+    """Tokens of a request: as the judge server counted them, and as `check` estimates them."""
+    told = _json("ledger", "stats", "--ledger", str(ledger), "--json")["models"][0]
+    requests = told["rows"]["answer"]
+    counts["server_prompt"] = told["prompt_tokens"] / requests
+    counts["server_completion"] = told["completion_tokens"] / requests
+    estimate = _json("check", str(source), "-m", _MODEL, "--ledger", "none", "--json")["estimate"]
+    for part in ("prompt", "completion"):
+        counts[part] = estimate[f"{part}_tokens"]["expected"] / estimate["calls"]["expected"]
+
+
+def _anthropic_line(folder: Path, write: Write) -> float:
+    """Bytes of one request in Anthropic's form."""
+    source, requests = write(folder / "few.jsonl", _LINES), folder / "few.requests.jsonl"
+    _ruler("render", source, requests, "-m", _ANTHROPIC, "--ledger", "none")
+    size = requests.stat().st_size / _LINES
+    source.unlink()
+    requests.unlink()
+    return size
+
+
+def _ruler(*words: str | Path) -> Cost:
+    return _run("ruler_cli", *words)
+
+
+def _run(module: str, *words: str | Path) -> Cost:
+    return ended([PYTHON, "-m", module, *map(str, words)]).cost
+
+
+def _json(*words: str) -> Any:
+    """What a command prints as JSON."""
+    command = [PYTHON, "-m", "ruler_cli", *words]
+    return json.loads(
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=LIMIT).stdout
+    )

@@ -1,0 +1,76 @@
+"""What 100 million rollouts take, as far as it is worked out."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.projection import MEASURED, PRICES, Row, project, read, shown, table, wrong
+
+_TITLES = {**MEASURED, **PRICES}
+_GIVEN = {key: float(3 + number) for number, key in enumerate(_TITLES)}
+_GIVEN |= {"prompt": 3450.0, "completion": 480.0, "server_completion": 180.0, "openai": 14_100.0}
+
+
+def _computed(**changed: float) -> dict[str, float]:
+    return {row.title: row.values[0] for row in project([_GIVEN | changed])}
+
+
+def _cells() -> list[list[str]]:
+    stated = [Row(title, (_GIVEN[key],), "measured") for key, title in _TITLES.items()]
+    lines = table(["a kind"], [*stated, *project([_GIVEN])]).splitlines()[2:]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def test_follows() -> None:
+    """A table that was written from some figures follows from them."""
+    assert wrong(_cells()) == []
+
+
+@pytest.mark.parametrize("title", ["tokens, billions", "batches at OpenAI", "OUTPUT, TB"])
+def test_told_where_it_does_not_follow(title: str) -> None:
+    """A computed row that was changed by hand is named, and no other."""
+    cells = _cells()
+    for row in cells:
+        if row[0] == title:
+            row[1] = "77"
+    (sentence,) = wrong(cells)
+    assert sentence.startswith(f"{title}: ['77']")
+
+
+def test_lost_row() -> None:
+    """A measured row that is not there is named, and nothing is worked out without it."""
+    assert wrong(_cells()[1:]) == [f"there is no row {MEASURED['input']!r}"]
+
+
+def test_bound_of_a_batch() -> None:
+    """Small requests fill a batch by their number, large ones by their bytes, and no part of one is sent."""
+    assert _computed(openai=1_000.0)["batches at OpenAI"] == 250
+    assert _computed(openai=150_000_000.0)["batches at OpenAI"] == 12_500_000
+
+
+def test_slower_limit() -> None:
+    """Hours are those of the limit that is reached first: requests or tokens."""
+    title = "hours at 10,000 requests and 30 million tokens a minute"
+    assert _computed(prompt=1_000.0)[title] == pytest.approx(12_500_000 / 10_000 / 60)
+    assert _computed(prompt=29_520.0)[title] == pytest.approx(12_500_000 / 1_000 / 60)
+
+
+def test_half_in_batches() -> None:
+    """A batch costs half, for each model by its own price."""
+    for name in ("openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"):
+        found = _computed()
+        assert found[f"{name}, in batches, thousand USD"] * 2 == pytest.approx(
+            found[f"{name}, list price, thousand USD"]
+        )
+    assert _computed(dear_prompt=1e6)["openai/gpt-4o-mini, in batches, thousand USD"] == pytest.approx(
+        _computed()["openai/gpt-4o-mini, in batches, thousand USD"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"), [(12_500_000, "12,500,000"), (0.01234, "0.0123"), (999.6, "1,000")]
+)
+def test_cell(value: float, cell: str) -> None:
+    """A cell has three digits that count, and reads back as what it shows."""
+    assert shown(value) == cell
+    assert shown(read(cell)) == cell
