@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import engine
-from benchmarks.child import PYTHON, run
+from benchmarks.child import PYTHON, ROOT, run
 from benchmarks.inputs import write_rich
 from benchmarks.promises import TAU_BENCH
 from benchmarks.results import Result, alone
@@ -77,6 +79,21 @@ class _Scene:
             part.unlink()
         return self.score(f"{form}.out.jsonl", ledger.name, model, "--cached-only")
 
+    def batch(self, api: str, model: str) -> Path:
+        """Batches submitted, collected, and scored without a call."""
+        ledger = self.folder / f"batch.{api}.sqlite"
+        serve = [PYTHON, "-m", "tests.batch_server"]
+        with subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            assert server.stdin is not None and server.stdout is not None
+            base = json.loads(server.stdout.readline())[api]
+            self.ruler("batch", "submit", self.source, "-m", model, "--api-base", base, "--ledger", ledger)
+            self.ruler("batch", "collect", "--wait", "--ledger", ledger)
+            server.stdin.close()
+            billed_again = json.loads(server.stdout.readline())["billed_again"]
+        if billed_again:
+            raise SystemExit(f"{api}: billed more than once: {billed_again}")
+        return self.score(f"batch.{api}.jsonl", ledger.name, model, "--cached-only")
+
     def shards(self, model: str) -> Path:
         """A process for each shard, two at a time, then one that reads all ledgers."""
         ledgers = [f"shard-{i}.sqlite" for i in range(1, _SHARDS + 1)]
@@ -125,6 +142,8 @@ def _all(scene: _Scene) -> Iterator[tuple[str, str, Callable[[], Path]]]:
         name = f"file of {form}" if form != "ray" else "file of texts"
         yield name, _OPENAI, partial(scene.files, form, target, _OPENAI)
     yield "file of anthropic", _ANTHROPIC, partial(scene.files, "anthropic", "anthropic", _ANTHROPIC)
+    yield "batch API of openai", _OPENAI, partial(scene.batch, "openai", _OPENAI)
+    yield "batch API of anthropic", _ANTHROPIC, partial(scene.batch, "anthropic", _ANTHROPIC)
     yield f"{_SHARDS} shards", _OPENAI, partial(scene.shards, _OPENAI)
     if importlib.util.find_spec("ray") is not None:
         yield "ray, 2 workers", _OPENAI, partial(scene.ray, _OPENAI)
