@@ -165,14 +165,9 @@ class _Collecting:
             short = remote.succeeded - len(fates) - imported.foreign - imported.unreadable
             if short <= 0:
                 break
-        else:
-            self._observer.warn(
-                f"batch {batch.tag}: {short} of the answers that the provider counts are not in its results; "
-                "their requests are free to be submitted again"
-            )
         counts = Counter(fates.values())
         canceled = "cancel" in remote.label or "cancel" in batch.label
-        self._close(
+        closed = self._close(
             batch,
             "canceled" if canceled else "collected",
             imported,
@@ -182,10 +177,17 @@ class _Collecting:
             failed=counts["failed"],
             left_out=batch.requests - counts["answer"] - counts["failed"],
         )
-        for odd in imported.odd:
+        if closed and short > 0:
+            self._observer.warn(
+                f"batch {batch.tag}: {short} of the answers that the provider counts are not in its results; "
+                "their requests are free to be submitted again"
+            )
+        for odd in imported.odd if closed else ():
             self._observer.warn(f"batch {batch.tag}: {odd.where} of its results {odd.reason}")
 
-    def _close(self, batch: Batch, state: str, imported: Imported | None, **counts: object) -> None:
+    def _close(self, batch: Batch, state: str, imported: Imported | None, **counts: object) -> bool:
+        """Put it on record; whether it was this process that did."""
         moved = self._journal.move(batch, state, **counts)  # type: ignore[arg-type]  # one of its words
-        if moved is not None:  # else another process has closed it
+        if moved is not None:
             self._closed(Taken(moved, imported))
+        return moved is not None

@@ -44,13 +44,13 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """An intent on record, and the stretch of the spool's numbers in which its requests lie."""
+    """An intent on record, and the first and the last of its requests in the spool."""
 
     id: int
     tag: str
     seat: int
-    first: int
-    last: int
+    first: Pick
+    last: Pick
     requests: int
 
 
@@ -64,17 +64,15 @@ def choose(
     """
     lots: list[Lot] = []
     high = 0.0
-    with journal.writing() as writing:
+    with journal.writing(newest) as writing:
         for number, seat in enumerate(seats):
-            filling: _Filling | None = None
+            filling = _Filling(writing, spool.owner, number, seat)
             for pick in spool.picks(number):
-                if not writing.free(pick.key, newest):
-                    continue
-                if filling is None or not filling.fits(pick):
-                    high += filling.close(lots) if filling else 0.0
-                    filling = _Filling(writing, spool.owner, number, seat, pick.number)
+                if not filling.fits(pick):
+                    high += filling.close(lots)
+                    filling = _Filling(writing, spool.owner, number, seat)
                 filling.take(pick)
-            high += filling.close(lots) if filling else 0.0
+            high += filling.close(lots)
         if most is not None and high > most:
             raise TooDear(most, high, sum(lot.requests for lot in lots))
     return lots
@@ -88,11 +86,12 @@ def fits(provider: Provider, size: int) -> bool:
 class _Filling:
     """A batch that requests are put into."""
 
-    def __init__(self, writing: Writing, owner: str, number: int, seat: Seat, first: int) -> None:
+    def __init__(self, writing: Writing, owner: str, number: int, seat: Seat) -> None:
         self._writing, self._number, self._seat = writing, number, seat
         self._total = Total.of(seat.model, seat.judge.params)
         self._id, self._tag = writing.begin(way_of(seat.provider, seat.judge), owner)
-        self._first = self._last = first
+        self._first: Pick | None = None
+        self._last: Pick | None = None
         self._requests = self._bytes = 0
 
     def fits(self, pick: Pick) -> bool:
@@ -101,14 +100,18 @@ class _Filling:
         return self._requests < provider.requests and fits(provider, self._bytes + pick.size)
 
     def take(self, pick: Pick) -> None:
-        """Take a request that is free."""
-        self._writing.claim(self._id, pick.key)
+        """Take a request if it is free."""
+        if not self._writing.claim(self._id, pick.key):
+            return
         self._requests, self._bytes = self._requests + 1, self._bytes + pick.size
-        self._last = pick.number + 1
+        self._first, self._last = self._first or pick, pick
         self._total.add(pick.prompt / BYTES_PER_TOKEN, pick.labels)
 
     def close(self, lots: list[Lot]) -> float:
         """Record what it holds and what that is expected to cost; the most that it may cost, in USD."""
+        if self._first is None or self._last is None:
+            self._writing.drop(self._id)
+            return 0.0
         cost = self._cost()
         expected = None if cost is None else cost.expected
         self._writing.measure(self._id, self._requests, self._bytes, expected)

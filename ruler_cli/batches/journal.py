@@ -106,6 +106,8 @@ class Journal:
             self._db = connect(self._file, SCHEMA)
             # what was paid for must be found again after a power cut, too
             self._db.execute("PRAGMA synchronous = FULL")
+            # a million keys in no order go in twice as fast, while nobody else can write
+            self._db.execute("PRAGMA cache_size = -65536")
             if not self._db.execute(_MADE).fetchone():
                 with self.writing():
                     for statement in _TABLES:
@@ -119,12 +121,15 @@ class Journal:
             ) from None
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
-        """One transaction, in which nobody else writes the ledger; OutputError where it cannot be written."""
+    def writing(self, newest: int = 0) -> Iterator[Writing]:
+        """One transaction, in which nobody else writes the ledger; OutputError where it cannot be written.
+
+        What is answered since the ledger's row `newest` is not taken into a batch any more.
+        """
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield Writing(self._db)
+                yield Writing(self._db, newest)
                 self._commit()
             except BaseException:
                 if self._db.in_transaction:
@@ -212,8 +217,10 @@ class Journal:
 class Writing:
     """What can be done within one transaction."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    def __init__(self, db: sqlite3.Connection, newest: int) -> None:
+        self._db, self._newest = db, newest
+        since = db.execute("SELECT 1 FROM replies WHERE id > ? LIMIT 1", (newest,))
+        self._answered_since = since.fetchone() is not None
 
     def begin(self, way: Way, owner: str) -> tuple[int, str]:
         """The intent to submit one more batch: its number and its tag."""
@@ -232,15 +239,15 @@ class Writing:
             "UPDATE batches SET requests = ?, bytes = ?, usd = ? WHERE id = ?", (requests, size, usd, id)
         )
 
-    def free(self, key: bytes, newest: int) -> bool:
-        """Whether a request is out in no batch, and was not answered after the ledger's row `newest`."""
-        if self._db.execute(_ANSWERED, (key, newest)).fetchone():
+    def claim(self, id: int, key: bytes) -> bool:
+        """Take a request into a batch; False where it is out in another, or answered since."""
+        if self._answered_since and self._db.execute(_ANSWERED, (key, self._newest)).fetchone():
             return False
-        return self._db.execute("SELECT 1 FROM batch_keys WHERE key = ?", (key,)).fetchone() is None
+        return self._db.execute("INSERT OR IGNORE INTO batch_keys VALUES (?, ?)", (key, id)).rowcount == 1
 
-    def claim(self, id: int, key: bytes) -> None:
-        """Take a request that is free into a batch."""
-        self._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (key, id))
+    def drop(self, id: int) -> None:
+        """Take back an intent of this transaction that nothing was put into."""
+        self._db.execute("DELETE FROM batches WHERE id = ?", (id,))
 
 
 def there(ledger: Path) -> bool:

@@ -20,19 +20,16 @@ from typing import BinaryIO, Self
 
 from ruler_cli.records import Request
 
-_ENTRY = struct.Struct("<16sQIIH")
+_ENTRY = struct.Struct("<16sIIH")
 _MARK, _LOCK = ".batch-", "lock"
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A request as it lies here: its number, its key, where its line is and how long, prompt, labels.
+    """A request as it lies here: key and number, where its line is and how long, bytes of prompt, labels."""
 
-    `number` counts a judge's requests from 0, `offset`, `size` and `prompt` are bytes.
-    """
-
-    number: int
     key: bytes
+    number: int
     offset: int
     size: int
     prompt: int
@@ -60,30 +57,31 @@ class Spool:
             names = (f"{seat}.jsonl", f"{seat}.index")
             self._lines[seat] = tuple((self.folder / name).open("w+b") for name in names)  # type: ignore[assignment]  # two
         lines, index = self._lines[seat]
-        offset = lines.tell()
         lines.write(line)
         prompt = len(request.system.encode("utf-8", "replace")) + len(request.user.encode("utf-8", "replace"))
-        index.write(_ENTRY.pack(key, offset, len(line), prompt, min(len(request.labels), 0xFFFF)))
+        index.write(_ENTRY.pack(key, len(line), prompt, min(len(request.labels), 0xFFFF)))
 
-    def picks(self, seat: int, first: int = 0, last: int | None = None) -> Iterator[Pick]:
-        """A judge's requests in the order in which they came, from number `first` to before `last`."""
+    def picks(self, seat: int, number: int = 0, offset: int = 0) -> Iterator[Pick]:
+        """Every request of a judge in the order in which it came, from one on that lies at `offset`."""
         if seat not in self._lines:
             return
         self._lines[seat][1].flush()
         with (self.folder / f"{seat}.index").open("rb") as index:
-            index.seek(first * _ENTRY.size)
-            number = first
-            while (last is None or number < last) and (entry := index.read(_ENTRY.size)):
-                yield Pick(number, *_ENTRY.unpack(entry))
-                number += 1
+            index.seek(number * _ENTRY.size)
+            while entry := index.read(_ENTRY.size):
+                key, size, prompt, labels = _ENTRY.unpack(entry)
+                yield Pick(key, number, offset, size, prompt, labels)
+                number, offset = number + 1, offset + size
 
-    def write(self, seat: int, tag: str, wanted: Callable[[bytes], bool], first: int, last: int) -> Path:
-        """A judge's lines from number `first` to before `last` that are `wanted`, as a file of their own."""
+    def write(self, seat: int, tag: str, wanted: Callable[[bytes], bool], first: Pick, last: Pick) -> Path:
+        """The lines of a judge from one to another that are `wanted`, as a file of their own."""
         lines = self._lines[seat][0]
         lines.flush()
         path = self.folder / f"ruler-{tag}.jsonl"
         with path.open("wb") as out, (self.folder / f"{seat}.jsonl").open("rb") as source:
-            for pick in self.picks(seat, first, last):
+            for pick in self.picks(seat, first.number, first.offset):
+                if pick.number > last.number:
+                    break
                 if wanted(pick.key):
                     source.seek(pick.offset)
                     out.write(source.read(pick.size))

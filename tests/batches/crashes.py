@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.batches.collect import Collected, collect
 from ruler_cli.batches.doors import Doors
-from ruler_cli.batches.journal import Batch, Journal
+from ruler_cli.batches.journal import Batch, Journal, State
 from ruler_cli.batches.provider import Provider, Remote
 from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.batches.tasks import Pauses
@@ -42,6 +42,7 @@ class Steps:
 
     fatal: int = -1
     passed: list[str] = field(default_factory=list)
+    writes: str = "what is meant"
     died: str = ""
 
     def reach(self, name: str) -> None:
@@ -117,12 +118,17 @@ class Mortal:
 @contextlib.contextmanager
 def mortal_disk(steps: Steps) -> Iterator[None]:
     """Each commit of the journal, and of answers, has a moment before and one after it."""
-    commit, keep_all = Journal._commit, Ledger.keep_all
+    commit, move, keep_all = Journal._commit, Journal.move, Ledger.keep_all
 
     def slow_commit(self: Journal) -> None:
-        steps.reach("before a commit")
+        what, steps.writes = steps.writes, Steps().writes
+        steps.reach(f"before a commit: {what}")
         commit(self)
-        steps.reach("after a commit")
+        steps.reach(f"after a commit: {what}")
+
+    def named_move(self: Journal, batch: Batch, state: State, **fields: Any) -> Batch | None:
+        steps.writes = state
+        return move(self, batch, state, **fields)
 
     def slow_keep(self: Ledger, answers: Any) -> Any:
         steps.reach("before answers are kept")
@@ -132,6 +138,7 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "_commit", slow_commit)
+        patch.setattr(Journal, "move", named_move)
         patch.setattr(Ledger, "keep_all", slow_keep)
         yield
 

@@ -30,8 +30,9 @@ def test_written(place: Path) -> None:
             spool.add(i % 2, bytes([i]) * 16, b"line %d\n" % i, REQUEST)
         picks = list(spool.picks(0))
         assert [pick.key[0] for pick in picks] == [0, 2, 4, 6, 8]
+        assert list(spool.picks(0, 2, picks[2].offset)) == picks[2:]
         assert {(pick.prompt, pick.labels) for pick in picks} == {(12, 2)}
-        file = spool.write(0, "tag", lambda key: key[0] != 4, 1, 4)
+        file = spool.write(0, "tag", lambda key: key[0] != 4, picks[1], picks[3])
         assert file.read_bytes() == b"line 2\nline 6\n"
         assert file.name == "ruler-tag.jsonl"
         assert list(spool.picks(7)) == []
@@ -91,32 +92,3 @@ def test_signs(place: Path) -> None:
         assert last_sign(place, spool.owner) == 1.0
         spool.beat()
         assert last_sign(place, spool.owner) > 1.0
-
-
-def _filled(spool: Spool, requests: int) -> list[bytes]:
-    lines = [b'{"number": %d}\n' % number for number in range(requests)]
-    for number, line in enumerate(lines):
-        spool.add(0, number.to_bytes(16), line, Request("system", f"user {number}", ("a", "b")))
-    return lines
-
-
-def test_stretch(tmp_path: Path) -> None:
-    """A stretch of requests is what stands between its two numbers, each where its line is."""
-    with Spool(tmp_path / "ledger.sqlite") as spool:
-        lines = _filled(spool, 12)
-        picks = list(spool.picks(0, 3, 11))
-        assert [pick.number for pick in picks] == list(range(3, 11))
-        assert [pick.offset for pick in picks] == [len(b"".join(lines[:number])) for number in range(3, 11)]
-        assert picks == list(spool.picks(0))[3:11]
-
-
-def test_written_without_what_is_before(tmp_path: Path) -> None:
-    """A batch's file takes as long to write behind a million requests as behind none: they are not read."""
-    with Spool(tmp_path / "ledger.sqlite") as spool:
-        lines = _filled(spool, 12)
-        whole = list(spool.picks(0))
-        index = spool.folder / "0.index"
-        entry = index.stat().st_size // len(whole)
-        index.write_bytes(b"\xff" * 8 * entry + index.read_bytes()[8 * entry :])
-        written = spool.write(0, "tag", lambda key: key != (9).to_bytes(16), 8, 11)
-        assert written.read_bytes() == lines[8] + lines[10]
