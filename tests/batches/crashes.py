@@ -16,6 +16,7 @@ from ruler_cli.batches.collect import Collected, collect
 from ruler_cli.batches.doors import Doors
 from ruler_cli.batches.journal import Batch, Journal, State
 from ruler_cli.batches.provider import Provider, Remote
+from ruler_cli.batches.settle import Doubt, settle
 from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.batches.tasks import Pauses
 from ruler_cli.errors import UsageError
@@ -28,8 +29,8 @@ from tests.batches.apis import KEY, api
 from tests.conftest import group, write
 
 T = TypeVar("T")
-WINDOW = 0.3
-"""Seconds in which a lost batch may still appear."""
+WINDOW = 0.1
+"""Seconds in which a lost batch may still appear, where listings are not late."""
 
 
 class Crash(BaseException):
@@ -166,7 +167,7 @@ class Client:
         self, folder: Path, server: BatchServer, name: str, groups: int = 5, model: str = "m", **limits: int
     ) -> None:
         """`limits` are attributes of the provider: `requests` and `bytes` of a batch."""
-        self.server, self.name, self.limits = server, name, limits
+        self.server, self.name, self.limits, self.window = server, name, limits, WINDOW
         self.source = write(folder / "in.jsonl", [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)])
         self.place, self.listener = folder / "ledger.sqlite", Listener()
         judge = JudgeSettings(f"{name}/{model}", api_base=getattr(server, name), api_key=KEY)
@@ -174,13 +175,13 @@ class Client:
             InputSettings(str(self.source)), str(folder / "out.jsonl"), judge, ledger=self.place
         )
 
-    def submit(self, steps: Steps | None = None, window: float = WINDOW, **changed: Any) -> Submitted:
+    def submit(self, steps: Steps | None = None, **changed: Any) -> Submitted:
         """One process that submits."""
         settings = replace(self.settings, **changed)
 
         async def main() -> Submitted:
             async with self.doors(steps) as doors:
-                return await submit(settings, doors, lambda batch: None, self.listener, window=window)
+                return await submit(settings, doors, lambda batch: None, self.listener, window=self.window)
 
         return self._run(main, steps)
 
@@ -190,7 +191,7 @@ class Client:
         async def main() -> Collected:
             async with self.doors(steps) as doors:
                 return await collect(
-                    self.place, doors, lambda taken: None, self.listener, window=WINDOW, wait=wait,
+                    self.place, doors, lambda taken: None, self.listener, window=self.window, wait=wait,
                     pauses=Pauses(0.01, 0.05),
                 )  # fmt: skip
 
@@ -204,6 +205,16 @@ class Client:
             if not submitted.batches and not submitted.out and not submitted.doubts and not collected.open:
                 return number
         raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
+
+    def settle(self, window: float, *, give_up: bool) -> list[Doubt]:
+        """Settle, and what is in doubt then."""
+
+        async def main() -> list[Doubt]:
+            async with self.doors(None) as doors:
+                with Journal(self.place) as journal:
+                    return await settle(journal, doors, self.listener, window=window, give_up=give_up)
+
+        return self._run(main, None)
 
     def batches(self) -> list[Batch]:
         """Every batch on record."""

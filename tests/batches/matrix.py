@@ -25,6 +25,8 @@ from tests.batches.crashes import WINDOW, Client, Crash, Steps
 GROUPS, PER_BATCH = 5, 3
 _ROOT = Path(__file__).resolve().parents[2]
 _LONGEST = 120
+_LATE = 3.0
+"""Seconds in which a slow machine lists batches a few times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def ends(name: str, folder: Path, lag: int = 0, most: int | None = None) -> Iter
         here.mkdir()
         with BatchServer(lag=lag) as server:
             client = Client(here, server, name, GROUPS, requests=PER_BATCH)
+            client.window = _LATE if lag else client.window
             victim = Steps(fatal=number)
             try:
                 client.submit(victim)

@@ -10,6 +10,7 @@ import pytest
 
 from ruler_cli.batches.journal import Journal
 from ruler_cli.batches.provider import UnclearError
+from ruler_cli.batches.spool import Spool
 from ruler_cli.errors import RulerError
 from ruler_cli.settings import AskSettings
 from tests.batch_server import BatchServer
@@ -113,12 +114,27 @@ def test_not_submitted_while_unknown(name: str, client: Client, batch_server: Ba
 def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
     """A batch that was never created is given up once the window is over, and by `submit` alone."""
     dies(client, "before create")
-    time.sleep(WINDOW)
-    assert client.collect().open[0].doubt is not None
-    began = time.time()
-    assert client.submit(window=2 * WINDOW).requests == GROUPS
-    assert time.time() - began >= WINDOW / 2
-    assert [batch.state for batch in client.batches()] == ["abandoned", "submitted"]
+    assert client.settle(1e6, give_up=True)[0].left > 0
+    assert not client.settle(0.0, give_up=False)[0].left
+    assert [batch.state for batch in client.batches()] == ["creating"]
+    assert client.settle(0.0, give_up=True) == []
+    assert [batch.state for batch in client.batches()] == ["abandoned"]
+    assert client.submit().requests == GROUPS
+    settled(client, batch_server)
+
+
+@each_api
+def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
+    """What a process is about to create is neither looked for nor given up as long as that process lives."""
+    with Spool(client.place) as spool:
+        dies(client, "before create")
+        with Journal(client.place) as journal:
+            journal._db.execute("UPDATE batches SET owner = ?", (spool.owner,))
+        assert client.settle(0.0, give_up=True) == []
+        assert client.submit().out == GROUPS
+        (standing,) = client.collect().open
+        assert (standing.batch.state, standing.doubt) == ("creating", None)
+    assert client.submit().requests == GROUPS
     settled(client, batch_server)
 
 
