@@ -47,9 +47,14 @@ class Standing:
     @property
     def passes(self) -> bool:
         """Whether it is worth waiting for."""
-        if self.doubt is not None:
-            return self.doubt.trouble is None and bool(self.doubt.left or self.doubt.candidates)
-        return not isinstance(self.trouble, RefusedError | UsageError)
+        if self.stuck is not None:
+            return not isinstance(self.stuck, RefusedError | UsageError)
+        return self.doubt is None or bool(self.doubt.left or self.doubt.candidates)
+
+    @property
+    def stuck(self) -> RulerError | None:
+        """What kept it from being asked about, or looked for."""
+        return self.trouble or (self.doubt.trouble if self.doubt else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,7 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """0 all is in, 1 not all, 2 a key or an address is missing, 3 a provider refuses."""
-        troubles = [each.trouble for each in self.open]
-        troubles += [each.doubt.trouble for each in self.open if each.doubt is not None]
+        troubles = [each.stuck for each in self.open]
         failed = any(each.batch.state == "failed" for each in self.taken)
         if failed or any(isinstance(each, RefusedError) for each in troubles):
             return 3

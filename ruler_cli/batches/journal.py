@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -256,6 +256,17 @@ def there(ledger: Path) -> bool:
         return os.path.lexists(ledger)
     except ValueError:
         return False
+
+
+def out(ledger: Path) -> int:
+    """How many requests are out in open batches; the ledger is only looked at, and 0 is nothing to tell."""
+    if not there(ledger):
+        return 0
+    try:
+        with closing(sqlite3.connect(ledger, timeout=1.0)) as db:
+            return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
+    except (sqlite3.Error, ValueError):  # no table, no ledger: who needs it says so
+        return 0
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:

@@ -12,12 +12,13 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from ruler_cli.errors import OutputError
 from ruler_cli.records import Request
 
 _ENTRY = struct.Struct("<16sIIH")
@@ -57,15 +58,18 @@ class Spool:
             names = (f"{seat}.jsonl", f"{seat}.index")
             self._lines[seat] = tuple((self.folder / name).open("w+b") for name in names)  # type: ignore[assignment]  # two
         lines, index = self._lines[seat]
-        lines.write(line)
+        with self._room():
+            lines.write(line)
         prompt = len(request.system.encode("utf-8", "replace")) + len(request.user.encode("utf-8", "replace"))
-        index.write(_ENTRY.pack(key, len(line), prompt, min(len(request.labels), 0xFFFF)))
+        with self._room():
+            index.write(_ENTRY.pack(key, len(line), prompt, min(len(request.labels), 0xFFFF)))
 
     def picks(self, seat: int, number: int = 0, offset: int = 0) -> Iterator[Pick]:
         """Every request of a judge in the order in which it came, from one on that lies at `offset`."""
         if seat not in self._lines:
             return
-        self._lines[seat][1].flush()
+        with self._room():
+            self._lines[seat][1].flush()
         with (self.folder / f"{seat}.index").open("rb") as index:
             index.seek(number * _ENTRY.size)
             while entry := index.read(_ENTRY.size):
@@ -75,10 +79,9 @@ class Spool:
 
     def write(self, seat: int, tag: str, wanted: Callable[[bytes], bool], first: Pick, last: Pick) -> Path:
         """The lines of a judge from one to another that are `wanted`, as a file of their own."""
-        lines = self._lines[seat][0]
-        lines.flush()
         path = self.folder / f"ruler-{tag}.jsonl"
-        with path.open("wb") as out, (self.folder / f"{seat}.jsonl").open("rb") as source:
+        with self._room(), path.open("wb") as out, (self.folder / f"{seat}.jsonl").open("rb") as source:
+            self._lines[seat][0].flush()
             for pick in self.picks(seat, first.number, first.offset):
                 if pick.number > last.number:
                     break
@@ -92,6 +95,16 @@ class Spool:
         with suppress(OSError):
             os.utime(self.folder / _LOCK)
 
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"{self.folder}: the requests cannot be written there: {error.strerror}; make room, or give "
+                "a ledger elsewhere with --ledger PATH"
+            ) from None
+
     def __enter__(self) -> Self:
         """The spool."""
         return self
@@ -102,7 +115,8 @@ class Spool:
         """Remove what is there; the lock stays as a sign of life where the run did not end well."""
         for pair in self._lines.values():
             for file in pair:
-                file.close()
+                with suppress(OSError):  # a full disk is told of when it is written
+                    file.close()
         if error is None:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:

@@ -123,7 +123,7 @@ def _say_submitted(done: Submitted) -> int:
     if done.batches:
         what = f"{count(done.requests, 'request')} submitted in {count(len(done.batches), 'batch')}"
         say(f"ruler: {what}; `ruler batch collect` takes the answers in")
-    elif not done.out:
+    elif not (done.out or done.large):
         say("ruler: nothing is lacking; `ruler score --cached-only` writes the output")
     return 1 if rendered.unreadable or rendered.unaskable or done.large or done.doubts else 0
 

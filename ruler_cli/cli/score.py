@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ruler_cli.cli import clusters, combining, options, sharing
-from ruler_cli.cli.console import Console, closing, say, told
+from ruler_cli.cli.console import Console, closing, count, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.listing import is_many
 from ruler_cli.files.remote import is_remote, public
@@ -198,6 +198,7 @@ def command(
             say(f"ruler: warning: {misleading}")
         if progress != "none" and (partly := sharing.note(settings)):
             say(f"ruler: {partly}")
+        _warn_of_batches(settings)
         done = _run(settings, progress)
         if progress != "none" and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
@@ -230,6 +231,17 @@ def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"
         return anyio.run(interruptible, partial(score, settings, console))
     finally:
         console.close()
+
+
+def _warn_of_batches(settings: ScoreSettings) -> None:
+    """Say that what is out in batches would be paid for twice."""
+    if settings.ledger is None or settings.cached_only:
+        return
+    from ruler_cli.batches.journal import out
+
+    if number := out(settings.ledger):
+        what = f"{count(number, 'request')} of this ledger are out in batches"
+        say(f"ruler: warning: {what}: those of this input are asked, and paid for, once more")
 
 
 def _refuse_swapped(source: str, output: str) -> None:

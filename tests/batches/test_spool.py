@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.batches.spool import Spool, alive, last_sign, sweep
+from ruler_cli.errors import OutputError
 from ruler_cli.records import Request
 
 REQUEST = Request("système", "user", ("a", "b"))
@@ -37,6 +38,17 @@ def test_written(place: Path) -> None:
         assert file.name == "ruler-tag.jsonl"
         assert list(spool.picks(7)) == []
     assert not list(place.parent.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_no_room(place: Path) -> None:
+    """A disk that is full is told with the way out, whenever that shows."""
+    with pytest.raises(OutputError, match="--ledger"), Spool(place) as spool:
+        spool.add(0, bytes(16), b"line\n", REQUEST)
+        lines, index = spool._lines[0]
+        lines.close()
+        spool._lines[0] = (open("/dev/full", "w+b"), index)  # noqa: SIM115, PTH123 - the spool closes it
+        spool.add(0, bytes(16), b"x" * 100_000, REQUEST)
 
 
 def test_private(place: Path) -> None:

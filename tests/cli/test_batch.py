@@ -215,6 +215,17 @@ def test_interrupted(batches: BatchServer, tmp_path: Path) -> None:
     assert (done.returncode, batches.billed, batches.billed_again) == (0, 6, 0)
 
 
+def test_live_beside(batch: Batch) -> None:
+    """A live run says that what is out would be paid for twice; one that asks nobody has nothing to say."""
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    cached = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
+    assert "out in batches" not in cached.stderr
+    live = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m")
+    assert "6 requests of this ledger are out in batches" in live.stderr
+    batch("batch", "collect", "--wait")
+    assert "out in batches" not in batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m").stderr
+
+
 def test_terminal_is_safe(batch: Batch, batches: BatchServer) -> None:
     """What a provider says reaches no terminal raw."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m\x1b[31m")
