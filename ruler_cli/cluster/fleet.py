@@ -45,6 +45,8 @@ _STRIKES = 3
 _UNLIMITED = 1 << 30
 _WORKERS = 2
 _SOON = 60.0
+_PART = 3
+"""What of the shared memory chunks may take: one part in so many; Ray Data reads ahead as well."""
 
 Deliver = Callable[[Group, Outcome], Awaitable[None]]
 
@@ -142,7 +144,7 @@ class Fleet:
                     tasks.start_soon(self._wonder)
                     for _ in range(self._number):
                         tasks.start_soon(self._slot, ray, brief)
-                    bounds = Bounds(size=Bounds().size * self._number)
+                    bounds = Bounds(size=min(Bounds().size * self._number, _held(ray, home)))
                     await run(next_chunk, self._judge, bring, lambda sent: sent.size, self._room, bounds)
                     tasks.cancel_scope.cancel()
             finally:
@@ -282,3 +284,9 @@ class Fleet:
 
     def _move(self) -> None:
         self._moved.set()
+
+
+def _held(ray: Any, home: str) -> int:
+    """Bytes of chunks that may wait in the shared memory of the driver's node for their turn."""
+    mine = next(node["Resources"] for node in ray.nodes() if node["NodeID"] == home)
+    return int(mine.get("object_store_memory", 0)) // _PART or Bounds().size
