@@ -23,9 +23,6 @@ from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
 
-_FETCHES = 2
-"""How often results are fetched that hold less than the provider counts."""
-
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -151,6 +148,8 @@ class _Collecting:
         """Take a batch in if it has ended; None where it is closed."""
         provider = await self._doors.to(batch)
         remote = await provider.retrieve(batch.remote or "")
+        if remote.tag not in (None, batch.tag):
+            raise UnknownBatchError(f"batch {batch.tag}: {provider.name}'s {remote.id} is another one now")
         if remote.state == "running":
             return Standing(batch, remote)
         if remote.state == "failed":
@@ -163,11 +162,13 @@ class _Collecting:
 
     async def _take(self, batch: Batch, provider: Provider, remote: Remote) -> None:
         fates, keys = dict[bytes, Fate](), self._journal.keys(batch.id)
-        for _ in range(_FETCHES):
+        if not self._journal.one(batch.id).open:  # by now another process has taken it in
+            return
+        for last in (False, True):  # a row that is cut off may be whole another time, and is paid for
             with Importer(self._ledger, batch.way.model, keys, fates.__setitem__) as importer:
                 imported = await take_in_stream(provider.results(remote), importer)
             short = remote.succeeded - len(fates) - imported.foreign - imported.unreadable
-            if short <= 0:
+            if short <= 0 and (last or not imported.unreadable):
                 break
         counts = Counter(fates.values())
         canceled = "cancel" in remote.label or "cancel" in batch.label

@@ -34,12 +34,19 @@ class Doors:
         return self._open[place]
 
     async def to(self, batch: Batch) -> Provider:
-        """The provider of a batch; RefusedError where it was submitted to another account."""
+        """The provider of a batch; RefusedError where it was submitted to another account.
+
+        One whose id is known is asked for with any key of that address: keys are renewed, and a key that
+        may not see it is told so. What is to be looked for could be overlooked with another key.
+        """
         way = batch.way
         found = await self.of(
             JudgeSettings(way.model, api_base=way.base, api_key_env=self._key_env or way.key_env)
         )
-        if found.account != way.account:
+        known = found.account == way.account
+        if batch.remote is not None:
+            known = found.account.partition(".")[0] == way.account.partition(".")[0]
+        if not known:
             raise RefusedError(
                 f"batch {batch.tag}: was submitted with another key, or to another address, than those that "
                 f"are set now; set them as they were, or give it up with `ruler batch cancel --forget "

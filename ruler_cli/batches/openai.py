@@ -82,7 +82,8 @@ class OpenAI(Served):
     async def results(self, remote: Remote) -> AsyncIterator[Row]:
         """The output file, then the error file; each may be missing."""
         there = remote if remote.files else await self.retrieve(remote.id)
-        if not there.files and there.succeeded + there.failed:
+        # of what is completed there is an answer or an error, whether it has been counted yet or not
+        if not there.files and (there.succeeded + there.failed or there.label == "completed"):
             raise RulerError(
                 f"{self.wire.who}: batch {remote.id} has results, but their files are not there yet; "
                 "run the same command again later"
@@ -106,6 +107,8 @@ class OpenAI(Served):
         good, bad = value.get("output_file_id"), value.get("error_file_id")
         succeeded, failed = count(counts, "completed"), count(counts, "failed")
         state = _STATES.get(label, "running")
+        if state == "failed" and good:  # whatever went wrong, something was answered and paid for
+            state = "ended"
         # now and then an end is told before the files are there; without them paid answers would be missed
         if state == "ended" and ((succeeded and not good) or (failed and not good and not bad)):
             state = "running"

@@ -71,7 +71,7 @@ class Provider(Protocol):
 
     @property
     def account(self) -> str:
-        """What tells this address and key from others, in a few signs that betray neither."""
+        """Signs that tell this address from others, a dot, signs that tell its key; they betray neither."""
         ...
 
     async def upload(self, file: Path, tag: str) -> str:

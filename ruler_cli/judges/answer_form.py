@@ -44,13 +44,17 @@ def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
     )
 
 
+def without_key(data: bytes, key: str | None) -> bytes:
+    """Foreign bytes, from which the key is cut out; a word that is too short to be one may be any word."""
+    return data.replace(key.encode(), b"[key]") if key and len(key) >= _SECRET else data
+
+
 def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
     """Read a chat completion, from the wire or from the ledger; the key is cut out of what is kept.
 
     Never raises: whatever is no chat completion is a Fault that carries it.
     """
-    if key and len(key) >= _SECRET and key.encode() in body:
-        body = body.replace(key.encode(), b"[key]")
+    body = without_key(body, key)
     try:
         value = orjson.loads(body)
         choice = value["choices"][0]

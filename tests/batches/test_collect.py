@@ -12,7 +12,7 @@ from ruler_cli.batches.journal import Journal
 from ruler_cli.batches.manage import cancel, status
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger import Ledger
-from tests.batch_server import BatchServer
+from tests.batch_server import BatchServer, rows
 from tests.batches.apis import APIS
 from tests.batches.crashes import Client
 
@@ -237,3 +237,79 @@ def test_other_judge_beside(tmp_path: Path, batch_server: BatchServer) -> None:
     done = client.collect()
     assert [each.batch.way.model for each in done.taken] == ["openai/n"]
     assert [each.batch.way.model for each in done.open] == ["openai/m"]
+
+
+@each_api
+def test_key_in_rows(
+    name: str, tmp_path: Path, batch_server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that a provider sends back in its rows stands neither in the ledger nor in a sentence."""
+    key = "of-no-known-form-0123"
+    monkeypatch.setattr("tests.batches.apis.KEY", key)
+    monkeypatch.setitem(rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right"))
+    client = client_of(tmp_path, batch_server, name, "some-row-refused")
+    client.submit()
+    (taken,) = client.collect().taken
+    assert taken.batch.reason.endswith("[key] has no right")
+    assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("ledger.sqlite*"))
+
+
+@each_api
+def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """What another process takes in meanwhile is passed over, without a warning about its rows."""
+    client, first = client_of(tmp_path, batch_server, name), True
+    client.submit()
+
+    def meanwhile(step: str) -> None:
+        nonlocal first
+        if step == "retrieve" and first:
+            first = False
+            with Journal(client.place) as journal:
+                journal.move(journal.open()[0], "collected", answered=6, failed=0, left_out=0)
+
+    batch_server.before = meanwhile
+    done = client.collect()
+    assert (done.taken, done.open, client.listener.warnings) == ((), (), [])
+    assert "results" not in batch_server.steps
+
+
+@each_api
+def test_cut_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A row that comes cut off is fetched once more: it is paid for."""
+    client = client_of(tmp_path, batch_server, name)
+    client.submit()
+    (remote,) = batch_server.store.batches.values()
+    file = batch_server.store.files[str(remote.output)]
+    whole, file.data = file.data, file.data[:-40]
+
+    def mend(step: str) -> None:
+        if step == "results":
+            file.data = whole
+
+    batch_server.after = mend
+    assert client.collect().exit_code == 0
+    assert client.batches()[0].answered == 6
+
+
+@each_api
+def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A batch whose name is known is collected with a new key of the same address: keys expire."""
+    client = client_of(tmp_path, batch_server, name)
+    client.submit()
+    with Journal(client.place) as journal:
+        address, _, _ = client.batches()[0].way.account.partition(".")
+        journal._db.execute("UPDATE batches SET account = ?", (f"{address}.another",))
+    assert client.collect().exit_code == 0
+    client.submit(retry_failed=True)
+    assert client.lacking() == 0
+
+
+def test_name_of_another(tmp_path: Path, batch_server: BatchServer) -> None:
+    """A batch that carries another's tag now is not taken for ours: what was paid for stays out."""
+    client = client_of(tmp_path, batch_server, "openai")
+    client.submit()
+    (remote,) = batch_server.store.batches.values()
+    remote.metadata = {"ruler": "of-another"}
+    done = client.collect()
+    assert (done.exit_code, done.taken) == (3, ())
+    assert "--forget" in str(done.open[0].trouble)

@@ -230,3 +230,21 @@ async def test_creation_without_id(tmp_path: Path) -> None:
                 await made.create(tmp_path, "file-1", TAG, 1)
             with pytest.raises(OddError, match="comes again"):
                 await every(made.listed(0))
+
+
+def test_failed_late() -> None:
+    """A batch that is told as failed and has answers has ended: they are paid for."""
+    assert _read(_batch(status="failed", output_file_id="file-1")).state == "ended"
+    assert _read(_batch(status="failed")).state == "failed"
+
+
+async def test_completed_before_its_files(batch_server: BatchServer, tmp_path: Path) -> None:
+    """Where neither files nor counts are there yet, a batch that is completed has no results for now."""
+    async with api("openai", batch_server) as made:
+        remote = await submit(made, requests(tmp_path / "r.jsonl", "openai", 5))
+        kept = batch_server.store.batches[remote.id]
+        files, kept.output, kept.done, kept.lines = kept.output, None, [], []
+        with pytest.raises(RulerError, match="not there yet"):
+            await every(made.results(await made.retrieve(remote.id)))
+        kept.output = files
+        assert len(await every(made.results(await made.retrieve(remote.id)))) == 5
