@@ -23,6 +23,7 @@ from ruler_cli.records import Request
 
 _ENTRY = struct.Struct("<16sIIH")
 _MARK, _LOCK = ".batch-", "lock"
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,21 @@ class Spool:
     """A directory of one submission; a context, which removes it."""
 
     def __init__(self, ledger: Path) -> None:
-        """Make it beside the ledger and lock it."""
+        """Make it beside the ledger and lock it; OutputError where the file system has no locks."""
         real = _real(ledger)
         real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        while True:
+        for last in (*[False] * _TRIES, True):
             self.folder = Path(tempfile.mkdtemp(prefix=f"{real.name}{_MARK}", dir=real.parent))
-            with suppress(OSError):  # somebody tidied up between the two steps
+            try:
                 self._lock = _locked(self.folder)
                 break
+            except OSError as error:  # else somebody tidied up between the two steps
+                shutil.rmtree(self.folder, ignore_errors=True)
+                if last:
+                    raise OutputError(
+                        f"{real.parent}: no lock can be had there ({error.strerror}), without which two "
+                        "submissions may both pay; put the ledger on another file system, with --ledger PATH"
+                    ) from None
         self.owner = self.folder.name
         self._lines: dict[int, tuple[BinaryIO, BinaryIO]] = {}
 

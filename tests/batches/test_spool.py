@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -104,3 +105,15 @@ def test_signs(place: Path) -> None:
         assert last_sign(place, spool.owner) == 1.0
         spool.beat()
         assert last_sign(place, spool.owner) > 1.0
+
+
+def test_no_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file system has no locks that is told, and no directory is left behind."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(OutputError, match="No locks available"):
+        Spool(place)
+    assert not list(place.parent.iterdir())
