@@ -81,7 +81,7 @@ async def submit(
             )
     lines = [request_line(_target(seat.provider), seat.judge) for seat in seats]
     with Journal(settings.ledger) as journal:
-        doubts = await settle_all(journal, doors, observer, window)
+        doubts = await unless_told(halt, lambda: settle_all(journal, doors, observer, window))
         with Spool(settings.ledger) as spool:
             newest, large = journal.newest(), 0
 

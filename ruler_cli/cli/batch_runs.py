@@ -14,6 +14,7 @@ from ruler_cli.batches.intents import TooDear
 from ruler_cli.batches.journal import Batch, there
 from ruler_cli.batches.manage import cancel, status
 from ruler_cli.batches.submit import Submitted, submit
+from ruler_cli.batches.tasks import unless_told
 from ruler_cli.cli.batch_page import as_json as shown
 from ruler_cli.cli.batch_page import name, table
 from ruler_cli.cli.console import Console, count, safe, say
@@ -60,7 +61,8 @@ async def listing(
 ) -> int:
     """Print what is known of the batches."""
     async with Doors(key_env) as doors:
-        found = await status(place, doors, Console("log", str(place)), every=every, window=window)
+        console = Console("log", str(place))
+        found = await unless_told(halt, lambda: status(place, doors, console, every=every, window=window))
     if as_json:
         typer.echo(
             json.dumps({"version": 1, "ledger": safe(str(place)), "batches": [shown(each) for each in found]})
@@ -69,7 +71,7 @@ async def listing(
         for line in table(found):
             typer.echo(line)
     _say_troubles(found)
-    return 3 if any(each.trouble for each in found) else 0
+    return 3 if any(each.trouble or (each.doubt and each.doubt.trouble) for each in found) else 0
 
 
 async def canceling(
@@ -78,7 +80,9 @@ async def canceling(
     """Call batches off."""
     async with Doors(key_env) as doors:
         console = Console("log", str(place))
-        found = await cancel(place, doors, names, console, forget=forget, window=window)
+        found = await unless_told(
+            halt, lambda: cancel(place, doors, names, console, forget=forget, window=window)
+        )
     for each in found:
         if each.batch.state == "abandoned":
             typer.echo(f"batch {name(each.batch)} is given up; {count(each.batch.requests, 'request')} free")

@@ -232,3 +232,60 @@ def test_terminal_is_safe(batch: Batch, batches: BatchServer) -> None:
     for command in (["status"], ["status", "--json"], ["collect", "--wait"]):
         done = batch("batch", *command)
         assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("command", "step"), [(["status"], "retrieve"), (["cancel", "--all"], "cancel")])
+def test_interrupted_while_asking(
+    command: list[str], step: str, batch: Batch, batches: BatchServer, tmp_path: Path
+) -> None:
+    """Ctrl-C ends a command that waits for its provider at once."""
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    batches.fault(step, "hang")
+    assert _interrupted(["batch", *command], batches, tmp_path, lambda: not batches.faults[0].times) == 130
+
+
+def test_interrupted_while_settling(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+    """Ctrl-C ends the wait for a batch that may still appear, and it stays on record."""
+    batches.fault("create", "drop")
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--settle", "100"]
+    assert _interrupted(submit, batches, tmp_path, lambda: "list" in batches.steps) == 130
+    (one,) = json.loads(batch("batch", "status", "--json", RULER_SETTLE="100").stdout)["batches"]
+    assert one["state"] == "creating"
+
+
+def _interrupted(args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]) -> int:
+    """The exit code of a process that has Ctrl-C once it is `ready`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *args],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **given(server)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + 60
+        while not ready() and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        return process.wait(30)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer) -> None:
+    """A batch of which its provider could not say whether it is there makes exit code 3 as well."""
+    batches.fault("create", "drop")
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    done = batch("batch", "status", OPENAI_API_KEY="sk-another-9876543210")
+    assert (done.returncode, "--forget" in done.stderr) == (3, True)
+
+
+def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all that is lacking is too large, nothing says that nothing is lacking."""
+    monkeypatch.setattr("ruler_cli.batches.submit.fits", lambda provider, size: False)
+    done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
+    assert done.returncode == 1
+    assert "6 requests larger than the provider takes" in done.stderr
+    assert "nothing is lacking" not in done.stderr
