@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import clusters, combining, options, sharing
+from ruler_cli.cli import clusters, combining, options, sharing, summaries
 from ruler_cli.cli.console import Console, closing, count, say, told
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.listing import is_many
 from ruler_cli.files.remote import is_remote, public
-from ruler_cli.observer import Summary
 from ruler_cli.settings import (
     AskSettings,
     CombineSettings,
@@ -193,7 +192,7 @@ def command(
         )
         combining.refuse_what_cannot_be(settings)
         sharing.refuse_what_needs_all(settings)
-        _refuse_summary(summary, settings)
+        summaries.refuse(summary, settings)
         if misleading := combining.warning(settings):
             say(f"ruler: warning: {misleading}")
         if progress != "none" and (partly := sharing.note(settings)):
@@ -205,7 +204,7 @@ def command(
                 say(f"ruler: {line}")
         if summary is not None:
             try:
-                _write_summary(summary, done.summary)
+                summaries.write(summary, done.summary)
             except OutputError as error:
                 if done.stopped is None:
                     raise
@@ -265,41 +264,3 @@ def _say_what_is_there(settings: ScoreSettings) -> None:
     partial = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
     if output != "-" and (partial.exists() or any(Path(output).rglob("*.partial"))):
         say(f"ruler: what is whole so far is in {partial}")
-
-
-def _refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
-    """Tell before a call what would be told after all of them."""
-    from ruler_cli.writing import is_address
-
-    if path is None:
-        return
-    taken = [
-        settings.input.source,
-        settings.output,
-        settings.output.rstrip("/") + ".failed.jsonl",
-        settings.failed,
-    ]
-    if is_address(path):
-        raise UsageError("--summary: is an address; give a file of this machine")
-    files = [other for other in taken if other and not is_remote(str(other))]
-    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
-        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
-    if str(path) == "-" and settings.output == "-":
-        raise UsageError("--summary -: stdout holds the records already; give it a file")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
-
-
-def _write_summary(path: Path, done: Summary) -> None:
-    import dataclasses
-
-    import orjson
-
-    text = orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2)
-    if str(path) == "-":
-        typer.echo(text)
-        return
-    try:
-        path.write_bytes(text + b"\n")
-    except OSError as error:
-        raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None
