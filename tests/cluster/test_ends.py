@@ -22,16 +22,24 @@ _LONGEST = 90.0
 
 
 def workers() -> list[int]:
-    """The processes of all workers that there are."""
-    found = []
+    """The processes of all workers of this session's cluster."""
+    parents, found = dict[int, int](), list[int]()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            title = (entry / "cmdline").read_bytes()
+            title, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
         except OSError:
             continue
+        parents[int(entry.name)] = int(state.rpartition(")")[2].split()[1])
         if title.startswith(b"ray::Worker"):
             found.append(int(entry.name))
-    return found
+    return [number for number in found if _below(number, parents)]
+
+
+def _below(number: int, parents: dict[int, int]) -> bool:
+    """Whether this process has started it, over others."""
+    while number and number != os.getpid():
+        number = parents.get(number, 0)
+    return bool(number)
 
 
 def until(holds: Callable[[], object]) -> None:
