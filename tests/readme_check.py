@@ -57,8 +57,9 @@ OTHERS = {"simulated.jsonl", "formats", "pictures"}
 BASE_JS = ROOT / "ruler_cli" / "report" / "web" / "base.js"
 CONDITIONS_JS = BASE_JS.with_name("conditions.js")
 COMMANDS = (
-    *("", "score", "check", "prompt", "agree", "report", "select"),
-    *("ledger", "ledger path", "ledger stats", "ledger clear"),
+    *("", "score", "check", "prompt", "render", "agree", "report", "select"),
+    *("ledger", "ledger path", "ledger stats", "ledger clear", "ledger import"),
+    *("batch", "batch submit", "batch status", "batch collect", "batch cancel"),
 )
 RICH = ["-m", "simulated", "-m", "offline", "--passes", "2", "--group-size", "4", "--order-by-outcome"]
 """What makes a run write the fields that one pass of one judge does not."""
@@ -289,8 +290,10 @@ def check_options(readme: str, report: Report) -> None:
         report.wrong.append(f"README.md: {names} {where}")
     for names in shown.keys() & live.keys():
         option, row = live[names], shown[names]
-        if code(row[1]) != [option.envvar]:
-            report.wrong.append(f"README.md: {names} is set by {option.envvar}, not by {row[1]}")
+        named = re.search(r"\[env var: (\w+)\]", option.help or "")  # of one that reads it itself
+        variable = named[1] if named else option.envvar
+        if code(row[1]) != [variable]:
+            report.wrong.append(f"README.md: {names} is set by {variable}, not by {row[1]}")
         stated = re.search(r"\[default: ([^\]]+)\]", option.help or "")
         default = stated[1] if stated else option.default
         wanted = (
