@@ -34,7 +34,7 @@ class Block:
         self._closed = False
         self._round = _Round()
         self._prior: Prior | None = None
-        self._unanswered = False
+        self.unanswered = False
 
     def __len__(self) -> int:
         """How many members it has."""
@@ -55,7 +55,7 @@ class Block:
 
         With a member that is `unanswered` nobody gets any: what the others get depends on its answers.
         """
-        self._unanswered = self._unanswered or unanswered
+        self.unanswered = self.unanswered or unanswered
         while True:
             self._standings[member] = standing
             self._reported.add(member)
@@ -67,7 +67,7 @@ class Block:
 
     def unresolved(self, standing: Standing) -> bool:
         """Whether, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
-        if self._unanswered:
+        if self.unanswered:
             return False
         if self._prior is None:
             noise = Batch()
@@ -82,7 +82,7 @@ class Block:
             done, self._round = self._round, _Round()
             self._reported.clear()
             nothing = [0] * len(self._standings)
-            done.extra = nothing if self._unanswered else self._decide(self._standings)
+            done.extra = nothing if self.unanswered else self._decide(self._standings)
             done.over.set()
 
 
@@ -100,11 +100,19 @@ class Member:
     def __init__(self, block: Block) -> None:
         """It joins the block."""
         self._block, self._number = block, block.join()
+        self._comparable = False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether answers are missing, of this group or of others, by which the block decides."""
+        return self._comparable and self._block.unanswered
 
     async def more(self, judged: Judged, tokens: float) -> int:
         """How many further passes; 0 ends it."""
         unanswered = any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
-        return await self._block.report(self._number, Standing.of(judged, tokens), unanswered=unanswered)
+        standing = Standing.of(judged, tokens)
+        self._comparable = standing is not None  # else it gets nothing in any case
+        return await self._block.report(self._number, standing, unanswered=unanswered)
 
     async def escalate(self, judged: Judged, tokens: float) -> bool:
         """Whether the stronger judge is to score the group: once all of the block have their passes."""

@@ -26,6 +26,7 @@ another number of tokens for its length, so once may not be enough."""
 _HELD = 32 << 20
 """Bytes of prompts that a group's requests hold while they wait for their turn: passes over a large group
 come to many times its text."""
+_UNDECIDED = Failure("transport", "the ledger lacks answers of groups that share passes with this one")
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
@@ -54,6 +55,10 @@ class Bench:
 
 class Turns(Protocol):
     """What decides, with the groups around it, what a group is asked beyond its first passes."""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether nothing could be decided, since groups around it lack answers and nobody is asked."""
 
     async def more(self, judged: Judged, tokens: float) -> int:
         """How many further passes; 0 ends it. `tokens` are those of one pass of all judges."""
@@ -144,6 +149,9 @@ class _Sitting:
         if self._bench.stronger is not None and await further.escalate(self.judged(), self._tokens):
             self._final = len(self._bench.seats)
             await self._begin(self._final, _ESCALATED)
+        if further.undecided and self._ballots:
+            seat = min(ballot.judge for ballot in self._ballots)
+            self._misses.append(Miss(seat, self._turns[seat], 0, _UNDECIDED))
 
     def judged(self) -> Judged:
         """What was said so far, in an order that does not depend on who answered first."""

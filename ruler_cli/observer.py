@@ -59,8 +59,8 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether every group and every trajectory has its score."""
-        return not self.failed and not self.unreadable
+        """Whether every group and every trajectory has its score, of all that was to be asked."""
+        return not (self.failed or self.unreadable or self.unanswered)
 
 
 @dataclass(frozen=True, slots=True)

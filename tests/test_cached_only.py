@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ruler_cli.ledger import key_of
 from ruler_cli.records import UNANSWERED
 from tests.conftest import Ruler, group, write
 from tests.runs import Stage, Stub, noisy, refusing, shifting
@@ -64,6 +66,7 @@ def test_a_pass_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     stage.run(passes=2)
     done = stage.run(passes=3, cached_only=True)
     assert (done.summary.degraded, done.summary.unanswered) == (20, 20)
+    assert not done.summary.complete
     assert {rollout["ruler"]["passes"] for rollout in stage.records()[0]["trajectories"]} == {2}
     assert stage.run(passes=3, cached_only=True, min_passes=3).summary.failed == {"transport": 20}
 
@@ -79,6 +82,23 @@ def test_blocks_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.run(passes=4, adaptive=True, cached_only=True).summary.unanswered > 0
     stage.run(passes=4, adaptive=True)
     assert stage.run(passes=4, adaptive=True, cached_only=True).summary.unanswered == 0
+
+
+@pytest.mark.parametrize("more", [{"passes": 6, "adaptive": True}, {"passes": 2, "escalate": "two"}], ids=str)
+def test_neighbours_are_marked(more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One missing answer keeps a block from deciding: all that could have other scores is degraded."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
+    stage.run("one", **more)
+    scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.turn == 1)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.execute("DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]).rowcount == 1
+    done = stage.run("one", cached_only=True, output="cached.jsonl", **more)
+    assert (done.summary.unanswered, done.summary.degraded) == (1, len(GROUPS))
+    assert not done.summary.complete
+    assert stage.rewards("cached.jsonl") != scores
+    assert all(part["degraded"] for part in stage.parts("cached.jsonl"))
+    stage.run("one", **more)
+    assert not any(part.get("degraded") for part in stage.parts())
 
 
 def test_command(ruler: Ruler, tmp_path: Path) -> None:
