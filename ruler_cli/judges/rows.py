@@ -61,6 +61,10 @@ _OWN = (
     *("service_tier", "system_fingerprint"),
 )
 """What a chat completion, or a message, has for fields; beside it stand the columns of its input."""
+_ASK_FOR_LESS = (
+    "so would the same request be again: ask for JSON without a schema, by giving this and `ruler score` "
+    """-p 'response_format={"type":"json_object"}', or for any text, with -p response_format=null"""
+)
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -182,7 +186,8 @@ def _of_status(status: int, data: bytes) -> _Found:
     signs, message = error_of(data)
     fault = classify(status, signs, message)
     if fault.kind != "too_long" and refuses_format(status, message):
-        return _again(fault.reason, "the answer format was refused")  # no failure of this one request
+        # no failure of this one request; a live run would ask for less by itself
+        return _again(f"{fault.reason}; {_ASK_FOR_LESS}", "the answer format was refused")
     if fault.scope == "group":
         return fault, "", ""
     told = f"status {status}" if 100 <= status < 600 else "an unknown status"

@@ -289,3 +289,15 @@ def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.returncode == 1
     assert "6 requests larger than the provider takes" in done.stderr
     assert "nothing is lacking" not in done.stderr
+
+
+def test_format_refused(batch: Batch, batches: BatchServer) -> None:
+    """Where an endpoint refuses the answer format, as it would without end, a way out is told and works."""
+    batches.conduct.pace = "at once"
+    args = ["in.jsonl", "-m", "openai/schema-refused"]
+    done = batch("batch", "submit", *args, "--wait")
+    assert done.returncode == 1
+    assert '-p \'response_format={"type":"json_object"}\'' in done.stdout
+    less = ["-p", 'response_format={"type":"json_object"}']
+    assert batch("batch", "submit", *args, *less, "--wait").returncode == 0
+    assert batch("score", "in.jsonl", "out.jsonl", "-m", args[2], *less, "--cached-only").returncode == 0
