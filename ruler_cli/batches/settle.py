@@ -25,6 +25,9 @@ WINDOW = 120.0
 """Seconds after the last sign of life of whoever created a batch in which it may still appear in listings."""
 _SKEW = 900.0
 """Seconds by which the provider's clock may differ from ours."""
+_ASTRAY = 86400.0
+"""The same where it does no harm to look at more batches, since ours are known by their tags: a whole day is
+more than a wrong time zone makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +57,30 @@ class Doubt:
 
 
 async def settle(
-    journal: Journal, doors: Doors, observer: Observer, *, window: float = WINDOW, give_up: bool = False
+    journal: Journal,
+    doors: Doors,
+    observer: Observer,
+    *,
+    window: float = WINDOW,
+    give_up: bool = False,
+    dead: dict[int, float] | None = None,
 ) -> list[Doubt]:
     """Bring every batch that nobody is at work on into a state that is certain; those that resist.
 
     What was not yet asked for is given up: nothing was paid. With `give_up` so is what was asked for and
-    has not appeared within `window` seconds.
+    has not appeared within `window` seconds. `dead` remembers from look to look since when, by a clock that
+    is never set, nobody has been at work on a batch.
     """
     doubts = []
+    dead = {} if dead is None else dead
     for batch in journal.batches("intended", "uploaded", "creating"):
         if alive(journal.path, batch.owner):
             continue
         if batch.state != "creating":
             journal.move(batch, "abandoned", reason="its submission ended before the batch was created")
             continue
-        doubt = await _search(journal, doors, observer, batch, window)
+        most = dead.setdefault(batch.id, time.monotonic()) + window - time.monotonic()
+        doubt = await _search(journal, doors, observer, batch, window, most)
         if doubt is None:
             continue
         if give_up and not (doubt.left or doubt.candidates or doubt.trouble):
@@ -85,8 +97,9 @@ async def settle(
 async def settle_all(journal: Journal, doors: Doors, observer: Observer, window: float) -> list[Doubt]:
     """Settle, and wait as long as anything may still appear; those that remain are not to be had now."""
     told: set[str] = set()
+    dead: dict[int, float] = {}
     while True:
-        doubts = await settle(journal, doors, observer, window=window, give_up=True)
+        doubts = await settle(journal, doors, observer, window=window, give_up=True, dead=dead)
         waiting = [each for each in doubts if not each.candidates and each.trouble is None]
         if not waiting:
             return doubts
@@ -102,11 +115,16 @@ async def settle_all(journal: Journal, doors: Doors, observer: Observer, window:
 
 
 async def _search(
-    journal: Journal, doors: Doors, observer: Observer, batch: Batch, window: float
+    journal: Journal, doors: Doors, observer: Observer, batch: Batch, window: float, most: float
 ) -> Doubt | None:
-    """Look for a batch at its provider; None where it was found and is on record as submitted."""
+    """Look for a batch at its provider; None where it was found and is on record as submitted.
+
+    It may still appear for `most` seconds, whatever the clock says that was set back meanwhile.
+    """
     until = max(batch.began or batch.changed, last_sign(journal.path, batch.owner)) + window
-    left = max(0.0, until - time.time())  # by the clock before the listing, which must come after the end
+    left = max(
+        0.0, min(until - time.time(), most)
+    )  # by the clock before the listing, which must come after the end
     try:
         provider = await doors.to(batch)
         ours, candidates = await _look(provider, journal, batch, until)
@@ -138,7 +156,7 @@ async def _look(
     began = batch.began or batch.changed
     taken = journal.remotes() | batch.not_it
     candidates: list[Remote] = []
-    async for remote in provider.listed(began - _SKEW):
+    async for remote in provider.listed(began - (_ASTRAY if provider.tagged else _SKEW)):
         if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
             return remote, []
         bare = remote.tag is None and remote.file is None and remote.id not in taken

@@ -215,3 +215,24 @@ def test_two_lost(tmp_path: Path) -> None:
         server.advance(3)
         settled(client, server, 4)
         assert server.created == 2
+
+
+def test_clock_astray(tmp_path: Path) -> None:
+    """Where tags are kept a lost batch is found although our clock was hours ahead."""
+    with BatchServer(clock=time.time() - 5 * 3600) as server:
+        client = Client(tmp_path, server, "openai", GROUPS)
+        dies(client, "after create")
+        settled(client, server)
+        assert server.created == 1
+
+
+@each_api
+def test_clock_set_back(name: str, client: Client, batch_server: BatchServer) -> None:
+    """A clock that was set back does not make anybody wait for longer than the window."""
+    dies(client, "before create")
+    with Journal(client.place) as journal:
+        journal._db.execute("UPDATE batches SET began = began + 3600")
+    began = time.monotonic()
+    assert client.submit().requests == GROUPS
+    assert WINDOW <= time.monotonic() - began < 600
+    settled(client, batch_server)
