@@ -20,9 +20,11 @@ from benchmarks import (
     latency,
     limits,
     prefix,
+    ray_scale,
     report,
     rounds,
     virtual,
+    ways,
 )
 from benchmarks.promises import QUICK, Sizes, memory, passes, speed, starts, tokens
 from benchmarks.results import Result, table
@@ -53,6 +55,8 @@ def _main() -> int:
             large,
             prefix,
             report,
+            ways,
+            ray_scale,
             hundred_million,
         ):
             for result in module.measure(Path(folder), options.quick):
