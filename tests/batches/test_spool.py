@@ -15,6 +15,7 @@ import pytest
 from ruler_cli.batches.spool import Spool, alive, last_sign, sweep
 from ruler_cli.errors import OutputError
 from ruler_cli.records import Request
+from tests.conftest import ROOT
 
 REQUEST = Request("système", "user", ("a", "b"))
 
@@ -117,3 +118,24 @@ def test_no_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OutputError, match="No locks available"):
         Spool(place)
     assert not list(place.parent.iterdir())
+
+
+def test_full(place: Path) -> None:
+    """Where there is no room that is told with the place, and nothing stays but the sign of life."""
+    script = (
+        "import resource, signal, sys; from pathlib import Path; from ruler_cli.batches.spool import Spool\n"
+        "from ruler_cli.records import Request; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "with Spool(Path(sys.argv[1])) as spool:\n"
+        "    for i in range(100): spool.add(0, bytes(16), bytes(1000), Request('', '', ()))\n"
+        "    spool.write(0, 'tag', lambda key: True, 0, 100_000)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(place)],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "OutputError" in done.stderr
+    assert f"{place}.batch-" in done.stderr
+    assert "File too large; make room" in done.stderr
+    (folder,) = place.parent.iterdir()
+    assert [path.name for path in folder.iterdir()] == ["lock"]
