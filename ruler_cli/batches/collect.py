@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ruler_cli.batches.doors import Doors
 from ruler_cli.batches.journal import Batch, Journal
-from ruler_cli.batches.provider import Provider, Remote, UnknownBatchError
+from ruler_cli.batches.provider import Provider, Remote, UnknownBatchError, UnreachedError
 from ruler_cli.batches.settle import WINDOW, Doubt, settle
 from ruler_cli.batches.tasks import Pauses, unless_told
 from ruler_cli.errors import RefusedError, RulerError, UsageError
@@ -97,6 +97,7 @@ async def collect(
     observer, halt, pauses = observer or Observer(), halt or Halt(), pauses or Pauses()
     until = time.monotonic() + wait
     taken: list[Taken] = []
+    reached: set[str] = set()
 
     def closed(one: Taken) -> None:
         taken.append(one)
@@ -107,9 +108,16 @@ async def collect(
             collecting = _Collecting(journal, ledger, doors, observer, closed)
             standings = await unless_told(halt, lambda: collecting.all(window))  # noqa: B023 - awaited here
             left = until - time.monotonic()
-            if left <= 0 or not any(each.passes for each in standings):
+            reached |= {each.batch.way.account for each in standings if each.remote is not None}
+            if left <= 0 or not any(_passes(each, reached) for each in standings):
                 return Collected(tuple(taken), tuple(standings))
             await pauses.pause(halt, left)
+
+
+def _passes(standing: Standing, reached: set[str]) -> bool:
+    """Whether it is worth waiting for, also where a network that was there is gone for a while."""
+    gone = isinstance(standing.trouble, UnreachedError) and standing.batch.way.account in reached
+    return gone or standing.passes
 
 
 class _Collecting:

@@ -24,6 +24,10 @@ class UnclearError(RulerError):
     """
 
 
+class UnreachedError(RefusedError):
+    """No connection could be made: where one was made before, it may pass."""
+
+
 class UnknownBatchError(RefusedError):
     """The provider knows no batch of this id, or none that this key may see."""
 

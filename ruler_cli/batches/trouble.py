@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from ruler_cli.batches.provider import UnreachedError
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify, clean
@@ -67,7 +68,7 @@ def broken(who: str, error: Exception, key: str | None, whole: bool) -> Trouble:
         if isinstance(error, aiohttp.ClientConnectorError):
             why = clean(str(error.os_error), key)
         way = "check the network and --api-base, and run the same command again"
-        return Trouble(RefusedError(f"{who} cannot be reached ({why}); {way}"), passing=True)
+        return Trouble(UnreachedError(f"{who} cannot be reached ({why}); {way}"), passing=True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return Trouble(RefusedError(f"the proxy to {who} refuses ({error.status}); check HTTPS_PROXY"))
     if isinstance(error, ValueError):  # aiohttp's InvalidURL is one

@@ -10,6 +10,8 @@ import pytest
 
 from ruler_cli.batches.journal import Journal
 from ruler_cli.batches.manage import cancel, status
+from ruler_cli.batches.provider import Remote, UnreachedError
+from ruler_cli.batches.served import Served
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger import Ledger
 from tests.batch_server import BatchServer, rows
@@ -313,3 +315,26 @@ def test_name_of_another(tmp_path: Path, batch_server: BatchServer) -> None:
     done = client.collect()
     assert (done.exit_code, done.taken) == (3, ())
     assert "--forget" in str(done.open[0].trouble)
+
+
+@each_api
+def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait of hours outlives a network that is gone in between, but not an address that never answered."""
+    looks = 0
+
+    async def retrieve(self: Served, id: str) -> Remote:
+        nonlocal looks
+        looks += 1
+        if looks in gone:
+            raise UnreachedError("it cannot be reached")
+        return await whole(self, id)
+
+    whole, gone = Served.retrieve, {2, 3}
+    monkeypatch.setattr(Served, "retrieve", retrieve)
+    with BatchServer(pace="retrieve") as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        assert client.collect(wait=30.0).exit_code == 0
+        client.submit(judge=replace(client.settings.judge, model=f"{name}/n"))
+        looks, gone = 0, {1}
+        assert client.collect(wait=30.0).exit_code == 3
