@@ -127,7 +127,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
         for judge, most in zip(judges, limits, strict=True)
     ]
     console = Console("log", shown(settings.input.source))
-    with RequestFiles(settings.output, bounds) as files:
+    with RequestFiles(settings.output, bounds, settings.input.source) as files:
         writing = _Writing(files, lines)
         try:
             done = anyio.run(interruptible, partial(writing.all, settings, console))

@@ -61,9 +61,12 @@ class RequestFiles:
     Until then nothing of an earlier rendering is touched, and without it nothing is left behind.
     """
 
-    def __init__(self, name: str, bounds: Sequence[Bound]) -> None:
-        """Open the first file of each set; UsageError where it cannot be, or is somebody else's file."""
-        self.name = name
+    def __init__(self, name: str, bounds: Sequence[Bound], source: str = "-") -> None:
+        """Open the first file of each set; UsageError where it cannot be, or is somebody else's file.
+
+        Nor is one opened that is `source`, where the requests come from.
+        """
+        self.name, self._source = name, source
         self._done = False
         self._target = _target(name)
         if self._target is None:
@@ -133,7 +136,7 @@ class RequestFiles:
             yield str(Path(self.name).with_name(path.name)), part.requests, part.bytes
         for number in itertools.count(len(files.parts) + 1):  # of one that was killed
             partial = _partial(self._naming.path(files.stem, number))
-            if not partial.exists():
+            if not partial.exists() or self._is_source(partial):
                 break
             partial.unlink()
 
@@ -148,6 +151,8 @@ class RequestFiles:
     def _open(self, files: _Set) -> _Part:
         path = self._naming.path(files.stem, len(files.parts) + 1)
         partial = _partial(path)
+        if self._is_source(partial):
+            raise UsageError(f"{self._source}: is where REQUESTS are written until they are whole; rename it")
         try:
             file = locked(partial)
         except OSError as error:
@@ -155,6 +160,11 @@ class RequestFiles:
         part = _Part(file, compressed(path.name, file), partial)
         files.parts.append(part)
         return part
+
+    def _is_source(self, path: Path) -> bool:
+        with suppress(OSError, ValueError):
+            return path.samefile(self._source)
+        return False
 
     def _end(self, part: _Part) -> None:
         """All of it on disk; a set's first file stays open, since the lock goes with it."""
