@@ -95,7 +95,7 @@ async def submit(
 
             rendered = await render(settings, take, observer, halt)
             lots = await anyio.to_thread.run_sync(partial(choose, journal, spool, seats, newest, most))
-            sending = _Sending(journal, spool, seats, halt)
+            sending = _Sending(journal, spool, seats, halt, observer)
             batches = await sending.all(lots, told)
         out = sum(rendered.requests) - large - sum(lot.requests for lot in lots)
     return Submitted(rendered, tuple(batches), out, large, tuple(doubts))
@@ -113,8 +113,11 @@ def _target(provider: Provider) -> Target:
 class _Sending:
     """Takes each intent to its provider, step by step."""
 
-    def __init__(self, journal: Journal, spool: Spool, seats: Sequence[Seat], halt: Halt) -> None:
-        self._journal, self._spool, self._seats, self._halt = journal, spool, seats, halt
+    def __init__(
+        self, journal: Journal, spool: Spool, seats: Sequence[Seat], halt: Halt, observer: Observer
+    ) -> None:
+        self._journal, self._spool, self._seats = journal, spool, seats
+        self._halt, self._observer, self._said = halt, observer, False
 
     async def all(self, lots: Sequence[Lot], told: Callable[[Batch], None]) -> list[Batch]:
         """Submit one after the other; those that come behind a failure are given up."""
@@ -144,7 +147,7 @@ class _Sending:
         try:
             # not interrupted: whoever sees no answer does not know what is paid for
             remote = await meanwhile(
-                self._spool.beat, lambda: provider.create(file, uploaded, lot.tag, lot.requests)
+                self._beat, lambda: provider.create(file, uploaded, lot.tag, lot.requests)
             )
         except UnclearError as error:
             self._journal.move(batch, "creating", reason=str(error))
@@ -157,6 +160,15 @@ class _Sending:
             raise
         file.unlink(missing_ok=True)
         return self._moved(batch, "submitted", remote=remote.id, label=remote.label)
+
+    def _beat(self) -> None:
+        self._spool.beat()
+        if self._halt.reason is not None and not self._said:
+            self._said = True
+            self._observer.note(
+                "stopping once the provider has answered, since the batch is paid for then; Ctrl-C stops at "
+                "once, and the next `ruler batch` command looks for it"
+            )
 
     def _moved(self, batch: Batch, state: State, **fields: Any) -> Batch:
         moved = self._journal.move(batch, state, **fields)

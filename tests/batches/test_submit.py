@@ -12,7 +12,9 @@ import pytest
 
 from ruler_cli.batches.intents import TooDear
 from ruler_cli.batches.journal import Journal
-from ruler_cli.batches.submit import submit
+from ruler_cli.batches.openai import OpenAI
+from ruler_cli.batches.provider import Remote
+from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import AskSettings, PoolSettings
@@ -177,3 +179,24 @@ def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
     assert {line["url"] for line in lines} == {"/v1/chat/completions"}
     assert all(len(line["custom_id"]) == 32 for line in lines)
     assert {line["body"]["model"] for line in lines} == {"m"}
+
+
+def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for the end while a batch is created is told what is waited for, and it is on record."""
+    halts, whole = list[Halt](), OpenAI.create
+
+    async def create(self: OpenAI, file: Path, uploaded: str, tag: str, requests: int) -> Remote:
+        halts[0].now(InterruptedRun(2))
+        with anyio.fail_after(60):
+            while not any("Ctrl-C" in note for note in client.listener.notes):  # noqa: ASYNC110 - a note has no event
+                await anyio.sleep(0.05)
+        return await whole(self, file, uploaded, tag, requests)
+
+    async def main() -> Submitted:
+        halts.append(Halt())
+        async with client.doors(None) as doors:
+            return await submit(client.settings, doors, lambda batch: None, client.listener, halts[0])
+
+    monkeypatch.setattr(OpenAI, "create", create)
+    assert len(anyio.run(main).batches) == 1
+    assert [batch.state for batch in client.batches()] == ["submitted"]
