@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ruler_cli.batches.tasks import unless_told
 from ruler_cli.cli.batch_page import as_json as shown
 from ruler_cli.cli.batch_page import name, table
 from ruler_cli.cli.console import Console, count, safe, say
+from ruler_cli.cli.following import on_ledger, scoring
 from ruler_cli.cli.money import rounded
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.halt import Halt
@@ -34,13 +36,14 @@ async def submitting(
         except TooDear as error:  # the same command would not go on
             say(f"ruler: {error}")
             return error.exit_code
-        code = _say_submitted(done)
-        if wait is None or settings.ledger is None:
+        again = scoring(sys.argv[3:], settings.input.source)
+        code = _say_submitted(done, again, waits=wait is not None)
+        if wait is None or settings.ledger is None or not (done.batches or done.out or done.doubts):
             return code
         collected = await collect(
             settings.ledger, doors, _tell_taken, console, halt, window=window, wait=wait
         )
-        _say_collected(collected)
+        _say_collected(collected, again)
         return collected.exit_code or code
 
 
@@ -52,7 +55,7 @@ async def collecting(place: Path, key_env: str | None, window: float, halt: Halt
     console = Console("log", str(place))
     async with Doors(key_env) as doors:
         done = await collect(place, doors, _tell_taken, console, halt, window=window, wait=wait)
-    _say_collected(done)
+    _say_collected(done, f"ruler score INPUT OUTPUT --cached-only{on_ledger(sys.argv)}")
     return done.exit_code
 
 
@@ -71,6 +74,8 @@ async def listing(
         for line in table(found):
             typer.echo(line)
     _say_troubles(found)
+    if ended := sum(each.remote is not None and each.remote.state != "running" for each in found):
+        say(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
     return 3 if any(each.trouble or (each.doubt and each.doubt.trouble) for each in found) else 0
 
 
@@ -88,7 +93,7 @@ async def canceling(
             typer.echo(f"batch {name(each.batch)} is given up; {count(each.batch.requests, 'request')} free")
         elif each.remote is not None:
             label = safe(each.remote.label)
-            typer.echo(f"batch {name(each.batch)}: {label}; `ruler batch collect` takes in what is done")
+            typer.echo(f"batch {name(each.batch)}: {label}; `{_collect()}` takes in what is done")
     if not found:
         say("ruler: no batch is out")
     _say_troubles(found)
@@ -105,7 +110,11 @@ def _tell_submitted(batch: Batch) -> None:
     )
 
 
-def _say_submitted(done: Submitted) -> int:
+def _collect() -> str:
+    return f"ruler batch collect{on_ledger(sys.argv)}"
+
+
+def _say_submitted(done: Submitted, again: str, *, waits: bool) -> int:
     rendered = done.rendered
     parts = (
         (rendered.answered, "group", "answered by the ledger"),
@@ -117,7 +126,12 @@ def _say_submitted(done: Submitted) -> int:
         (rendered.unaskable, "group", "that cannot be asked about"),
         (rendered.unreadable, "line or trajectory", "not readable"),
         (done.large, "request", "larger than the provider takes; show fewer rollouts, with --group-size"),
-        (done.out, "request", "in other batches that are out"),
+        (
+            done.out,
+            "request",
+            "in other batches that are out"
+            + ("" if waits or done.batches else f"; `{_collect()}` takes the answers in"),
+        ),
     )
     for number, what, said in parts:
         if number:
@@ -126,9 +140,9 @@ def _say_submitted(done: Submitted) -> int:
         say(f"ruler: batch {doubt.batch.tag} ({count(doubt.batch.requests, 'request')}) {doubt.told}")
     if done.batches:
         what = f"{count(done.requests, 'request')} submitted in {count(len(done.batches), 'batch')}"
-        say(f"ruler: {what}; `ruler batch collect` takes the answers in")
+        say(f"ruler: {what}" + ("" if waits else f"; `{_collect()}` takes the answers in"))
     elif not (done.out or done.large):
-        say("ruler: nothing is lacking; `ruler score --cached-only` writes the output")
+        say(f"ruler: nothing is lacking; `{again}` writes the output")
     return 1 if rendered.unreadable or rendered.unaskable or done.large or done.doubts else 0
 
 
@@ -145,7 +159,8 @@ def _tell_taken(taken: Taken) -> None:
     typer.echo(f"batch {name(batch)}: {', '.join(parts)}{reason}")
 
 
-def _say_collected(done: Collected) -> None:
+def _say_collected(done: Collected, again: str) -> None:
+    """Say what is still out, and what follows; `again` is the command that writes the output."""
     for each in done.open:
         if each.remote is not None:
             so_far = f"{each.remote.succeeded + each.remote.failed} of {each.batch.requests} done"
@@ -156,8 +171,11 @@ def _say_collected(done: Collected) -> None:
     if done.left_out:
         left = count(done.left_out, "request")
         say(f"ruler: {left} to be submitted again, with the same `ruler batch submit`")
+    if failed := sum(each.batch.failed or 0 for each in done.taken):
+        lost = count(failed, "request")
+        say(f"ruler: {lost} failed for good; `ruler batch submit --retry-failed` asks them again")
     if not done.open and not done.left_out and done.taken:
-        say("ruler: everything is in; `ruler score --cached-only` writes the output, or says what follows")
+        say(f"ruler: everything is in; `{again}` writes the output, or says what follows")
     elif not done.open and not done.taken:
         say("ruler: no batch is out")
 

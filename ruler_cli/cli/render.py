@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +10,7 @@ import typer
 
 from ruler_cli.cli import options, sharing
 from ruler_cli.cli.console import Console, count, say, told
+from ruler_cli.cli.following import on_ledger, scoring
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
                 f"ruler: {count(number, 'request')} not written: larger than the {most.bytes / 1e6:.0f} MB "
                 f"that {name} takes; show fewer rollouts at once, with --group-size"
             )
-    _say_what(done, made)
+    _say_what(done, made, settings)
     return not (done.unreadable or done.unaskable or any(writing.large))
 
 
@@ -161,9 +163,10 @@ class _Writing:
             self.large[judge] += 1
 
 
-def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]]) -> None:
+def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: ScoreSettings) -> None:
     from ruler_cli.scoring.sheet import BYTES_PER_TOKEN
 
+    again = scoring(sys.argv[2:], settings.input.source, settings.output)
     before = sum(done.failed.values()) - done.unaskable
     lacking = done.groups - done.answered - sum(done.failed.values())
     parts = (
@@ -176,7 +179,10 @@ def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]]) -> None:
         if number:
             say(f"ruler: {count(number, what)} {said}")
     if not lacking:
-        say(f"ruler: {count(done.groups, 'group')}: nothing is lacking, there are no requests")
+        say(
+            f"ruler: {count(done.groups, 'group')}: nothing is lacking, there are no requests; "
+            f"`{again}` writes the output"
+        )
         return
     tokens = sum(done.characters) / BYTES_PER_TOKEN
     say(
@@ -185,7 +191,8 @@ def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]]) -> None:
     )
     for name, requests, size in made:
         say(f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size / 1e6:.1f} MB")
-    say("ruler: once they are answered: `ruler ledger import REPLIES`, then `ruler score --cached-only`")
+    taking = f"ruler ledger import REPLIES{on_ledger(sys.argv)}"
+    say(f"ruler: once they are answered: `{taking}`, then `{again}`")
 
 
 __all__ = ["command"]

@@ -24,6 +24,7 @@ from ruler_cli.settings import (
 )
 
 if TYPE_CHECKING:
+    from ruler_cli.observer import Summary
     from ruler_cli.score import Done
 
 _DEFAULT = JudgeSettings()
@@ -197,11 +198,14 @@ def command(
             say(f"ruler: warning: {misleading}")
         if progress != "none" and (partly := sharing.note(settings)):
             say(f"ruler: {partly}")
+        if absent := sharing.note_of_ledger(settings):
+            say(f"ruler: warning: {absent}")
         _warn_of_batches(settings)
         done = _run(settings, progress)
         if progress != "none" and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
                 say(f"ruler: {line}")
+            _say_what_is_out(settings, done.summary)
         if summary is not None:
             try:
                 summaries.write(summary, done.summary)
@@ -239,8 +243,23 @@ def _warn_of_batches(settings: ScoreSettings) -> None:
     from ruler_cli.batches.journal import out
 
     if number := out(settings.ledger):
-        what = f"{count(number, 'request')} of this ledger are out in batches"
+        what = f"{count(number, 'request')} of this ledger {'is' if number == 1 else 'are'} out in batches"
         say(f"ruler: warning: {what}: those of this input are asked, and paid for, once more")
+
+
+def _say_what_is_out(settings: ScoreSettings, done: Summary) -> None:
+    """Where answers may be that a run missed."""
+    if settings.ledger is None or not done.unanswered:
+        return
+    from ruler_cli.batches.journal import out
+    from ruler_cli.cli.following import on_ledger
+
+    if number := out(settings.ledger):
+        collect = f"ruler batch collect{on_ledger(sys.argv)}"
+        say(
+            f"ruler: {count(number, 'request')} of this ledger {'is' if number == 1 else 'are'} out in "
+            f"batches; `{collect}` takes in what is answered by now"
+        )
 
 
 def _refuse_swapped(source: str, output: str) -> None:

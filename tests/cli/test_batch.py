@@ -60,7 +60,7 @@ def test_from_beginning_to_end(batch: Batch, batches: BatchServer, tmp_path: Pat
     assert "6 requests submitted in 1 batch" in done.stderr
     again = batch("batch", "submit", "in.jsonl", "-m", "openai/gpt-4o")
     assert (again.returncode, again.stdout) == (0, "")
-    assert "6 requests in other batches that are out" in again.stderr
+    assert "6 requests in other batches that are out; `ruler batch collect` takes" in again.stderr
 
     shown = batch("batch", "status")
     assert shown.returncode == 0
@@ -216,14 +216,17 @@ def test_interrupted(batches: BatchServer, tmp_path: Path) -> None:
 
 
 def test_live_beside(batch: Batch) -> None:
-    """A live run says that what is out would be paid for twice; one that asks nobody has nothing to say."""
+    """A live run says that what is out would be paid for twice; one that asks nobody, where to get it."""
     batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     cached = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
-    assert "out in batches" not in cached.stderr
+    assert "out in batches; `ruler batch collect` takes in what is answered by now" in cached.stderr
     live = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m")
     assert "6 requests of this ledger are out in batches" in live.stderr
     batch("batch", "collect", "--wait")
     assert "out in batches" not in batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m").stderr
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--seed", "1")
+    whole = batch("score", "in.jsonl", "out.jsonl", "-m", "openai/m", "--cached-only")
+    assert (whole.returncode, "out in batches" in whole.stderr) == (0, False)
 
 
 def test_terminal_is_safe(batch: Batch, batches: BatchServer) -> None:
