@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from ruler_cli import shard as shards
 from ruler_cli.errors import UsageError
+from ruler_cli.files.database import at_home
 from ruler_cli.settings import ScoreSettings
 
 _VARIABLE = "RULER_LEDGER"
@@ -46,11 +48,40 @@ def ledgers(given: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
     if not given:
         return located(os.environ.get(_VARIABLE)), ()
     first, *others = given
+    if _is_pattern(first):
+        raise UsageError(
+            f"--ledger {first}: the first ledger is written, and a pattern names several; write --ledger "
+            f"PATH --ledger '{first}'"
+        )
     if others and "none" in (first, *others):
         raise UsageError("--ledger none: keeps nothing, so no other --ledger goes with it; leave one out")
     if "" in others:
         raise UsageError("--ledger: one of them has no name; give its path")
-    return located(first), tuple(path for path in map(located, others) if path is not None)
+    named = [name for other in others for name in _matched(other)]
+    return located(first), tuple(path for path in map(located, named) if path is not None)
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether a name stands for several; a file that is called so is itself."""
+    return glob.has_magic(text) and not at_home(text).exists()
+
+
+def _matched(text: str) -> list[str]:
+    """The ledgers that a name stands for, in order; UsageError where a pattern stands for none."""
+    if not _is_pattern(text):
+        return [text]
+    found = sorted(glob.glob(str(at_home(text))))  # noqa: PTH207 - a pattern may begin at the root
+    if not found:
+        raise UsageError(f"--ledger {text}: no file matches this pattern; check the path")
+    return found
+
+
+def note_of_ledger(settings: ScoreSettings) -> str | None:
+    """That no ledger is where answers are to come from, which is a mistyped path more often than not."""
+    place = settings.ledger
+    if not settings.cached_only or settings.ledgers or place is None or place.exists():
+        return None
+    return f"--cached-only: there is no ledger at {place} yet, so nothing is answered; check --ledger"
 
 
 def refuse_what_needs_all(settings: ScoreSettings) -> None:

@@ -226,3 +226,26 @@ def test_merged(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     assert server.stats()["requests"] == asked
     ruler(*line(server, "--ledger", "alone"))
     assert masked(tmp_path / "out.jsonl") == merged
+
+
+def test_pattern_of_ledgers(ruler: Ruler, dump: Path, tmp_path: Path, server: JudgeServer) -> None:
+    """A pattern stands for the ledgers that are read; the first, which is written, is none."""
+    judge = ("-m", "hosted_vllm/qwen", "--api-base", server.base)
+    for part in (1, 2):
+        own = ("--shard", f"{part}/2", "--ledger", f"shard-{part}.sqlite")
+        assert ruler("score", dump, f"out-{part}.jsonl", *judge, *own).returncode == 0
+    last = ("score", dump, "out.jsonl", *judge, "--cached-only")
+    done = ruler(*last, "--ledger", "all.sqlite", "--ledger", "shard-*.sqlite")
+    assert (done.returncode, "9 of 9 groups scored" in done.stderr) == (0, True), done.stderr
+    lone = ruler(*last, "--ledger", "shard-*.sqlite")
+    assert (lone.returncode, "--ledger PATH --ledger 'shard-*.sqlite'" in lone.stderr) == (2, True)
+    none = ruler(*last, "--ledger", "all.sqlite", "--ledger", "part-*.sqlite")
+    assert (none.returncode, "no file matches this pattern" in none.stderr) == (2, True)
+    assert not list(tmp_path.glob("*[*]*"))
+
+
+def test_no_ledger_yet(ruler: Ruler, dump: Path) -> None:
+    """A run that only a ledger can answer says where there is none."""
+    first = ruler("score", dump, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", NEVER, "--cached-only",
+                  "--ledger", "typo.sqlite")  # fmt: skip
+    assert (first.returncode, "there is no ledger at typo.sqlite yet" in first.stderr) == (1, True)
