@@ -47,11 +47,14 @@ SAID = {
 }
 """What to do instead of an option, and the option by which the command is known that it is said about."""
 COMMANDS = {
-    "cache": "ledger", "compare": "agree", "cost": "check", "estimate": "check", "evaluate": "score",
-    "filter": "select", "grade": "score", "inspect": "report", "judge": "score", "keep": "select",
-    "look": "report", "open": "report", "pick": "select", "plot": "report", "rate": "score",
-    "rescore": "score", "run": "score", "show": "report", "subset": "select", "summarize": "report",
-    "summary": "report", "validate": "check", "view": "report",
+    "abort": "cancel", "cache": "ledger", "compare": "agree", "cost": "check", "create": "submit",
+    "delete": "cancel", "download": "collect", "estimate": "check", "evaluate": "score", "fetch": "collect",
+    "filter": "select", "get": "collect", "grade": "score", "import": "collect", "inspect": "report",
+    "judge": "score", "keep": "select", "list": "status", "look": "report", "open": "report",
+    "pick": "select", "plot": "report", "poll": "status", "rate": "score", "rescore": "score",
+    "results": "collect", "retrieve": "collect", "run": "score", "send": "submit", "show": "report",
+    "stop": "cancel", "subset": "select", "summarize": "report", "summary": "report", "validate": "check",
+    "view": "report", "wait": "collect",
 }  # fmt: skip
 """Commands."""
 CHOICES = {

@@ -225,6 +225,8 @@ def _command(positional: list[str], line: Line) -> str:
         return _forgotten(positional)
     near = nearest(name, known)
     meant = meant or (known[near] if near else None)
+    if meant is None and looks and "submit" in known:
+        meant = f"{known['submit']} {shown}"
     if meant is None:
         return f"{shown}: is no command of `{line.called}`{line.see}"
     rest = [*map(shown_word, behind), *(["…"] if len(line.rest) > len(positional) else [])]
