@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +19,10 @@ from ruler_cli.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.importing import Imported, Importer
+    from ruler_cli.importing import Imported, Importer, Unread
     from ruler_cli.records import Line
 
+_DATABASE = b"SQLite format 3\0"
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
 
@@ -84,7 +87,7 @@ def _names(replies: Sequence[str]) -> list[str]:
     """Every file that is meant, in order; UsageError where one is not there, before any is read."""
     from ruler_cli.files.listing import is_many, listed
     from ruler_cli.files.remote import is_remote
-    from ruler_cli.files.source import open_raw
+    from ruler_cli.files.source import open_raw, readable
 
     names: list[str] = []
     for given in replies:
@@ -93,8 +96,12 @@ def _names(replies: Sequence[str]) -> list[str]:
             names += [listing.source(name) for name in listing.names]
             continue
         if given != "-" and not is_remote(given):
-            with open_raw(given):
-                pass
+            with open_raw(given) as stream, readable(given):
+                if stream.peek(16).startswith(_DATABASE):
+                    raise UsageError(
+                        f"{given}: is a database, no file of replies; a ledger is read beside another with "
+                        f"`ruler score … --ledger PATH --ledger {shlex.quote(given)}`"
+                    )
         if given == "-" and given in names:
             raise UsageError("`-` is given twice; stdin can be read once")
         names.append(given)
@@ -132,15 +139,25 @@ def _lines(name: str, stack: ExitStack) -> Iterator[Line]:
 
 
 def _tell(found: Imported) -> None:
-    """Name on stderr what could not be taken."""
-    for row in found.odd:
-        say(f"ruler: {row.where} {row.reason}")
+    """Name on stderr what could not be taken; rows in a row that are alike are one sentence."""
+    if not found.rows and not found.odd:
+        say("ruler: there are no replies in what was read")
+    for _, alike in groupby(enumerate(found.odd), _alike):
+        rows = [row for _, row in alike]
+        more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
+        say(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
     if (more := found.unreadable + found.foreign - len(found.odd)) > 0:
         say(f"ruler: … and {count(more, 'more row')} like that")
     for counts, what in ((found.failed, "failed for good"), (found.again, "to be asked again")):
         for label, number in counts.items():
             if sentence := found.said.get(label):
                 say(f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}")
+
+
+def _alike(at: tuple[int, Unread]) -> tuple[str, int, str]:
+    """The same for rows of one file that follow one another and have one reason."""
+    place, row = at
+    return row.where.removesuffix(str(row.number)), row.number - place, row.reason
 
 
 def _as_json(place: Path, found: Imported) -> dict[str, Any]:

@@ -146,3 +146,30 @@ def test_huge_lines(ruler: Ruler, tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (found["new"], [one["line"] for one in found["odd"]]) == (2, [2, 4])
     assert found["odd"][0]["reason"] == "is longer than 32 MiB"
+
+
+def test_alike(ruler: Ruler, tmp_path: Path) -> None:
+    """Rows that follow one another with one reason are one sentence; another reason is one of its own."""
+    written(tmp_path / "r.jsonl", b"{}", b"{}", b"{}", good(1), b"{}", b"no")
+    told = ruler("ledger", "import", "r.jsonl").stderr.splitlines()
+    assert [line.partition(" line ")[2][:19] for line in told] == [
+        "1 has no custom_id ", "5 has no custom_id", "6 is cut off or no J"[:19],
+    ]  # fmt: skip
+    assert told[0].endswith("(the next 2 rows alike)")
+
+
+def test_a_ledger_is_no_replies(ruler: Ruler, tmp_path: Path) -> None:
+    """A ledger that is given for replies is told as such, with the way to read it, and nothing is made."""
+    with Ledger(tmp_path / "of shard.sqlite"):
+        pass
+    done = ruler("ledger", "import", "of shard.sqlite", "--ledger", "l.sqlite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "of shard.sqlite: is a database" in done.stderr
+    assert "--ledger 'of shard.sqlite'`" in done.stderr
+
+
+def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:
+    """A file without a row is told: an engine that wrote nothing has failed, as a rule."""
+    written(tmp_path / "r.jsonl")
+    done = ruler("ledger", "import", "r.jsonl")
+    assert (done.returncode, "no replies in what was read" in done.stderr) == (0, True)
