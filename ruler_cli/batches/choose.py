@@ -17,6 +17,8 @@ from ruler_cli.settings import JudgeSettings
 _ANTHROPIC = "https://api.anthropic.com"
 _BASES = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE")
 """Variables of Anthropic's address: its own, and litellm's."""
+_BARE = {"claude-": "anthropic", **dict.fromkeys(("gpt-", "o1", "o3", "o4"), "openai")}
+"""How names begin that litellm knows without their provider."""
 
 
 def provider(judge: JudgeSettings) -> Provider:
@@ -31,6 +33,11 @@ def provider(judge: JudgeSettings) -> Provider:
         endpoint = direct(judge)
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         return OpenAI(_wire("OpenAI", endpoint.base, headers, endpoint.key, judge))
+    if meant := next((whose for start, whose in _BARE.items() if judge.model.startswith(start)), None):
+        raise UsageError(
+            f"judge {judge.model}: batches go by the provider, which stands before the name; did you mean "
+            f"-m {meant}/{judge.model}?"
+        )
     raise UsageError(
         f"judge {judge.model}: only openai/… and anthropic/… are asked in batches, and endpoints with a "
         "batch API like OpenAI's, with --api-base URL; for any other way to ask, write the requests with "

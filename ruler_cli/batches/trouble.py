@@ -50,6 +50,9 @@ def answered(
             f"{who} answered {status}: {clean(message or 'not found', key)}; check --api-base; {_NO_BATCHES}"
         )
         return Trouble(RefusedError(reason), status=status)
+    if status == 401 and not key:
+        told = f"{who} answered 401, and no key was sent to it; name the key's variable"
+        return Trouble(RefusedError(f"{told}: --api-key-env VAR"), done=done, status=status)
     if fault.kind != "transport":
         return Trouble(RefusedError(said), done=done, status=status)
     passing = fault.scope == "call" and status != 409  # what is in the way there does not pass

@@ -78,8 +78,12 @@ def _matched(text: str) -> list[str]:
 
 def note_of_ledger(settings: ScoreSettings) -> str | None:
     """That no ledger is where answers are to come from, which is a mistyped path more often than not."""
+    from ruler_cli.ledger import default_path
+
     place = settings.ledger
-    if not settings.cached_only or settings.ledgers or place is None or place.exists():
+    if not settings.cached_only or settings.ledgers or place is None or place == default_path():
+        return None
+    if place.exists():
         return None
     return f"--cached-only: there is no ledger at {place} yet, so nothing is answered; check --ledger"
 

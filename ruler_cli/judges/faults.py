@@ -46,7 +46,7 @@ def _row(statuses: str, pattern: str, kind: Kind, reach: Reach, way: str = "") -
 
 
 _CREDIT = "add credit or raise the limit, or use another key with --api-key-env"
-_SET_KEY = "set the right key, in the variable that --api-key-env names"
+_SET_KEY = "set the right key, in the provider's variable or the one that --api-key-env names"
 _ALLOW = "this key may not do that: use another key with --api-key-env, or another model with -m"
 _DAY = "the day's quota is used up: run again when it is renewed, or use another key with --api-key-env"
 _NAME = "check the model's name (-m) and the endpoint (--api-base, which usually ends in /v1)"
@@ -134,7 +134,7 @@ def classify(
     said = clean(message or code or "no message", key)
     return Fault(
         row.kind,
-        f"the judge answered {status}: {said}" + (f"; {row.way_out}" if row.way_out else ""),
+        f"the judge answered {status}: " + (f"{said.rstrip('.')}; {row.way_out}" if row.way_out else said),
         scope,
         retry_after=wait_of(headers or {}, text, rate) if scope == "call" else None,
         context=context_of(text) if row.kind == "too_long" else None,

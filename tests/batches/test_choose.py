@@ -78,6 +78,13 @@ def test_none(name: str, base: str | None) -> None:
         provider(JudgeSettings(name, api_base=base))
 
 
+@pytest.mark.parametrize("meant", ["openai/o3", "openai/gpt-4o", "anthropic/claude-x"])
+def test_bare_name(meant: str) -> None:
+    """A name that litellm knows without its provider is told with it."""
+    with pytest.raises(UsageError, match=f"did you mean -m {meant}"):
+        provider(JudgeSettings(meant.partition("/")[2]))
+
+
 @pytest.mark.parametrize("name", ["openai/o3", "anthropic/claude"])
 def test_missing_key(name: str) -> None:
     """A missing key is told before anything is sent, with its variable's name."""

@@ -238,6 +238,17 @@ async def test_key_is_cut_out() -> None:
     assert KEY not in str(told.value)
 
 
+async def test_no_key_was_sent() -> None:
+    """Who sent no key is told that, and how to name one, as none goes to a foreign address unasked."""
+
+    async def play(call: Call) -> None:
+        await call.answer(b'{"error": {"message": "Incorrect API key provided."}}', 401)
+
+    async with serving(play, []) as base, module.Wire("it", base, {}, None, 5.0) as open_wire:
+        with pytest.raises(RefusedError, match=r"no key was sent to it; .*--api-key-env VAR"):
+            await open_wire.get("/batches")
+
+
 async def test_waits_as_told() -> None:
     """A wait that the server names is kept; one that is too long ends with a sentence instead."""
     waits: list[float] = []
