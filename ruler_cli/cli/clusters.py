@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
+
+from ruler_cli.errors import RefusedError, UsageError
+
+_PATIENCE = 10.0
+"""Seconds in which a cluster's address must answer."""
 
 Engine = Annotated[
     Literal["here", "ray"],
@@ -24,3 +31,25 @@ Workers = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, envvar="RULER_RAY_WORKERS", help="Workers of Ray.  [default: 2]"),
 ]
+
+
+def refuse_what_leads_nowhere(engine: str, address: str | None, words: Sequence[str]) -> None:
+    """UsageError for an option of Ray without Ray, RefusedError where nobody is at the address.
+
+    Ray itself tries an address where nobody listens for ten minutes and more, and cannot be stopped there.
+    """
+    if engine != "ray":
+        lone = next((word.partition("=")[0] for word in words if word.startswith("--ray-")), None)
+        if lone is not None:
+            raise UsageError(f"{lone}: is for workers of Ray; give --engine ray too, or leave it out")
+        return
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto`, and forms that Ray knows
+        return
+    try:
+        socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), _PATIENCE).close()
+    except OSError as error:
+        raise RefusedError(
+            f"--ray-address {address}: nobody answers there ({error.strerror or error}); `ray status` on a "
+            "machine of the cluster tells the address, or leave it out to start one here"
+        ) from None

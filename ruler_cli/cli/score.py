@@ -193,6 +193,7 @@ def command(
         )
         combining.refuse_what_cannot_be(settings)
         sharing.refuse_what_needs_all(settings)
+        clusters.refuse_what_leads_nowhere(engine, ray_address, sys.argv[1:])
         summaries.refuse(summary, settings)
         if misleading := combining.warning(settings):
             say(f"ruler: warning: {misleading}")
