@@ -185,7 +185,10 @@ class _Collecting:
             "canceled" if canceled else "collected",
             imported,
             label=remote.label,
-            reason=next((imported.said[why] for why in imported.again if why in imported.said), ""),
+            reason=next(
+                (imported.said[why] for why in (*imported.again, *imported.failed) if why in imported.said),
+                "",
+            ),
             answered=counts["answer"],
             failed=counts["failed"],
             left_out=batch.requests - counts["answer"] - counts["failed"],
