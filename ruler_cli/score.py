@@ -28,7 +28,7 @@ from ruler_cli.pool.panel import Panel
 from ruler_cli.pool.pool import pool
 from ruler_cli.pool.unasked import Unasked
 from ruler_cli.reading import Input, open_input
-from ruler_cli.records import Failure, Group, Problem
+from ruler_cli.records import UNANSWERED, Failure, Group, Problem
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
@@ -265,7 +265,8 @@ class _Run:
                 self._stopped = True
                 self._counts.pay(outcome)
                 return
-            self._observer.failed(group.key, verdict.kind, verdict.reason)
+            if verdict.reason != UNANSWERED.reason:  # there may be a million, and the summary counts them
+                self._observer.failed(group.key, verdict.kind, verdict.reason)
             self._stop_if_too_many()
         self._observer.advanced(self._counts.summary)
 

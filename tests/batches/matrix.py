@@ -49,9 +49,16 @@ class Outcome:
         return f"{self.created} created, {self.billed} billed, {self.again} again, {self.answered} answered"
 
 
-def ends(name: str, folder: Path, lag: int = 0, most: int | None = None) -> Iterator[Outcome]:
-    """A client that ends at each of its steps in turn, or at the first of them, in this process."""
+def ends(
+    name: str, folder: Path, lag: int = 0, most: int | None = None, every: tuple[int, int] = (0, 1)
+) -> Iterator[Outcome]:
+    """A client that ends at each of its steps in turn, or at the first of them, in this process.
+
+    `every` (i, n): at the i-th of every n steps.
+    """
     for number, whole in enumerate(_steps(name, folder / "whole")[:most]):
+        if number % every[1] != every[0]:
+            continue
         here, step = folder / str(number), whole
         here.mkdir()
         with BatchServer(lag=lag) as server:

@@ -51,10 +51,13 @@ def dies(client: Client, step: str, nth: int = 0, collects: bool = False) -> Non
 
 @each_api
 def test_every_step(name: str, tmp_path: Path) -> None:
-    """Before and after each commit and call: nothing is lost, nothing is paid for twice."""
-    found = list(ends(name, tmp_path))
+    """Before and after commits and calls, half of them at each API: nothing is lost or paid for twice.
+
+    `python -m benchmarks.batch_crashes` goes through all of them at both.
+    """
+    found = list(ends(name, tmp_path, every=(APIS.index(name), 2)))
     print(table({name: found}))
-    assert len(found) > 40
+    assert len(found) > 20
     assert not [each for each in found if not each.good]
 
 
