@@ -172,9 +172,6 @@ class Console(Observer):
         write(text)
 
 
-_UNANSWERED = "without an answer in the ledger; `ruler render` or `ruler batch submit` takes them, with the same options"
-
-
 def closing(summary: Summary) -> list[str]:
     """The closing block: what the run did, for a person."""
     groups = count(max(summary.total or 0, summary.groups), "group")
@@ -186,11 +183,7 @@ def closing(summary: Summary) -> list[str]:
     notes = (
         (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
         (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
-        (
-            summary.unanswered,
-            "request",
-            "without an answer in the ledger; `ruler render` or `ruler batch submit` with the same options has them",
-        ),
+        (summary.unanswered, "request", "not in the ledger: `ruler render` or `ruler batch submit` has them"),
         (summary.unreadable, "line or trajectory", "not readable"),
         (summary.tied, "group", "without relative signal (tied)"),
         (summary.windowed, "group", "shown in windows"),
