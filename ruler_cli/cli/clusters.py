@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -34,7 +35,7 @@ Workers = Annotated[
 
 
 def refuse_what_leads_nowhere(engine: str, address: str | None, words: Sequence[str]) -> None:
-    """UsageError for an option of Ray without Ray, RefusedError where nobody is at the address.
+    """UsageError for options of Ray without Ray or its package, RefusedError where nobody is there.
 
     Ray itself tries an address where nobody listens for ten minutes and more, and cannot be stopped there.
     """
@@ -43,13 +44,18 @@ def refuse_what_leads_nowhere(engine: str, address: str | None, words: Sequence[
         if lone is not None:
             raise UsageError(f"{lone}: is for workers of Ray; give --engine ray too, or leave it out")
         return
-    host, _, port = (address or "").rpartition(":")
+    from ruler_cli.cluster.reach import refuse_missing
+
+    refuse_missing()
+    option = "--ray-address" if address else "RAY_ADDRESS"
+    address = address or os.environ.get("RAY_ADDRESS") or ""
+    host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto`, and forms that Ray knows
         return
     try:
         socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), _PATIENCE).close()
     except OSError as error:
         raise RefusedError(
-            f"--ray-address {address}: nobody answers there ({error.strerror or error}); `ray status` on a "
+            f"{option} {address}: nobody answers there ({error.strerror or error}); `ray status` on a "
             "machine of the cluster tells the address, or leave it out to start one here"
         ) from None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from ruler_cli.errors import UsageError
+from ruler_cli.cluster.reach import MISSING, Reach, refuse_missing
+from ruler_cli.errors import RulerError, UsageError
 
-_MISSING = "--engine ray: ray is not installed; pip install 'ruler-cli[ray]'"
 _LONGEST = 15.0
 """Seconds that its end may take; its processes end with this one in any case."""
 _STORE = 512 << 20
@@ -35,7 +35,7 @@ def require_ray() -> Any:
             import ray.data
         warnings.filterwarnings("ignore", module=r"ray\.")  # stderr is the command's
     except ImportError:
-        raise UsageError(_MISSING) from None
+        raise UsageError(MISSING) from None
     return ray
 
 
@@ -58,16 +58,15 @@ class Session:
                 "--ray-address: ray:// leads to Ray Client; give host:port of the cluster and run there, "
                 "or hand the command to it: ray job submit"
             )
-        if find_spec("ray") is None:
-            raise UsageError(_MISSING)
+        refuse_missing()
         # Ray ties the processes that it starts to the thread that starts them, so it has one of its own
         self._thread = threading.Thread(target=self._live, name="ruler-ray", daemon=True)
         self._thread.start()
 
     async def ready(self) -> Any:
-        """Wait for it: the ray package; UsageError where it cannot be used."""
+        """Wait for it: the ray package; UsageError or RefusedError where it cannot be used."""
         await anyio.to_thread.run_sync(self._begun.wait, abandon_on_cancel=True)
-        if isinstance(self._error, UsageError):
+        if isinstance(self._error, RulerError):
             raise self._error
         if self._error is not None:
             where = self._address or "this machine"
@@ -86,8 +85,15 @@ class Session:
     def _live(self) -> None:
         try:
             with quiet():
-                self.ray = require_ray()
-                if self.ray.is_initialized():  # by whoever called us
+                ours = "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
+                reach = Reach(self._address) if self._address and ours else None  # while Ray is loaded
+                ray = require_ray()
+                if reach is not None:
+                    reach.wait(self._over)
+                if self._over.is_set():
+                    return
+                self.ray = ray
+                if not ours:  # by whoever called us
                     return
                 more = {} if self._address else {"num_cpus": self._cpus, "object_store_memory": _STORE}
                 self.ray.init(
