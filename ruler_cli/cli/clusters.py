@@ -50,10 +50,11 @@ def refuse_what_leads_nowhere(engine: str, address: str | None, words: Sequence[
     option = "--ray-address" if address else "RAY_ADDRESS"
     address = address or os.environ.get("RAY_ADDRESS") or ""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto`, and forms that Ray knows
+    known = not host or not port.isdecimal() or not 0 < int(port) < 65536  # `auto`, and forms of Ray's
+    if known or host.startswith("ray://"):  # of Ray Client: refused whether somebody is there or not
         return
     try:
-        socket.create_connection((host.removeprefix("ray://").strip("[]"), int(port)), _PATIENCE).close()
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
     except OSError as error:
         raise RefusedError(
             f"{option} {address}: nobody answers there ({error.strerror or error}); `ray status` on a "

@@ -39,7 +39,7 @@ def test_without_ray(ruler: Ruler, tmp_path: Path, option: tuple[str, ...]) -> N
 
 
 @needs_ray
-@pytest.mark.parametrize("address", [None, "auto", "local", "h:", "h:99999"])
+@pytest.mark.parametrize("address", [None, "auto", "local", "h:", "h:99999", "ray://h:1"])
 def test_other_addresses(address: str | None) -> None:
     """What is no host with its port is left to Ray."""
     refuse_what_leads_nowhere("ray", address, [])

@@ -103,7 +103,7 @@ async def test_a_chunk_that_ends_workers() -> None:
 def test_without_ray(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without ray the command says how it is installed, before anything is read."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    monkeypatch.setattr("ruler_cli.cluster.session.find_spec", lambda _: None)
+    monkeypatch.setattr("ruler_cli.cluster.reach.find_spec", lambda _: None)
     done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--engine", "ray")
     assert done.returncode == 2
     assert "pip install 'ruler-cli[ray]'" in done.stderr
