@@ -11,6 +11,7 @@ from ruler_cli.batches.choose import provider
 from ruler_cli.batches.journal import Batch, Way
 from ruler_cli.batches.provider import Provider
 from ruler_cli.errors import RefusedError
+from ruler_cli.judges.answer_form import MissingKeyError
 from ruler_cli.settings import JudgeSettings
 
 Make = Callable[[JudgeSettings], Provider]
@@ -27,7 +28,10 @@ class Doors:
 
     async def of(self, judge: JudgeSettings) -> Provider:
         """The provider of a judge, open; UsageError where there is none, or its key is missing."""
-        made = self._make(judge)
+        try:
+            made = self._make(judge)
+        except MissingKeyError as error:  # no batch is asked of a judge without a model
+            raise MissingKeyError(error.name, error.variable, trial=False) from None
         place = (made.name, judge.api_base, judge.api_key_env)
         if place not in self._open:
             self._open[place] = await self._stack.enter_async_context(made)

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from ruler_cli.errors import UsageError
 from ruler_cli.judges.faults import clean
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Usage
@@ -26,12 +27,16 @@ _SECRET = 8
 stand in answers for what they are."""
 
 
-def missing_key(name: str, variable: str) -> str:
-    """The sentence for a judge whose key is not there: what to set, and the two ways out."""
-    return (
-        f"judge {name} needs a key and {variable} is not set; set it (export {variable}=…), name "
-        "another variable with --api-key-env VAR, or try the pipeline without a model: -m offline"
-    )
+class MissingKeyError(UsageError):
+    """A judge's key is not there: what to set, and the ways out."""
+
+    def __init__(self, name: str, variable: str, *, trial: bool = True) -> None:
+        """`trial`: the command can also do without a model."""
+        ways = [f"set it (export {variable}=…)", "name another variable with --api-key-env VAR"]
+        end = ", or try the pipeline without a model: -m offline"
+        told = ", ".join(ways) + end if trial else ", or ".join(ways)
+        super().__init__(f"judge {name} needs a key and {variable} is not set; {told}")
+        self.name, self.variable = name, variable
 
 
 def unknown_judge(name: str, known: Iterable[str] = ()) -> str:

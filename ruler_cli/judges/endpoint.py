@@ -10,7 +10,7 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import missing_key
+from ruler_cli.judges.answer_form import MissingKeyError
 from ruler_cli.settings import JudgeSettings
 
 OPENAI = "https://api.openai.com/v1"
@@ -77,7 +77,7 @@ def _read_key(name: str, variable: str) -> str:
     """A key without the line break that mounted secrets end in."""
     key = os.environ.get(variable)
     if not key:
-        raise UsageError(missing_key(name, variable))
+        raise MissingKeyError(name, variable)
     key = key.strip()
     if not key or not key.isascii() or not key.isprintable():
         raise UsageError(f"the key in {variable} holds characters that no key has; set it anew")

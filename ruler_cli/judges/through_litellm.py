@@ -20,7 +20,7 @@ import anyio
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import FORMATS, missing_key, reply_of, unknown_judge
+from ruler_cli.judges.answer_form import FORMATS, MissingKeyError, reply_of, unknown_judge
 from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.nearest import nearest
@@ -144,7 +144,7 @@ class LitellmJudge:
             provider = litellm.get_llm_provider(self.model)[1]
             self._found = os.environ.get(f"{provider.upper()}_API_KEY") or None
             if len(lost) == 1 and lost[0].endswith("_API_KEY") and "mock_response" not in self.params:
-                raise UsageError(missing_key(self.name, lost[0]))
+                raise MissingKeyError(self.name, lost[0])
         self._litellm = litellm
         return self
 
