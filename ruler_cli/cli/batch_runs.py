@@ -21,6 +21,7 @@ from ruler_cli.cli.batch_page import name, table
 from ruler_cli.cli.console import Console, count, safe, say
 from ruler_cli.cli.following import on_ledger, scoring
 from ruler_cli.cli.money import rounded
+from ruler_cli.cli.sizes import size
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings
@@ -104,10 +105,8 @@ async def canceling(
 
 def _tell_submitted(batch: Batch) -> None:
     cost = "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}"
-    size = f"{batch.bytes / 1e6:.1f} MB"
-    typer.echo(
-        f"batch {name(batch)}: {safe(batch.way.model)}, {count(batch.requests, 'request')}, {size}, {cost}"
-    )
+    what = f"{count(batch.requests, 'request')}, {size(batch.bytes)}"
+    typer.echo(f"batch {name(batch)}: {safe(batch.way.model)}, {what}, {cost}")
 
 
 def _collect() -> str:

@@ -11,6 +11,7 @@ import typer
 
 from ruler_cli.cli import options
 from ruler_cli.cli.console import count, safe, told
+from ruler_cli.cli.sizes import size
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def stats(
         bool, typer.Option("--json", help="One JSON object, times as ISO 8601, an unknown cost as null.")
     ] = False,
 ) -> None:
-    """Say what the ledger holds: replies, tokens and their list price by model.
+    """Say what the ledger holds: replies, tokens, list price by model.
 
     Example: ruler ledger stats
 
@@ -107,7 +108,7 @@ def clear(
         with Ledger(place) as kept:
             number = kept.clear(None if older_than is None else older_than * _DAY)
             left = kept.stats().size
-        typer.echo(f"removed {count(number, 'row')} from {safe(str(place))}, now {_bytes(left)}")
+        typer.echo(f"removed {count(number, 'row')} from {safe(str(place))}, now {size(left)}")
 
 
 def place_of(text: str | None) -> Path:
@@ -155,7 +156,7 @@ def _table(place: Path, found: Stats) -> list[str]:
     head = [f"ledger:  {safe(str(place))}"]
     if not found.models:
         return [*head, "it is empty"]
-    head.append(f"size:    {_bytes(found.size)}, {count(sum(found.rows.values()), 'row')}")
+    head.append(f"size:    {size(found.size)}, {count(sum(found.rows.values()), 'row')}")
     head.append(f"from:    {_time(found.first)} to {_time(found.last)}")
     rows = [
         ["model", "answers", "refusals", "truncated", "unreadable", "failed", "prompt", "completion", "cost"]
@@ -183,11 +184,3 @@ def _time(at: float | None) -> str | None:
     from datetime import UTC, datetime
 
     return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _bytes(size: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -11,6 +11,7 @@ import typer
 from ruler_cli.cli import options, sharing
 from ruler_cli.cli.console import Console, count, say, told
 from ruler_cli.cli.following import on_ledger, scoring
+from ruler_cli.cli.sizes import size
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command(
     outcome: options.Outcome = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
-    shard: sharing.Shard = None,
+    shard: sharing.Part = None,
     ledger: sharing.Ledgers = None,
     retry_failed: Annotated[
         bool,
@@ -189,8 +190,8 @@ def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: Sc
         f"ruler: {lacking} of {count(done.groups, 'group')} to be asked about, "
         f"{count(sum(done.requests), 'request')}, about {tokens:,.0f} prompt tokens"
     )
-    for name, requests, size in made:
-        say(f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size / 1e6:.1f} MB")
+    for name, requests, number in made:
+        say(f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size(number)}")
     taking = f"ruler ledger import REPLIES{on_ledger(sys.argv)}"
     say(f"ruler: once they are answered: `{taking}`, then `{again}`")
 

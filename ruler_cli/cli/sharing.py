@@ -24,6 +24,16 @@ Shard = Annotated[
         help="Judge only the groups of shard I of N; the first is 1. Limits and cost cap are this process's.",
     ),
 ]
+Part = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        envvar="RULER_SHARD",
+        help="Write only the requests for the groups of shard I of N; the first is 1.",
+    ),
+]
+"""`--shard` where nothing is sent."""
 Ledgers = Annotated[
     list[str] | None,
     typer.Option(
