@@ -99,11 +99,11 @@ def submit(
     timeout: Timeout = _LONGEST,
     settle: Settle = _SETTLE,
 ) -> None:
-    """Submit the requests that `score` would send, the ledger lacks and no open batch holds.
+    """Submit what `score` would ask and the ledger lacks.
 
-    The options are those of `score`. Each judge has batches of its own, as many as its provider's limits
-    make necessary. Requests may follow from answers: run the same command again once they are collected,
-    until nothing is lacking.
+    Requests that an open batch holds are left out. The options are those of `score`. Each judge has batches
+    of its own, as many as its provider's limits make necessary. Requests may follow from answers: run the
+    same command again once they are collected, until nothing is lacking.
 
     Example: ruler batch submit rollouts.jsonl -m openai/o3
 
@@ -212,7 +212,9 @@ def cancel(
     api_key_env: options.ApiKeyEnv = None,
     settle: Settle = _SETTLE,
 ) -> None:
-    """Call batches off; what is done by then is paid for, and `collect` takes it in.
+    """Call batches off; what is done by then is paid for.
+
+    `ruler batch collect` takes that in.
 
     Example: ruler batch cancel --all
 

@@ -30,7 +30,7 @@ def command(
     replies: Annotated[
         list[str],
         typer.Argument(
-            metavar="REPLIES",
+            metavar="REPLIES...",
             help="Files of replies, JSON lines, plain, .gz or .zst, or Parquet; a directory, a pattern; "
             "`-` is stdin.",
         ),
@@ -48,11 +48,11 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take replies that a batch API or an engine of your own wrote, in any order, as often as you like.
+    """Take replies that a batch API or another engine wrote.
 
-    Understood are the result files of OpenAI's and Anthropic's batch APIs, `vllm run-batch`, and rows of
-    your own: a chat completion, or its text as `text`, `generated_text` or `output`, beside the
-    `custom_id` of its request. An answer that is there stays.
+    They come in any order, as often as you like. Understood are the result files of OpenAI's and Anthropic's
+    batch APIs, `vllm run-batch`, and rows of your own: a chat completion, or its text as `text`,
+    `generated_text` or `output`, beside the `custom_id` of its request. An answer that is there stays.
 
     Example: ruler ledger import replies.jsonl
 

@@ -93,3 +93,24 @@ def test_version(ruler: Ruler) -> None:
     done = ruler("--version")
     assert (done.returncode, done.stdout) == (0, f"ruler {ruler_cli.__version__}\n")
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == ruler_cli.__version__
+
+
+@pytest.mark.parametrize("name", ["ledger", "batch"])
+def test_summaries_fit(name: str, ruler: Ruler) -> None:
+    """What a command does is told whole in the list of commands, on a terminal of 80 columns."""
+    listed = ruler(name, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
+    assert listed.strip()
+    assert not [line for line in listed.splitlines() if line.endswith(("...", "…"))]
+
+
+def test_several_replies(ruler: Ruler) -> None:
+    """An argument that may be given more than once shows it."""
+    assert "REPLIES..." in ruler("ledger", "import", "--help").stdout.partition("\n")[0]
+
+
+def test_shard_of_render(ruler: Ruler) -> None:
+    """What sends nothing speaks of no limits in the help of its shard."""
+    lines = ruler("render", "--help").stdout.partition("--shard")[2]
+    told = " ".join(lines.split("--ledger")[0].split())
+    assert "requests for the groups of shard I of N" in told
+    assert "cost cap" not in told
