@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -53,6 +52,8 @@ def refuse_what_leads_nowhere(engine: str, address: str | None, words: Sequence[
     known = not host or not port.isdecimal() or not 0 < int(port) < 65536  # `auto`, and forms of Ray's
     if known or host.startswith("ray://"):  # of Ray Client: refused whether somebody is there or not
         return
+    import socket
+
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
     except OSError as error:

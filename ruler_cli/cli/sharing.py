@@ -11,7 +11,6 @@ import typer
 
 from ruler_cli import shard as shards
 from ruler_cli.errors import UsageError
-from ruler_cli.files.database import at_home
 from ruler_cli.settings import ScoreSettings
 
 _VARIABLE = "RULER_LEDGER"
@@ -73,13 +72,15 @@ def ledgers(given: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
 
 def _is_pattern(text: str) -> bool:
     """Whether a name stands for several; a file that is called so is itself."""
-    return glob.has_magic(text) and not at_home(text).exists()
+    return glob.has_magic(text) and not os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111 - no error for what is no path
 
 
 def _matched(text: str) -> list[str]:
     """The ledgers that a name stands for, in order; UsageError where a pattern stands for none."""
     if not _is_pattern(text):
         return [text]
+    from ruler_cli.files.database import at_home
+
     found = sorted(glob.glob(str(at_home(text))))  # noqa: PTH207 - a pattern may begin at the root
     if not found:
         raise UsageError(f"--ledger {text}: no file matches this pattern; check the path")
