@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.child import Cost
-from benchmarks.inputs import write_small
-from benchmarks.results import Result, alone
+from benchmarks.inputs import write_rich, write_small
+from benchmarks.results import Result
+from benchmarks.results import alone as by_itself
 from benchmarks.scoring import FOREVER, command, digest, ended
 from tests.judge_server import JudgeServer
 
@@ -39,10 +40,11 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     if importlib.util.find_spec("ray") is None:
         yield Result(None, "Ray", None, "ray is not installed")
         return
-    groups = 4_000 if quick else 20_000
-    few, many = folder / "few.jsonl", folder / "many.jsonl"
+    groups, large = (4_000, 500) if quick else (20_000, 4_000)
+    few, many, rich = folder / "few.jsonl", folder / "many.jsonl", folder / "rich.jsonl"
     write_small(few, _FEW, "line")
     write_small(many, groups, "line")
+    write_rich(rich, large)
     ray = {"engine": "ray", "ray_workers": _WORKERS}
     with JudgeServer(0.0, FOREVER) as server:
         start = _run(few, server, folder, **ray).cost
@@ -50,6 +52,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
         one = _run(many, server, folder)
         two = _run(many, server, folder, **ray)
         capped = _run(many, server, folder, c=64, **ray)
+        alone, shared_out = _run(rich, server, folder), _run(rich, server, folder, **ray)
     begun = start.wall - bare.wall
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Result(
@@ -59,13 +62,17 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     what = f"Ray: {_WORKERS} workers / one process, groups per second"
     detail = f"{rates[1]:.0f} / {rates[0]:.0f} per s on {cores} processors, without the starts"
     yield Result(None, what, rates[1] / rates[0], detail)
+    both = [large / (alone.cost.wall - bare.wall), large / (shared_out.cost.wall - start.wall)]
+    detail = f"{both[1]:.0f} / {both[0]:.0f} per s, the same with groups of 20 kB"
+    yield Result(None, f"{what}, 20 kB each", both[1] / both[0], detail)
     each = 1000 * (two.cost.cpu - start.cpu) / groups, 1000 * (one.cost.cpu - bare.cpu) / groups
     detail = f"{each[0]:.2f} / {each[1]:.2f} ms of CPU per group"
     yield Result(None, "Ray: the driver's share of one process's work", each[0] / each[1], detail)
     shared = groups / (capped.cost.wall - start.wall)
     detail = f"{shared:.0f} / {rates[1]:.0f} groups per s: -c 64 asks the driver for each call"
     yield Result(None, "Ray: with limits of the whole / without", shared / rates[1], detail)
-    yield Result(None, "Ray: output equals one process's", float(one.digest == two.digest), "", ">=", 1.0)
+    same = one.digest == two.digest and alone.digest == shared_out.digest
+    yield Result(None, "Ray: output equals one process's", float(same), "", ">=", 1.0)
 
 
 def _run(source: Path, server: JudgeServer, folder: Path, **options: object) -> _Run:
@@ -78,4 +85,4 @@ def _run(source: Path, server: JudgeServer, folder: Path, **options: object) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(alone(measure))
+    sys.exit(by_itself(measure))
