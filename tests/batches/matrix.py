@@ -82,13 +82,13 @@ def _steps(name: str, folder: Path) -> list[str]:
     return steps.passed
 
 
-def kills(name: str, folder: Path) -> Iterator[Outcome]:
+def kills(name: str, folder: Path, moments: tuple[str, ...] = ("before", "after")) -> Iterator[Outcome]:
     """A process that is killed by the system at each request, before it is handled or after."""
     remote = ("upload", "create", "list", "retrieve", "results") if name == "openai" else (
         "create", "list", "retrieve", "results"
     )  # fmt: skip
     for step in remote:
-        for moment in ("before", "after"):
+        for moment in moments:
             here = folder / f"{step}-{moment}"
             here.mkdir()
             with BatchServer() as server:

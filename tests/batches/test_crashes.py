@@ -63,18 +63,21 @@ def test_every_step(name: str, tmp_path: Path) -> None:
 
 @each_api
 def test_late_listings(name: str, tmp_path: Path) -> None:
-    """The same of all steps to the creation of the first batch, where listings are late."""
-    found = list(ends(name, tmp_path, lag=2, most=14))
+    """The same of every other step to the creation of the first batch, where listings are late."""
+    found = list(ends(name, tmp_path, lag=2, most=14, every=(1, 2)))
     assert "after create" in {each.point[3:] for each in found}
     assert not [each for each in found if not each.good]
 
 
 @each_api
 def test_killed(name: str, tmp_path: Path) -> None:
-    """The same of a process that the system kills as its request arrives."""
-    found = list(kills(name, tmp_path))
+    """The same of a process that the system kills when its request is handled and not answered.
+
+    `python -m benchmarks.batch_crashes` also kills it before.
+    """
+    found = list(kills(name, tmp_path, moments=("after",)))
     print(table({name: found}))
-    assert len(found) == (10 if name == "openai" else 8)
+    assert len(found) == (5 if name == "openai" else 4)
     assert all(each.point.startswith("kill -9") for each in found)
     assert not [each for each in found if not each.good]
 
