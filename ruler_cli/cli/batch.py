@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import options, sharing
 from ruler_cli.cli.console import Console, told
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
@@ -88,13 +88,8 @@ def submit(
     outcome: options.Outcome = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
-    ledger: options.Ledger = None,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
-        ),
-    ] = False,
+    ledger: sharing.Ledger = None,
+    retry_failed: options.RetryFailed = False,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
     settle: Settle = _SETTLE,
@@ -145,7 +140,7 @@ def submit(
 
 @app.command("status")
 def status(
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledger = None,
     api_key_env: options.ApiKeyEnv = None,
     every: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
     as_json: Annotated[
@@ -170,7 +165,7 @@ def status(
 
 @app.command("collect")
 def collect(
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledger = None,
     api_key_env: options.ApiKeyEnv = None,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
@@ -208,7 +203,7 @@ def cancel(
             "--forget", help="Give them up without asking the provider; their requests are free at once."
         ),
     ] = False,
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledger = None,
     api_key_env: options.ApiKeyEnv = None,
     settle: Settle = _SETTLE,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import sharing
 from ruler_cli.cli.console import count, safe, told
 from ruler_cli.cli.sizes import size
 from ruler_cli.errors import UsageError
@@ -32,7 +32,7 @@ def _root() -> None:
 
 
 @app.command("path")
-def path(ledger: options.Ledger = None) -> None:
+def path(ledger: sharing.Ledger = None) -> None:
     """Print where the ledger is, whether it is there yet or not.
 
     Example: du -h "$(ruler ledger path)"
@@ -45,7 +45,7 @@ def path(ledger: options.Ledger = None) -> None:
 
 @app.command("stats")
 def stats(
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledger = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object, times as ISO 8601, an unknown cost as null.")
     ] = False,
@@ -76,7 +76,7 @@ def stats(
 
 @app.command("clear")
 def clear(
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledger = None,
     older_than: Annotated[
         float | None,
         typer.Option(metavar="DAYS", min=0.0, help="Only what came before so many days.  [default: all]"),

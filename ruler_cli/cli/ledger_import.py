@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli import options
+from ruler_cli.cli import sharing
 from ruler_cli.cli.console import count, safe, say, told
 from ruler_cli.cli.ledger import place_of
 from ruler_cli.cli.scored import AsJson
@@ -35,7 +35,7 @@ def command(
             "`-` is stdin.",
         ),
     ],
-    ledger: options.Ledger = None,
+    ledger: sharing.Ledger = None,
     model: Annotated[
         str | None,
         typer.Option(

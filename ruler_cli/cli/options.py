@@ -165,13 +165,10 @@ Format = Annotated[
     ),
 ]
 
-
-Ledger = Annotated[
-    str | None,
+RetryFailed = Annotated[
+    bool,
     typer.Option(
-        metavar="PATH|none",
-        envvar="RULER_LEDGER",
-        help="Where paid replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
+        "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
     ),
 ]
 
@@ -232,6 +229,8 @@ def models(names: list[str] | None, escalate: str | None = None, *, fallback: bo
             raise UsageError("-m or --escalate: the judge has no name")
         if name.startswith("-"):
             raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
+        if name.endswith("/"):
+            raise UsageError(f"-m or --escalate {name}: the model's own name is missing behind its provider")
         if every.count(name) > 1:
             raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
     if fallback and len(found) == 1:

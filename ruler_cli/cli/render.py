@@ -59,12 +59,7 @@ def command(
     format_: options.Format = "auto",
     shard: sharing.Part = None,
     ledger: sharing.Ledgers = None,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
-        ),
-    ] = False,
+    retry_failed: options.RetryFailed = False,
 ) -> None:
     """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
 

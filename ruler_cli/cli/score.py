@@ -119,12 +119,7 @@ def command(
     ] = None,
     shard: sharing.Shard = None,
     ledger: sharing.Ledgers = None,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
-        ),
-    ] = False,
+    retry_failed: options.RetryFailed = False,
     cached_only: Annotated[
         bool,
         typer.Option(

@@ -33,6 +33,14 @@ Part = Annotated[
     ),
 ]
 """`--shard` where nothing is sent."""
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|none",
+        envvar="RULER_LEDGER",
+        help="Where paid replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
+    ),
+]
 Ledgers = Annotated[
     list[str] | None,
     typer.Option(

@@ -64,6 +64,7 @@ VALUES = [
     (f"{S} --order", "--order: its value is missing; write --order and one of random, input"),
     (f"{S} -m --passes 3", "-m: its value is missing in front of --passes; write -m NAME"),
     (f"{S} -m --zebra", "-m or --escalate: its value is missing in front of --zebra"),
+    (f"{S} -m openai/", "-m or --escalate openai/: the model's own name is missing behind its provider"),
     (f"{S} --adaptive=yes", "--adaptive: takes no value; write --adaptive alone, or leave it out"),
     (f"{S} --debug true", "--debug true: takes no value; write --debug alone, or leave it out"),
     (f"{S} --passes=two", "--passes two: is not a whole number of 1 or more"),
