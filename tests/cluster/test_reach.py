@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from ruler_cli.cluster import reach
 from ruler_cli.errors import RefusedError, UsageError
-from tests.conftest import group, write
+from tests.conftest import ROOT, group, write
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
@@ -72,7 +73,11 @@ def test_interrupted(silent: str, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [group("g", 0.1, 0.9)])
     run = [sys.executable, "-m", "ruler_cli", "score", "in.jsonl", "out.jsonl", "-m", "offline"]
     with subprocess.Popen(
-        [*run, "--engine", "ray", "--ray-address", silent], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [*run, "--engine", "ray", "--ray-address", silent],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()  # the input is read, the answer waited for
