@@ -1,6 +1,6 @@
 """Of a run what depends on the model: one row of the table that `make e2e` prints at its end.
 
-    python -m tests.e2e.figures INPUT [--groups N] [--messages N] [--context N] [--slots N] [-- OPTIONS]
+    python -m tests.e2e.figures INPUT [--groups N --rollouts N --messages N] [--context N] [--slots N] [-- OPTIONS]
 
 scores INPUT with the model of tests.e2e.llama, by `ruler score` with these OPTIONS, and prints the row.
 """
@@ -117,6 +117,7 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description="Score a file with a small real model and count.")
     parser.add_argument("input", type=Path)
     parser.add_argument("--groups", type=int, default=0, help="of a tau-bench file: so many groups")
+    parser.add_argument("--rollouts", type=int, default=4, help="of a tau-bench file: so many of a group")
     parser.add_argument("--messages", type=int, default=0, help="of a tau-bench file: so many of a rollout")
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--slots", type=int, default=2)
@@ -124,7 +125,8 @@ def _main() -> None:
     with tempfile.TemporaryDirectory() as name:
         place, source = Path(name), chosen.input.resolve()
         if chosen.groups:
-            source = cut(source, place / "in.jsonl", groups=chosen.groups, messages=chosen.messages)
+            wanted = {name: getattr(chosen, name) for name in ("groups", "rollouts", "messages")}
+            source = cut(source, place / "in.jsonl", **wanted)
         with (
             Llama(place, context=chosen.context, slots=chosen.slots) as llama,
             Recorder(llama.root) as judge,

@@ -27,7 +27,7 @@ BOUNDED = ("-p", "temperature=0", "-p", "max_tokens=300")
 
 
 def test_from_a_dump_to_a_report(score: Score, judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
-    """Rollouts of an agent are checked, scored, compared with a verifier, reported; nothing is asked twice."""
+    """Rollouts of an agent are checked, scored, held to a verifier, reported; nothing is asked twice."""
     source = runs.real(tmp_path)
     checked = ruler("check", source, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "--json")
     assert checked.returncode == 0, checked.stderr
