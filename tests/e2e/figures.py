@@ -1,6 +1,6 @@
 """Of a run what depends on the model: one row of the table that `make e2e` prints at its end.
 
-    python -m tests.e2e.figures INPUT [--groups N --rollouts N --messages N] [--context N] [--slots N] [-- OPTIONS]
+    python -m tests.e2e.figures INPUT [--groups N --rollouts N --messages N] [--slots N] [-- OPTIONS]
 
 scores INPUT with the model of tests.e2e.llama, by `ruler score` with these OPTIONS, and prints the row.
 """
