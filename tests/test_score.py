@@ -158,9 +158,9 @@ async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
-    """An endpoint that refuses the schema is asked with it once per call in flight, not per group."""
+    """An endpoint that refuses schemas is asked with each once per call in flight, not per group."""
     await score(settings(tmp_path, server, "schema-refused", concurrency=1))
-    assert server.stats()["by_format"] == {"json_schema": 1, "json_object": 3, "none": 0}
+    assert server.stats()["by_format"] == {"json_schema": 2, "json_object": 3, "none": 0}
 
 
 async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) -> None:

@@ -135,6 +135,7 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "filter": lambda ask: complete(ask, "", finish="content_filter"),
     "no-choices": _no_choices,
     "html": lambda ask: page(200, "Welcome to the portal"),
+    "keyed-refused": lambda ask: (_refuse_form if ask.keyed else good)(ask),
     "schema-refused": lambda ask: (_refuse_form if ask.form == "json_schema" else good)(ask),
     "format-refused": lambda ask: (_refuse_form if ask.form != "none" else good)(ask),
     "400": lambda ask: refuse(400, "We could not parse your request."),
