@@ -12,7 +12,7 @@ first request for a group of rollouts, `twice-KIND` on its first two; any other 
 Labels      reordered duplicate-same duplicate missing extra integer position
 Wrapping    fenced think prose decoy list
 Text        escapes
-Scores      ten percent fraction strings mixed negative nan null-score bool-score
+Scores      ten percent fraction strings same mixed negative nan null-score bool-score
 No answer   cutoff empty null-content refusal filter not-json no-choices html huge
             raw-escapes
 Refusals    keyed-refused schema-refused format-refused limit-refused limits-refused beside

@@ -84,6 +84,7 @@ _TEXTS: dict[str, Say] = {
     "percent": _each(lambda score: f"{score * 100:g}%"),
     "fraction": _each(lambda score: f"{score * 10:g}/10"),
     "strings": _each(str),
+    "same": _each(lambda _: 0.5),
     "mixed": lambda all_: _of_ten(all_, share=0.5),
     "negative": _first(-0.5),
     "nan": _first(float("nan")),
