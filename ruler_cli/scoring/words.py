@@ -42,8 +42,8 @@ every id in the last line of the request, in their order, with the id as its key
 there, write the explanation (one or two sentences) before the score, and give the score as a \
 plain number from 0 to 1.\
 """
-EXPLANATION = 400
-"""Characters of an explanation where the form can bound it: two long sentences."""
+EXPLANATION = 300
+"""Characters of an explanation where the form can bound it: one or two sentences."""
 
 _LIST: dict[str, Any] = {
     "type": "object",

@@ -141,7 +141,7 @@ def _refuse_beside(ask: Ask) -> Reply:
     if all(limit <= 300 for limit in ask.limits.values()):
         return good(ask)
     said = f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
-    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 448. {said} tokens.")
+    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {said} tokens.")
 
 
 def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:
