@@ -173,7 +173,7 @@ class Hub:
 
     async def _permit(self, desk: Desk, ask: Ask) -> None:
         gate = self.gates[ask.seat]
-        outline = Outline("", "", ("",) * ask.labels, ask.room, 0, ask.characters)
+        outline = Outline("", "", ("",) * ask.labels, ask.room, characters=ask.characters)
         # by turns: the first that each worker waits for comes before the second of any
         desk.ticket = ticket = max(desk.ticket, self._served) + 1
         permit = await gate.enter(ticket, outline)

@@ -8,6 +8,7 @@ import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, unknown_judge
+from ruler_cli.judges.body import answering
 from ruler_cli.judges.endpoint import DIRECT, direct, named_key
 from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.nobody import Nobody
@@ -93,7 +94,8 @@ def _judge(settings: JudgeSettings) -> Judge:
         from ruler_cli.judges.through_litellm import LitellmJudge
 
         key = named_key(settings)
-        return LitellmJudge(name, name, key, settings.api_base, settings.timeout, settings.params)
+        how = answering(settings, None)
+        return LitellmJudge(name, name, key, settings.api_base, settings.timeout, settings.params, how)
     from ruler_cli.judges.http import HttpJudge
 
     endpoint = direct(settings)
@@ -101,4 +103,6 @@ def _judge(settings: JudgeSettings) -> Judge:
         orjson.dumps([endpoint.model, settings.params])
     except TypeError as error:  # told before anything is sent
         raise UsageError(f"-m or -p: cannot be sent to the judge ({error})") from None
-    return HttpJudge(name, endpoint.model, endpoint.base, endpoint.key, settings.timeout, settings.params)
+    how = answering(settings, endpoint.base)
+    base, key = endpoint.base, endpoint.key
+    return HttpJudge(name, endpoint.model, base, key, settings.timeout, settings.params, how)

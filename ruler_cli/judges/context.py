@@ -10,6 +10,8 @@ _LIMIT, _ACTUAL = r"(?P<limit>\d{1,9})", r"(?P<actual>\d{1,9})"
 _FORMS = tuple(
     re.compile(form, re.IGNORECASE | re.DOTALL)
     for form in (
+        # SGLang, of prompt and answer together
+        rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} tokens from the input",
         # OpenAI, OpenRouter, DeepSeek, vLLM: the messages alone where they are told apart
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:in the messages|of text input)",
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:input )?tokens",

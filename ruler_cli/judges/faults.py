@@ -20,7 +20,12 @@ _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 _LONGEST = 300
 _LOOKED_AT = 4000
-_FORMAT = re.compile(r"response_format|json_schema|json_object|structured output|guided", re.IGNORECASE)
+_FORMAT = re.compile(
+    r"response_format|json_object|structured output|guided|schema|grammar|output_(?:format|config)",
+    re.IGNORECASE,
+)
+_BEGINNING = 1000
+"""Characters of a message in which a form is named; a gateway may repeat the request behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ def _after_server(
 
 def refuses_format(status: int, message: str) -> bool:
     """Whether an endpoint says that it does not take the answer format asked for."""
-    return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message) is not None
+    return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message[:_BEGINNING]) is not None
 
 
 def clean(text: str, key: str | None = None) -> str:

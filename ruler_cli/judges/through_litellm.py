@@ -20,9 +20,10 @@ import anyio
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import FORMATS, MissingKeyError, reply_of, unknown_judge
+from ruler_cli.judges.answer_form import MissingKeyError, reply_of, unknown_judge
+from ruler_cli.judges.body import Answering, answering, limit_name, messages, response_format
 from ruler_cli.judges.error_body import error_of
-from ruler_cli.judges.faults import classify, clean, refuses_format
+from ruler_cli.judges.faults import classify, clean
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.settings import JudgeSettings
@@ -38,12 +39,12 @@ class LitellmJudge:
     base: str | None
     timeout: float
     params: Mapping[str, Any]
-    _level: int = 0
+    answering: Answering
     _litellm: Any = None
     _found: str | None = field(default=None, repr=False)
 
     async def ask(self, request: Request) -> Reply | Fault:
-        """One completion; once more at each step down of the answer format that is refused.
+        """One completion; once more for each form or limit of the answer that is refused.
 
         The deadline is one for all of it, from the connection to the last byte.
         """
@@ -55,35 +56,41 @@ class LitellmJudge:
 
     async def _ask(self, request: Request) -> Reply | Fault:
         for posts in itertools.count(1):
-            level = self._level
+            asked = self.answering
             try:
-                answer = await self._litellm.acompletion(**self._arguments(request, level))
-                return replace(_reply(answer, self._secret), posts=posts)
+                answer = await self._litellm.acompletion(**self._arguments(request, asked))
+                reply = _reply(answer, self._secret)
+                if isinstance(reply, Reply):
+                    self.answering = self.answering.learnt(reply)
+                return replace(reply, posts=posts)
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
                 status, signs, said, headers = _said(error)
-                refused = type(error).__name__ == "UnsupportedParamsError" or refuses_format(status, said)
-                if refused and level + 1 < len(FORMATS) and "response_format" not in self.params:
-                    self._level = max(self._level, level + 1)
-                    continue
                 fault = self._silent(error, status, said) or classify(
                     status, signs, said, headers, self._secret
                 )
+                if fault.context is None and (better := self._refused(error, asked, status, said)):
+                    self.answering = better
+                    continue
                 return replace(fault, posts=posts)
         raise AssertionError("a count without end")
 
-    def _arguments(self, request: Request, level: int) -> dict[str, Any]:
+    def _refused(self, error: Exception, asked: Answering, status: int, said: str) -> Answering | None:
+        """The next to ask for, where litellm or the provider refuses the form or the limit."""
+        if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in said:
+            said = f"response_format: {said}"  # it may name no parameter
+        return self.answering.refused(asked, status or 400, said)
+
+    def _arguments(self, request: Request, how: Answering) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.user},
-            ],
+            "messages": messages(request, how),
             "timeout": self.timeout + 5,  # behind our own deadline, which is to be the one that ends it
             "num_retries": 0,
             "max_retries": 0,
         }
-        if FORMATS[level]:
-            arguments["response_format"] = FORMATS[level]
+        form = response_format(how.forms[0], request.labels)
+        if form is not None:
+            arguments["response_format"] = form
         if self.key:
             arguments["api_key"] = self.key
         elif self.base:
@@ -91,18 +98,16 @@ class LitellmJudge:
         if self.base:
             arguments["api_base"] = self.base
         arguments |= self.params
-        if request.room:
-            arguments["max_tokens"] = request.room
+        if (room := how.room(request, self.params)) is not None:
+            arguments[limit_name(self.params) or "max_tokens"] = room
         return arguments
 
-    def unsent(self, request: Request, level: int) -> dict[str, Any]:
+    def unsent(self, request: Request, how: Answering) -> dict[str, Any]:
         """What would be sent, as litellm's `RawRequestTypedDict`: `error` says why nothing would."""
         from litellm.types.utils import CallTypes
         from litellm.utils import return_raw_request
 
-        arguments = {
-            name: each for name, each in self._arguments(request, level).items() if name != "api_key"
-        }
+        arguments = {name: each for name, each in self._arguments(request, how).items() if name != "api_key"}
         return dict(return_raw_request(CallTypes.completion, arguments))
 
     @property
@@ -161,7 +166,8 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     the model or its parameters, or where they need a header: a row of a batch carries none.
     """
     litellm = _litellm()
-    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params)
+    how = answering(settings, None)
+    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params, how)
     try:
         provider = litellm.get_llm_provider(settings.model)[1]
     except Exception:  # noqa: BLE001 - litellm's errors share no base class
@@ -176,7 +182,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         return _template(judge, room)
 
     def params(request: Request) -> bytes:
-        head, middle, tail = template(request.room)
+        head, middle, tail = template(judge.answering.room(request, settings.params))
         return b"".join((head, orjson.dumps(request.user), middle, orjson.dumps(request.system), tail))
 
     template(None)  # what litellm refuses is told before the first request
@@ -199,8 +205,10 @@ _STRUCTURED = "structured-outputs-"
 
 def _template(judge: LitellmJudge, room: int | None) -> list[bytes]:
     """The JSON of the params around the two texts."""
-    for level in range(len(FORMATS)):
-        raw = judge.unsent(Request(_SYSTEM, _USER, (), room), level)
+    raw: dict[str, Any] = {}
+    for at in range(len(judge.answering.forms)):
+        how = replace(judge.answering, forms=judge.answering.forms[at:])
+        raw = judge.unsent(Request(_SYSTEM, _USER, (), room, fitted=True), how)
         if "UnsupportedParamsError" not in str(raw.get("error")):
             break
     body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}

@@ -70,7 +70,7 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
         "version", "source", "found", "figures", "worst", "disputed", "problems", "first_problems",
     ]  # fmt: skip
     assert found["figures"]["groups"] == {
-        "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30,
+        "all": 32, "scored": 31, "failed": 1, "unmarked": 0, "tied": 1, "live": 30, "one_score": 0,
     }  # fmt: skip
     assert found["worst"][0]["group"]["key"] == "lost"
     assert [t["group"]["key"] for t in found["disputed"]] == ["g0", "g6", "g12", "g18", "g24"]

@@ -8,6 +8,11 @@ from ruler_cli.judges import context
 from ruler_cli.judges.context import context_of
 
 FORMS = [
+    (
+        "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a "
+        "total of 8500 tokens: 7900 tokens from the input messages and 600 tokens for the completion.",
+        (8192, 7900),
+    ),
     ("maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens", (4096, 5000)),
     ("maximum context length of 10 tokens ... request has 12 input tokens", (10, 12)),
     (

@@ -55,6 +55,7 @@ def test_groups_and_rollouts() -> None:
     assert FOUND.unmarked == sum(g.status == "unmarked" for g in ALL) > 0
     assert (FOUND.tied, FOUND.live) == (sum(g.tied for g in ALL), sum(g.live for g in ALL))
     assert FOUND.tied + FOUND.live == FOUND.scored
+    assert FOUND.one_score == sum(g.one_score for g in ALL)
     assert FOUND.rollouts == len(ROLLOUTS)
     assert FOUND.rollouts_scored == len(SCORES)
     assert FOUND.rollouts_failed == sum(r.status == "failed" for r in ROLLOUTS)
