@@ -79,7 +79,7 @@ def _score(
     begun = len(judge.seen)
     out, summary = folder / "out.jsonl", folder / "summary.json"
     done = ruler(
-        *("score", source, out, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "-c", 2),
+        *("score", source, out, "-m", "hosted_vllm/smollm2", "--api-base", judge.base),
         *("--ledger", folder / "ledger.sqlite", "--summary", summary, "--progress", "none", *options),
     )
     assert summary.exists(), done.stderr

@@ -40,6 +40,11 @@ class Seen:
         return any(note in self.body["messages"][-1]["content"] for note in _AGAIN)
 
     @property
+    def cut_off(self) -> bool:
+        """Whether the answer ended at a limit."""
+        return self.status == 200 and json.loads(self.answer)["choices"][0]["finish_reason"] == "length"
+
+    @property
     def tokens(self) -> tuple[int, int]:
         """Prompt and completion tokens, as the server reported them."""
         usage = json.loads(self.answer)["usage"] if self.status == 200 else {}
