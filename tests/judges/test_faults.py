@@ -89,6 +89,9 @@ def test_context_is_told() -> None:
 def test_refuses_format() -> None:
     """Only an error that speaks of the answer's format is a refusal of it."""
     assert refuses_format(400, "'response_format' of type 'json_schema' is not supported")
+    assert refuses_format(
+        400, "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']"
+    )
     assert not refuses_format(400, "bad request")
     assert not refuses_format(429, "json_schema")
 
