@@ -8,8 +8,8 @@ import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, unknown_judge
-from ruler_cli.judges.body import answering
-from ruler_cli.judges.endpoint import DIRECT, PREFIXES, check_address, direct, named_key
+from ruler_cli.judges.body import Answering, answering
+from ruler_cli.judges.endpoint import DIRECT, HERE, PREFIXES, address_of, check_address, direct, named_key
 from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.nobody import Nobody
 from ruler_cli.judges.prices import Model, Price, in_batches, known, stated
@@ -66,6 +66,12 @@ def choose(settings: JudgeSettings, *, elsewhere: bool = False) -> Chosen:
     return Chosen(
         _judge(settings, elsewhere=elsewhere), model.price, model.context, settings.model in EMBEDDED
     )
+
+
+def answers_of(settings: JudgeSettings) -> Answering:
+    """The form of the answers that a judge is asked for at first; no key is needed."""
+    straight = settings.via == "http" or (settings.via == "auto" and _straight(settings))
+    return answering(settings, (address_of(settings) or HERE) if straight else None)
 
 
 def unasked(settings: JudgeSettings) -> Chosen:
