@@ -27,11 +27,14 @@ _LACKS = re.compile(
     r"missing (?:credentials|required parameters|\w+ (?:account|tenant|jwt|api.?key)|api.?(?:key|base))"
     r"|missing \w+ \w+ (?:key|id)\b|could not resolve (?:authentication|project)|no credentials|no api base"
     r"|credentials not (?:provided|found|set)"
-    r"|\b(?:api[ _]?key|api[ _]?base|url)\b.{0,40} (?:required|not set)|project_id.{0,30}not set"
+    r"|(?:api[ _]?key|api[ _]?base|\burl)\b.{0,40} (?:required|not set)|project_id.{0,30}not set"
     r"|must be installed|(?:import|importing) .{0,60}failed|import failed",
     re.IGNORECASE,
 )
 """Sentences of litellm's, where its error has no class of its own."""
+_UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
+"""Errors that quote what the judge said, and how far a sentence is litellm's own: a rollout must not be able
+to have the judge say something that ends the run."""
 _SET = "set what the provider needs, name its key with --api-key-env VAR, or try -m offline"
 
 
@@ -85,7 +88,8 @@ def silent(error: Exception, status: int, said: str, secret: str | None) -> Faul
         return None
     names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
     why = clean(said, secret)
-    if not names & _CONNECTED and (names & _UNEQUIPPED or _LACKS.search(said)):
+    lacks = not names & _UNREAD and _LACKS.search(said[:_SENTENCE])
+    if not names & _CONNECTED and (names & _UNEQUIPPED or lacks):
         reason = f"the judge cannot be asked ({why.rstrip('.')}); {_SET}"
         return Fault("refused", reason, "run", sent=False, billed=False)
     if names & _UNREACHED:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -121,14 +124,17 @@ class LitellmJudge:
     def check(self, *, elsewhere: bool = False) -> None:
         """UsageError where no provider has the name, or something that the provider needs is not there.
 
-        litellm is imported, which takes seconds, only where that may change it: it reads a file `.env`,
-        and whoever calls from Python may have given it keys. `elsewhere`: the calls are another machine's.
+        litellm is imported, which takes seconds, only where that may change it. `elsewhere`: the calls
+        are another machine's.
         """
         provider = self._provider
         if provider is not None:
             refuse(self.name, provider)
-            if not lacking(provider, self.model, self._given(elsewhere=elsewhere)):
+            unmet = lacking(provider, self.model, self._given(elsewhere=elsewhere))
+            if not unmet:
                 return
+            if not _knows_more():
+                refuse(self.name, provider, unmet)
         litellm = _litellm()
         if getattr(litellm, "secret_manager_client", None) is not None:
             return
@@ -256,6 +262,16 @@ def _litellm() -> Any:
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
+
+
+def _knows_more() -> bool:
+    """Whether litellm may have keys that stand in no variable yet: given to it in Python, or in a `.env`.
+
+    It reads the first `.env` above its own folder, or above the current one, as python-dotenv has it.
+    """
+    found = find_spec("litellm")
+    folders = [Path.cwd() / "_", Path(found.origin if found and found.origin else "/_")]
+    return "litellm" in sys.modules or any((up / ".env").is_file() for one in folders for up in one.parents)
 
 
 def _resolved(litellm: Any, name: str) -> str:
