@@ -21,11 +21,12 @@ from ruler_cli.score import Done, score
 from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, OnFailure
 from ruler_cli.settings import ScoreSettings as Settings
 from tests.conftest import ROOT, group, rollout, write
+from tests.formats.test_every_format import EXAMPLES, LAYOUTS
 from tests.runs import Stage, Stub, failing, group_of, noisy, shifting
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 EVERY = sorted(
-    p for p in (*SAMPLES.glob("*.jsonl"), *SAMPLES.glob("formats/*.jsonl")) if ".scored" not in p.name
+    {p for p in SAMPLES.glob("*.jsonl") if ".scored" not in p.name} | {EXAMPLES[name] for name in LAYOUTS}
 )
 OF_THE_BATCH = re.compile(
     rb'"(?:tied|reliability|weight|passes_for_0.9)": ?[^,}]+,? ?|"judged_at": ?"[^"]+"|"latency_s": ?[0-9.]+'
