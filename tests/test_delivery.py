@@ -157,6 +157,7 @@ def test_no_directory_to_wait_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stage.run(passes=1).stopped is None
 
 
+@pytest.mark.long
 def test_memory_is_flat(tmp_path: Path) -> None:
     """What waits for the batch waits on disk: six times the groups take no more memory."""
     peaks = []
