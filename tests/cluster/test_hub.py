@@ -120,7 +120,7 @@ def test_requests_and_tokens_of_the_whole() -> None:
         judge = World(latency=2.0, spread=0.3)
 
         async def main(found: Band, judge: World = judge) -> list[Caller]:
-            return await flooded(found, judge, 600.0)
+            return await flooded(found, judge, 240.0)
 
         one, other = band(main, everything(**limits))
         most = 240_000 if tokens else 300
@@ -133,11 +133,11 @@ def test_concurrency_of_the_whole() -> None:
     judge = World(latency=1.0)
 
     async def main(found: Band) -> None:
-        await flooded(found, judge, 300.0, workers=3)
+        await flooded(found, judge, 120.0, workers=3)
 
     band(main, lambda halt: Gate(Fixed(10), halt))
     assert judge.most == 10
-    assert judge.used(10.0, 290.0) >= 9.7
+    assert judge.used(10.0, 110.0) >= 9.7
 
 
 @pytest.mark.parametrize("limited", [False, True])
