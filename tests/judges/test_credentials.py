@@ -14,6 +14,7 @@ import pytest
 import ruler_cli
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import credentials
+from ruler_cli.judges.body import Answering
 from ruler_cli.judges.choose import choose
 from ruler_cli.judges.litellm_errors import silent
 from ruler_cli.judges.providers import NO_CHAT, PROVIDERS, Way, needs_of, variables
@@ -253,7 +254,7 @@ def test_another_machine() -> None:
 )  # fmt: skip
 async def test_found_out_at_a_call(model: str, base: str | None) -> None:
     """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
-    one = LitellmJudge(model, model, None, base, 30.0, {})
+    one = LitellmJudge(model, model, None, base, 30.0, {}, Answering())
     async with one:
         one._finds = True
         fault = await one.ask(ASKED)
