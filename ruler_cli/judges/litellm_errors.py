@@ -32,6 +32,9 @@ _LACKS = re.compile(
     re.IGNORECASE,
 )
 """Sentences of litellm's, where its error has no class of its own."""
+_UNUSABLE = re.compile(
+    r"(?:failed|unable) to (?:load|locate|find|parse) [\w ]{0,30}credentials", re.IGNORECASE
+)
 _UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
 """Errors that quote what the judge said, and how far a sentence is litellm's own: a rollout must not be able
 to have the judge say something that ends the run."""
@@ -88,7 +91,7 @@ def silent(error: Exception, status: int, said: str, secret: str | None) -> Faul
         return None
     names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
     why = clean(said, secret)
-    lacks = not names & _UNREAD and _LACKS.search(said[:_SENTENCE])
+    lacks = _UNUSABLE.match(said) or (not names & _UNREAD and _LACKS.search(said[:_SENTENCE]))
     if not names & _CONNECTED and (names & _UNEQUIPPED or lacks):
         reason = f"the judge cannot be asked ({why.rstrip('.')}); {_SET}"
         return Fault("refused", reason, "run", sent=False, billed=False)

@@ -8,6 +8,7 @@ around it (its timeout never fires on a server that sends a byte at a time), its
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import sys
 import warnings
@@ -160,9 +161,11 @@ class LitellmJudge:
         return Given(self.params, keyed, there, elsewhere)
 
     async def __aenter__(self) -> Self:
-        """Import litellm (seconds): only for a judge that needs it."""
-        provider = self._provider
-        self._litellm, self._found = _litellm(), secret(provider)
+        """Import litellm (seconds): only for a judge that needs it. An old one may not know its provider."""
+        provider, litellm = self._provider, _litellm()
+        if provider not in {getattr(each, "value", each) for each in litellm.provider_list}:
+            _resolved(litellm, self.model)
+        self._litellm, self._found = litellm, secret(provider)
         self._finds = provider is not None and finds_itself(provider, self._given())
         return self
 
@@ -257,8 +260,11 @@ def _litellm() -> Any:
     # its price list and table of headers would be downloaded otherwise
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    loud = "litellm" in sys.modules or "LITELLM_LOG" in os.environ
     import litellm
 
+    if not loud:  # it logs tracebacks of what we tell in a sentence; a caller's own litellm stays as it is
+        logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
