@@ -25,6 +25,8 @@ _LEAD = re.compile(
 )
 _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` says which was passed."""
+_IN_FLIGHT_NOW = re.compile(rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGHT}: ([0-9]{{1,19}})")
+"""The same in the words of older ones, which say all their limits."""
 _LOOKED_AT = 4000
 _LONGEST = 100
 _EPOCH, _EPOCH_MS = 1e9, 1e11
@@ -47,6 +49,9 @@ def wait_of(
     was passed (`rate`).
     """
     low, now = _low(headers), now or datetime.now(UTC)
+    told = _IN_FLIGHT_NOW.search(message[:_LOOKED_AT])
+    if told and int(told[1]) >= int(told[2]):
+        return None
     asked = _asked(low, now)
     if asked is None:
         asked = named(message)

@@ -123,6 +123,17 @@ def test_order_with_a_message() -> None:
     assert wait_of(reset, "no", False, NOW) is None
 
 
+@pytest.mark.parametrize(("now", "most", "seconds"), [(2, 2, None), (0, 2**63 - 1, 45.5)])
+def test_calls_in_flight(now: int, most: int, seconds: float | None) -> None:
+    """Where an older litellm proxy has too many calls in flight, the minute that it names is not read."""
+    message = (
+        "LiteLLM Rate Limit Handler for rate limit type = key. Crossed TPM / RPM / Max Parallel Request "
+        f"Limit. current rpm: 6, rpm limit: 6, current max_parallel_requests: {now}, "
+        f"max_parallel_requests: {most}"
+    )
+    assert wait_of({"retry-after": "45.5"}, message, True, NOW) == seconds
+
+
 ODD = st.one_of(
     st.text(max_size=120),
     st.from_regex(r"[0-9.]{1,40}(ms|s|m|h|d| days)?", fullmatch=True),
