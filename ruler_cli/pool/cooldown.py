@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-_ENOUGH, _SHARE = 4, 2
-"""Calls that were answered though a wait was running, altogether and for each refusal, until refusals
-count as single calls' own."""
-_LATELY = 64
-"""Calls after which what was seen before counts half."""
+_TURNS, _SHARE = 2, 2
+"""Times that others were answered after a refusal, and how many of them for each, until refusals count as
+single calls' own."""
+_LATELY, _GAP = 64, 100
+"""Calls after which what was seen before counts half; calls without a refusal after which it is gone."""
 _MANY, _AMONG = 6, 8
 """Refused of those sent one after the other, with none after them answered: a limit for all has begun."""
 
@@ -25,7 +25,7 @@ class Cooldown:
     A refusal stays open until a call that was sent after it is answered. If that call was sent before the
     wait was over, it contradicts that the refusal holds for all. Open refusals are waited for by everybody,
     unless it was seen lately that they are single calls' own; and even then if nearly all that is sent
-    is refused. A wait to its end with no such answer leaves nothing of what was seen.
+    is refused. If nobody contradicts those, nothing is left of what was seen.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,9 @@ class Cooldown:
         self._open: list[tuple[int, float]] = []
         self._newest = -1
         self._first, self._end = 0, -math.inf
-        self._refused = self._answered = 0
+        self._last = -1
+        self._refused = self._answered = 0.0
+        self._turns = 0
 
     @property
     def until(self) -> float:
@@ -44,16 +46,20 @@ class Cooldown:
     @property
     def single(self) -> bool:
         """Whether refusals have shown themselves to be single calls' own."""
-        return self._answered >= max(_ENOUGH, _SHARE * self._refused)
+        return self._turns >= _TURNS and self._answered >= _SHARE * self._refused
 
     def refused(self, now: float, number: int, seconds: float) -> bool:
         """A call is to wait for so long; whether nobody may go meanwhile."""
+        if number > self._last + _GAP:
+            self._forget()
+        self._last = max(self._last, number)
         if now >= self._end:
             self._first = number
         self._first, self._end = min(self._first, number), max(self._end, now + seconds)
         if number < self._newest:  # a later one was answered before this one was refused
             self._refused += 1
             self._answered += 1
+            self._turns += 1
         else:
             insort(self._open, (number, now + seconds))
         return self._decide() > now
@@ -62,13 +68,16 @@ class Cooldown:
         """A call that was sent at `began` is answered; whether a wait of all ends by that."""
         held, self._newest = self._held, max(self._newest, number)
         closed = bisect_left(self._open, (number, -math.inf))
-        if any(began >= until for _, until in self._open[:closed]):
-            self._refused = self._answered = 0
-        self._refused += closed
+        single = sum(began < until for _, until in self._open[:closed])
+        if closed - single >= _MANY:
+            self._forget()
+        self._refused += single
         del self._open[:closed]
-        self._answered += number > self._first and began < self._end
+        if number > self._first and began < self._end:
+            self._answered += 1
+            self._turns += single > 0
         if self._refused + self._answered > _LATELY:
-            self._refused, self._answered = self._refused // 2, self._answered // 2
+            self._refused, self._answered = self._refused / 2, self._answered / 2
         return self._decide() <= now < held
 
     def tell(self, until: float) -> None:
@@ -85,6 +94,10 @@ class Cooldown:
         """Whether nearly all is refused that was sent of late."""
         last = self._open[-_MANY:]
         return len(last) == _MANY and last[-1][0] - last[0][0] < _AMONG
+
+    def _forget(self) -> None:
+        self._refused = self._answered = 0.0
+        self._turns = 0
 
     def _decide(self) -> float:
         waits = self._open and (self.begun or not self.single)

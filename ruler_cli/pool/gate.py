@@ -81,17 +81,6 @@ class _Place:
     moved: anyio.Event = field(default_factory=anyio.Event, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Charge:
-    """A refusal that the level is to hear of, unless it turns out to be that call's own."""
-
-    number: int
-    now: float
-    epoch: int
-    in_flight: int
-    seconds: float
-
-
 class Gate:
     """Level, limits, money, cooldown and breaker as one question: may this call go now?"""
 
@@ -118,7 +107,6 @@ class Gate:
         self._asking = 0
         self._cost = cost
         self._cooldown, self._limited_until = Cooldown(), -math.inf
-        self._charges: list[_Charge] = []
         self._line: list[_Place] = []
         self._numbers, self._sent = itertools.count(), itertools.count()
         self._probing: Permit | None = None
@@ -197,21 +185,14 @@ class Gate:
         self.nudge()
 
     def refused(self, permit: Permit, seconds: float, *, rate: bool) -> bool:
-        """A call is to wait for so long, and all others unless that is its own; whether it is.
-
-        The level hears of a limit when the wait is over: nobody goes before, and it may be no limit of all.
-        """
+        """A call is to wait for so long, and all others unless that is its own; whether it is."""
         now = anyio.current_time()
-        if not seconds:
-            if rate:
-                self.level.rejected(now, permit.epoch, self.in_flight, None)
-            return False
-        if not self._cooldown.refused(now, permit.number, seconds):
+        held = seconds > 0 and self._cooldown.refused(now, permit.number, seconds)
+        if seconds and not held:
             return True
-        if rate and (self._cooldown.begun or not self.level.alone):
-            self.level.disturbed()
-            self._charges.append(_Charge(permit.number, now, permit.epoch, self.in_flight, seconds))
-        if self._shared is not None:
+        if rate and not (held and self.level.alone and not self._cooldown.begun):
+            self.level.rejected(now, permit.epoch, self.in_flight, seconds)
+        if held and self._shared is not None:
             self._shared.cool(seconds)
         return False
 
@@ -221,7 +202,6 @@ class Gate:
         ended = cooldown.answered(anyio.current_time(), permit.number, permit.began)
         if cooldown.single and not single:
             self.level.cleared()
-        self._charges = [c for c in self._charges if c.number > permit.number and not ended]
         if ended and self._shared is not None:
             self._shared.lift()
 
@@ -282,9 +262,6 @@ class Gate:
         now = anyio.current_time()
         if pause := self._pause(now):
             return pause
-        for charge in self._charges:
-            self.level.rejected(charge.now, charge.epoch, charge.in_flight, charge.seconds)
-        self._charges.clear()
         if self.in_flight + self._asking >= self.level.limit and not self.breaker.open:
             return math.inf
         if self.budget.cap is not None:

@@ -14,6 +14,9 @@ and Decrease Algorithms for Congestion Avoidance") with slow start (Jacobson 198
   at most 1.1 times the level that failed.  Where that is clean too, the memory is wrong and doubling
   starts again.
 - 5xx and timeouts end a round and never cut.
+- Refusals that are single calls' own (`cooldown.py`) neither end a round nor cut: once they are known to
+  be, the level that failed is taken up again, and doubling goes on.  The same follows when the only call
+  in flight is told to wait, since fewer cannot be; then only a limit that refuses nearly all cuts again.
 - Twice the level that twice gave no more replies per second only made a queue (a local server, or this
   machine's own processor): half of it is kept, and tried again after a minute.
 """

@@ -18,10 +18,12 @@ from tests.virtual import Gateway, World, flood, virtually
 
 
 def shown(answers: int = 20) -> Cooldown:
-    """A cooldown that has seen one refusal, of call 0, and so many answers to calls after it."""
+    """A cooldown that has seen calls 0 and 2 refused, and so many answers to calls after each."""
     cooldown = Cooldown()
     assert cooldown.refused(0.0, 0, 10.0)
-    for number in range(1, answers + 1):
+    assert cooldown.answered(2.0, 1, 1.0)
+    assert cooldown.refused(0.0, 2, 10.0)
+    for number in range(3, 2 + answers):
         cooldown.answered(2.0, number, 1.0)
     return cooldown
 
@@ -63,12 +65,16 @@ def test_answered_before() -> None:
 
 
 def test_remembered() -> None:
-    """Once refusals have shown themselves to be single calls' own, the next ones hold nobody up."""
+    """Once refusals have shown themselves to be single calls' own, the next ones hold nobody up.
+
+    That is forgotten after a hundred calls without one.
+    """
     cooldown = shown()
     assert cooldown.single
     assert not any(cooldown.refused(3.0, number, 10.0) for number in (30, 40, 50, 60, 70, 80, 90))
     assert not Cooldown().single
     assert not shown(3).single
+    assert cooldown.refused(3.0, 191, 10.0)
 
 
 def test_all_at_once() -> None:
