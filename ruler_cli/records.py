@@ -153,6 +153,7 @@ class Request:
     """One question to the judge: the two messages, the labels to answer, room for the answer.
 
     `turn` is the number of the pass that asks, from 0: two passes may ask the same and are two calls.
+    `room` is in tokens; a `fitted` one is all that the judge's context leaves.
     """
 
     system: str
@@ -160,6 +161,7 @@ class Request:
     labels: tuple[str, ...]
     room: int | None = None
     turn: int = 0
+    fitted: bool = field(default=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -173,7 +175,7 @@ class Reply:
 
     `body` is the chat completion as it came, JSON without the key; what is kept is that. `seconds` is
     what the judge took for it, in `posts` requests where it refused a form of the answer; `kept` tells
-    that it was not asked now but before.
+    that it was not asked now but before, `thought` that the judge thought before it answered.
     """
 
     text: str
@@ -184,6 +186,7 @@ class Reply:
     seconds: float = field(default=0.0, compare=False)
     kept: bool = field(default=False, compare=False)
     posts: int = field(default=1, compare=False)
+    thought: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,14 @@ from ruler_cli.cli import main
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = 120
-"""Seconds after which a run that does not end is a failure."""
+"""Seconds after which a run that does not end is a failure, unless more are given."""
 
 Done = subprocess.CompletedProcess[str]
 
 
-def run_apart(args: list[str], stdin: str, folder: Path, env: dict[str, str]) -> Done:
+def run_apart(
+    args: list[str], stdin: str, folder: Path, env: dict[str, str], longest: int = _LONGEST
+) -> Done:
     """Run `ruler ARGS` in `folder`, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "ruler_cli", *args],
@@ -32,15 +34,15 @@ def run_apart(args: list[str], stdin: str, folder: Path, env: dict[str, str]) ->
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=_LONGEST,
+        timeout=longest,
         check=False,
         env={**os.environ, "PYTHONPATH": str(_ROOT), **env},
     )
 
 
-def run_here(args: list[str], stdin: str, folder: Path, env: dict[str, str]) -> Done:
+def run_here(args: list[str], stdin: str, folder: Path, env: dict[str, str], longest: int = _LONGEST) -> Done:
     """Run the same in this process, with pipes for its descriptors as a process has them."""
-    with pytest.MonkeyPatch.context() as patch, _bounded():
+    with pytest.MonkeyPatch.context() as patch, _bounded(longest):
         patch.chdir(folder)
         patch.setattr(sys, "argv", ["ruler", *args])
         for name, value in env.items():
@@ -62,12 +64,12 @@ def _run() -> int:
 
 
 @contextmanager
-def _bounded() -> Iterator[None]:
+def _bounded(longest: int) -> Iterator[None]:
     def stop(signum: int, frame: FrameType | None) -> None:
-        pytest.fail(f"the command did not end within {_LONGEST} seconds")
+        pytest.fail(f"the command did not end within {longest} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(_LONGEST)
+    signal.alarm(longest)
     try:
         yield
     finally:

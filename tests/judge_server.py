@@ -12,11 +12,11 @@ first request for a group of rollouts, `twice-KIND` on its first two; any other 
 Labels      reordered duplicate-same duplicate missing extra integer position
 Wrapping    fenced think prose decoy list
 Text        escapes
-Scores      ten percent fraction strings mixed negative nan null-score bool-score
+Scores      ten percent fraction strings same mixed negative nan null-score bool-score
 No answer   cutoff empty null-content refusal filter not-json no-choices html huge
             raw-escapes
-Refusals    schema-refused format-refused 400 400-context 400-escapes 401 403 404 quota 500 502 529
-            429 429-bare 429-date
+Refusals    keyed-refused schema-refused format-refused limit-refused limits-refused beside
+            400 400-context 400-escapes 401 403 404 quota 500 502 529 429 429-bare 429-date
 Connection  drop half drip hang slow
 """
 

@@ -158,9 +158,26 @@ async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
 
 
 async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
-    """An endpoint that refuses the schema is asked with it once per call in flight, not per group."""
+    """An endpoint that refuses schemas is asked with each once per call in flight, not per group."""
     await score(settings(tmp_path, server, "schema-refused", concurrency=1))
-    assert server.stats()["by_format"] == {"json_schema": 1, "json_object": 3, "none": 0}
+    assert server.stats()["by_format"] == {"json_schema": 2, "json_object": 3, "none": 0}
+
+
+@pytest.mark.parametrize(
+    ("cue", "limits"),
+    [
+        ("limit-refused", [{"max_tokens"}, *[{"max_completion_tokens"}] * 3]),
+        ("limits-refused", [{"max_tokens"}, *[set()] * 3]),
+        ("beside", [{"max_tokens"}] * 6),
+    ],
+)
+async def test_limits(cue: str, limits: list[set[str]], tmp_path: Path, server: JudgeServer) -> None:
+    """Every group is scored where an endpoint refuses the answer's limit, its name, or its size."""
+    done = await score(settings(tmp_path, server, cue, concurrency=1))
+    assert done.complete
+    assert rewards(tmp_path) == TRUE
+    sent = [{name for name in request if name.startswith("max_")} for request in server.requests()]
+    assert sent == limits
 
 
 async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) -> None:

@@ -194,6 +194,7 @@ def closing(summary: Summary) -> list[str]:
         (summary.shortened, "group", "shortened to fit the judge"),
     )
     out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
+    out += _indifferent(summary)
     if summary.figures is not None:
         from ruler_cli.cli.figures import lines
 
@@ -208,6 +209,19 @@ def closing(summary: Summary) -> list[str]:
     if summary.unsure_usd:
         out.append(f"calls that told no usage may have cost up to ${summary.unsure_usd:.4f} more")
     return out
+
+
+def _indifferent(summary: Summary) -> list[str]:
+    """The line on a judge that says nothing: of over a third of the groups with something to compare."""
+    compared = summary.scored - summary.alone
+    if 3 * summary.one_score <= compared:
+        return []
+    several = summary.figures is not None and summary.figures.judges
+    who = "these judges do" if several else "this judge does"
+    return [
+        f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: {who} not "
+        "tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
+    ]
 
 
 def count(number: int, what: str) -> str:

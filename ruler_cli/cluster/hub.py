@@ -18,6 +18,7 @@ from ruler_cli.cluster.messages import (
     Cool,
     Heard,
     Keep,
+    Lift,
     News,
     Outline,
     Parcel,
@@ -160,9 +161,10 @@ class Hub:
                 self._tasks.start_soon(self._keep, desk, told)
             case Cool(seat, seconds):
                 self.gates[seat].cool(seconds)
-                for other in self.desks:
-                    if other is not desk and not other.gone:
-                        other.tell(told)
+                self._others(desk, told)
+            case Lift(seat):
+                self.gates[seat].lift()
+                self._others(desk, told)
             case Stop(reason):
                 self._halt.now(reason)
             case Heard(group, text):
@@ -171,9 +173,14 @@ class Hub:
                 desk.room = True
                 self._moved()
 
+    def _others(self, desk: Desk, told: News) -> None:
+        for other in self.desks:
+            if other is not desk and not other.gone:
+                other.tell(told)
+
     async def _permit(self, desk: Desk, ask: Ask) -> None:
         gate = self.gates[ask.seat]
-        outline = Outline("", "", ("",) * ask.labels, ask.room, 0, ask.characters)
+        outline = Outline("", "", ("",) * ask.labels, ask.room, characters=ask.characters)
         # by turns: the first that each worker waits for comes before the second of any
         desk.ticket = ticket = max(desk.ticket, self._served) + 1
         permit = await gate.enter(ticket, outline)

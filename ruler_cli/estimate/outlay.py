@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.pool.estimates import Estimates, stated_bound
+from ruler_cli.pool.estimates import Estimates
 from ruler_cli.records import Request, Usage
 
 Role = Literal["panel", "fallback", "escalation"]
@@ -149,7 +150,7 @@ class Total:
     @classmethod
     def of(cls, model: Model, params: Mapping[str, Any] | None) -> Total:
         """Nothing yet, with the bound that model and parameters set to an answer."""
-        stated = stated_bound(params or {})
+        stated = stated_limit(params or {})
         return cls(stated, answer_bound(stated, model), _thinking(model))
 
     def add(

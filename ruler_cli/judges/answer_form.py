@@ -1,4 +1,4 @@
-"""What judges share: the form of an answer, how it is read, the sentence for a missing key."""
+"""What judges share: how an answer is read, the sentence for a missing key."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from ruler_cli.errors import UsageError
 from ruler_cli.judges.faults import clean
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Usage
-from ruler_cli.scoring.words import SCHEMA
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
 
-FORMATS: tuple[dict[str, Any] | None, ...] = (
-    {"type": "json_schema", "json_schema": {"name": "scores", "strict": True, "schema": SCHEMA}},
-    {"type": "json_object"},
-    None,
-)
-"""The schema; JSON with the form told in the prompt; plain text with the form told in the prompt."""
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
+"""Fields of a message in which thoughts stand beside the answer."""
 _SECRET = 8
 """Characters below which a key is a placeholder, as servers without keys are given one: `x`, `none` and `1`
 stand in answers for what they are."""
@@ -79,9 +74,21 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
         content if isinstance(content, str) else "",
         usage_of(value.get("usage")),
         truncated=reason == "length",
+        thought=_thought(message, value.get("usage")),
         refusal=clean(str(refusal), key) if refusal else None,
         body=body,
     )
+
+
+def _thought(message: Mapping[str, Any], usage: Any) -> bool:
+    """Whether a judge has thought before its answer, by what servers and providers tell of it."""
+    content = message.get("content")
+    if any(message.get(name) for name in _THOUGHTS):
+        return True
+    if isinstance(content, str) and content.lstrip().startswith("<think>"):
+        return True
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    return isinstance(details, Mapping) and _count(details.get("reasoning_tokens")) > 0
 
 
 def usage_of(value: Any) -> Usage:

@@ -10,6 +10,8 @@ _LIMIT, _ACTUAL = r"(?P<limit>\d{1,9})", r"(?P<actual>\d{1,9})"
 _FORMS = tuple(
     re.compile(form, re.IGNORECASE | re.DOTALL)
     for form in (
+        # SGLang, of prompt and answer together
+        rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} tokens from the input",
         # OpenAI, OpenRouter, DeepSeek, vLLM: the messages alone where they are told apart
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:in the messages|of text input)",
         rf"maximum context length (?:is|of) {_LIMIT}\b.{_N}{_ACTUAL} (?:input )?tokens",
@@ -33,6 +35,8 @@ _FORMS = tuple(
         rf"prompt is too long: {_ACTUAL}, model maximum context length: {_LIMIT}",
         # Cerebras
         rf"current length is {_ACTUAL} while limit is {_LIMIT}",
+        # a litellm proxy's own check, before it asks anyone
+        rf"Max Input Tokens={_LIMIT}, Got={_ACTUAL}",
         # TGI, Together
         rf"must (?:be <=|have less than) {_LIMIT}\b.{_N}given: {_ACTUAL}\b",
         # OpenAI and Groq, of a tier's tokens per minute

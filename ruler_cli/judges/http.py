@@ -15,11 +15,11 @@ from typing import Any, Self
 
 import aiohttp
 
-from ruler_cli.judges.answer_form import FORMATS, reply_of
-from ruler_cli.judges.body import chat_body, room_of
+from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.judges.body import Answering, chat_body
 from ruler_cli.judges.endpoint import proxy_of
 from ruler_cli.judges.error_body import error_of, status_within
-from ruler_cli.judges.faults import classify, clean, refuses_format
+from ruler_cli.judges.faults import classify, clean
 from ruler_cli.records import Fault, Reply, Request
 
 _BIGGEST = 32 << 20
@@ -30,7 +30,7 @@ _CONNECT = 30.0
 
 @dataclass(slots=True)
 class HttpJudge:
-    """A judge behind `{base}/chat/completions`."""
+    """A judge behind `{base}/chat/completions`; `answering` is what it is asked for, as far as learnt."""
 
     name: str
     model: str
@@ -38,11 +38,11 @@ class HttpJudge:
     key: str | None = field(repr=False)
     timeout: float
     params: Mapping[str, Any]
-    _level: int = 0
+    answering: Answering
     _session: aiohttp.ClientSession | None = None
 
     async def ask(self, request: Request) -> Reply | Fault:
-        """POST once; once more at each step down of the answer format that the endpoint refuses.
+        """POST once; once more for each form or limit of the answer that the endpoint refuses.
 
         The deadline is one for all of it, from the connection to the last byte.
         """
@@ -56,8 +56,8 @@ class HttpJudge:
 
     async def _ask(self, request: Request, session: aiohttp.ClientSession) -> Reply | Fault:
         for posts in itertools.count(1):
-            level = self._level
-            answer = await self._post(self._body(request, level), session)
+            asked = self.answering
+            answer = await self._post(chat_body(self.model, self.params, request, asked), session)
             if isinstance(answer, Fault):
                 return answer
             status, headers, data = answer
@@ -65,17 +65,16 @@ class HttpJudge:
                 reply = reply_of(data, self.key)
                 within = status_within(data) if isinstance(reply, Fault) else None
                 if within is None:
+                    if isinstance(reply, Reply):
+                        self.answering = self.answering.learnt(reply)
                     return replace(reply, posts=posts) if posts > 1 else reply
                 status = within
             code, message = error_of(data)
-            if (
-                refuses_format(status, message)
-                and level + 1 < len(FORMATS)
-                and "response_format" not in self.params
-            ):
-                self._level = max(self._level, level + 1)
+            fault = classify(status, code, message, headers, self.key)
+            if fault.context is None and (better := self.answering.refused(asked, status, message)):
+                self.answering = better
                 continue
-            return replace(classify(status, code, message, headers, self.key), posts=posts)
+            return replace(fault, posts=posts)
         raise AssertionError("a count without end")
 
     @property
@@ -85,9 +84,6 @@ class HttpJudge:
     def _unreached(self, why: str) -> Fault:
         reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?"
         return Fault("transport", reason, "call", sent=False, billed=False)
-
-    def _body(self, request: Request, level: int) -> bytes:
-        return chat_body(self.model, self.params, request, room_of(self.base), level)
 
     async def _post(
         self, body: bytes, session: aiohttp.ClientSession

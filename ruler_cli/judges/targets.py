@@ -8,8 +8,8 @@ from typing import Literal
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED
-from ruler_cli.judges.body import chat_body, room_of
-from ruler_cli.judges.endpoint import OPENAI, model_there
+from ruler_cli.judges.body import answering, chat_body
+from ruler_cli.judges.endpoint import HERE, OPENAI, model_there
 from ruler_cli.records import Request
 from ruler_cli.settings import JudgeSettings
 
@@ -82,10 +82,11 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
                 params(request),
             )
         )
-    model, room = _named(target, judge), room_of(judge.api_base or (OPENAI if target == "openai" else ""))
+    model = _named(target, judge)
+    how = answering(judge, judge.api_base or (OPENAI if target == "openai" else HERE))
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
-        % (key.hex().encode(), chat_body(model, judge.params, request, room))
+        % (key.hex().encode(), chat_body(model, judge.params, request, how))
     )
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,9 +23,12 @@ import anyio
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import FORMATS, MissingKeyError, reply_of, unknown_judge
-from ruler_cli.judges.error_body import error_of
-from ruler_cli.judges.faults import classify, clean, refuses_format
+from ruler_cli.judges.answer_form import MissingKeyError, reply_of, unknown_judge
+from ruler_cli.judges.body import Answering, answering, limit_name, messages, response_format
+from ruler_cli.judges.credentials import Given, finds_itself, lacking, refuse, secret
+from ruler_cli.judges.faults import classify, clean
+from ruler_cli.judges.litellm_errors import said_by, silent
+from ruler_cli.judges.providers import PROVIDERS, provider_of
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.settings import JudgeSettings
@@ -38,12 +44,13 @@ class LitellmJudge:
     base: str | None
     timeout: float
     params: Mapping[str, Any]
-    _level: int = 0
+    answering: Answering
     _litellm: Any = None
     _found: str | None = field(default=None, repr=False)
+    _finds: bool = False
 
     async def ask(self, request: Request) -> Reply | Fault:
-        """One completion; once more at each step down of the answer format that is refused.
+        """One completion; once more for each form or limit of the answer that is refused.
 
         The deadline is one for all of it, from the connection to the last byte.
         """
@@ -55,54 +62,58 @@ class LitellmJudge:
 
     async def _ask(self, request: Request) -> Reply | Fault:
         for posts in itertools.count(1):
-            level = self._level
+            asked = self.answering
             try:
-                answer = await self._litellm.acompletion(**self._arguments(request, level))
-                return replace(_reply(answer, self._secret), posts=posts)
+                answer = await self._litellm.acompletion(**self._arguments(request, asked))
+                reply = _reply(answer, self._secret)
+                if isinstance(reply, Reply):
+                    self.answering = self.answering.learnt(reply)
+                return replace(reply, posts=posts)
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-                status, signs, said, headers = _said(error)
-                refused = type(error).__name__ == "UnsupportedParamsError" or refuses_format(status, said)
-                if refused and level + 1 < len(FORMATS) and "response_format" not in self.params:
-                    self._level = max(self._level, level + 1)
+                status, signs, said, headers = said_by(error)
+                if fault := silent(error, status, said, self._secret):
+                    return replace(fault, posts=posts)
+                fault = classify(status, signs, said, headers, self._secret)
+                if fault.context is None and (better := self._refused(error, asked, status, said)):
+                    self.answering = better
                     continue
-                fault = self._silent(error, status, said) or classify(
-                    status, signs, said, headers, self._secret
-                )
                 return replace(fault, posts=posts)
         raise AssertionError("a count without end")
 
-    def _arguments(self, request: Request, level: int) -> dict[str, Any]:
+    def _refused(self, error: Exception, asked: Answering, status: int, said: str) -> Answering | None:
+        """The next to ask for, where litellm or the provider refuses the form or the limit."""
+        if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in said:
+            said = f"response_format: {said}"  # it may name no parameter
+        return self.answering.refused(asked, status or 400, said)
+
+    def _arguments(self, request: Request, how: Answering) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.user},
-            ],
+            "messages": messages(request, how),
             "timeout": self.timeout + 5,  # behind our own deadline, which is to be the one that ends it
             "num_retries": 0,
             "max_retries": 0,
         }
-        if FORMATS[level]:
-            arguments["response_format"] = FORMATS[level]
+        form = response_format(how.forms[0], request.labels)
+        if form is not None:
+            arguments["response_format"] = form
         if self.key:
             arguments["api_key"] = self.key
-        elif self.base:
+        elif self.base and not self._finds:
             arguments["api_key"] = "none"  # litellm would send the provider's key to whatever host this is
         if self.base:
             arguments["api_base"] = self.base
         arguments |= self.params
-        if request.room:
-            arguments["max_tokens"] = request.room
+        if (room := how.room(request, self.params)) is not None:
+            arguments[limit_name(self.params) or "max_tokens"] = room
         return arguments
 
-    def unsent(self, request: Request, level: int) -> dict[str, Any]:
+    def unsent(self, request: Request, how: Answering) -> dict[str, Any]:
         """What would be sent, as litellm's `RawRequestTypedDict`: `error` says why nothing would."""
         from litellm.types.utils import CallTypes
         from litellm.utils import return_raw_request
 
-        arguments = {
-            name: each for name, each in self._arguments(request, level).items() if name != "api_key"
-        }
+        arguments = {name: each for name, each in self._arguments(request, how).items() if name != "api_key"}
         return dict(return_raw_request(CallTypes.completion, arguments))
 
     @property
@@ -110,42 +121,49 @@ class LitellmJudge:
         """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
         return self.key or self._found
 
-    def _silent(self, error: Exception, status: int, said: str) -> Fault | None:
-        """The Fault where nothing has answered; litellm gives such errors the status 500."""
-        if isinstance(error, TypeError | AttributeError | KeyError) and not status:
-            raise error  # a mistake of ours or of litellm's, not the outside world
-        if _answer(error):
-            return None
-        names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
-        why = clean(said, self._secret)
-        if names & _UNREACHED:
-            return Fault(
-                "transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False
-            )
-        if names & _TOO_LATE:
-            return Fault("transport", f"the judge did not answer in time ({why})", "call")
-        if names & _BROKEN:
-            return Fault("transport", f"the connection to the judge broke ({why})", "call")
-        return None
+    def check(self, *, elsewhere: bool = False) -> None:
+        """UsageError where no provider has the name, or something that the provider needs is not there.
+
+        litellm is imported, which takes seconds, only where that may change it. `elsewhere`: the calls
+        are another machine's.
+        """
+        provider = self._provider
+        if provider is not None:
+            refuse(self.name, provider)
+            unmet = lacking(provider, self.model, self._given(elsewhere=elsewhere))
+            if not unmet:
+                return
+            if not _knows_more():
+                refuse(self.name, provider, unmet)
+        litellm = _litellm()
+        if getattr(litellm, "secret_manager_client", None) is not None:
+            return
+        provider = provider or _resolved(litellm, self.name)
+        told = any(
+            value for name, value in vars(litellm).items() if name.endswith("_key") and not callable(value)
+        )
+        given = self._given(elsewhere=elsewhere, told=told, base=bool(litellm.api_base))
+        refuse(self.name, provider, lacking(provider, self.model, given))
+        if provider not in PROVIDERS and not (given.key or given.base):  # of a litellm that is newer
+            lost = litellm.validate_environment(self.model).get("missing_keys") or []
+            if len(lost) == 1 and lost[0].endswith("_API_KEY"):
+                raise MissingKeyError(self.name, lost[0])
+
+    @property
+    def _provider(self) -> str | None:
+        proxied = os.environ.get("USE_LITELLM_PROXY", "").strip().lower() == "true"
+        return "litellm_proxy" if proxied else provider_of(self.model, self.params)
+
+    def _given(self, *, elsewhere: bool = False, told: bool = False, base: bool = False) -> Given:
+        keyed = bool(self.key or self.params.get("api_key") or told)
+        there = bool(self.base or self.params.get("api_base") or self.params.get("base_url") or base)
+        return Given(self.params, keyed, there, elsewhere)
 
     async def __aenter__(self) -> Self:
-        """Import litellm (seconds): only here, only for a judge that needs it."""
-        litellm = _litellm()
-        try:
-            litellm.get_llm_provider(self.model)
-        except Exception:  # noqa: BLE001 - litellm's errors share no base class
-            provider, slash, rest = self.name.partition("/")
-            providers = (getattr(each, "value", str(each)) for each in litellm.provider_list)
-            meant = nearest(provider, providers, 0.7) if slash else None
-            near = [f"{meant}/{rest}"] if meant else [] if slash else litellm.model_cost
-            raise UsageError(unknown_judge(self.name, near)) from None
-        if not self.key and not self.base:
-            lost = litellm.validate_environment(self.model).get("missing_keys") or []
-            provider = litellm.get_llm_provider(self.model)[1]
-            self._found = os.environ.get(f"{provider.upper()}_API_KEY") or None
-            if len(lost) == 1 and lost[0].endswith("_API_KEY") and "mock_response" not in self.params:
-                raise MissingKeyError(self.name, lost[0])
-        self._litellm = litellm
+        """Import litellm (seconds): only for a judge that needs it."""
+        provider = self._provider
+        self._litellm, self._found = _litellm(), secret(provider)
+        self._finds = provider is not None and finds_itself(provider, self._given())
         return self
 
     async def __aexit__(
@@ -161,7 +179,8 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
     the model or its parameters, or where they need a header: a row of a batch carries none.
     """
     litellm = _litellm()
-    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params)
+    how = answering(settings, None)
+    judge = LitellmJudge(settings.model, settings.model, None, None, settings.timeout, settings.params, how)
     try:
         provider = litellm.get_llm_provider(settings.model)[1]
     except Exception:  # noqa: BLE001 - litellm's errors share no base class
@@ -176,7 +195,7 @@ def anthropic_params(settings: JudgeSettings) -> Callable[[Request], bytes]:
         return _template(judge, room)
 
     def params(request: Request) -> bytes:
-        head, middle, tail = template(request.room)
+        head, middle, tail = template(judge.answering.room(request, settings.params))
         return b"".join((head, orjson.dumps(request.user), middle, orjson.dumps(request.system), tail))
 
     template(None)  # what litellm refuses is told before the first request
@@ -199,8 +218,10 @@ _STRUCTURED = "structured-outputs-"
 
 def _template(judge: LitellmJudge, room: int | None) -> list[bytes]:
     """The JSON of the params around the two texts."""
-    for level in range(len(FORMATS)):
-        raw = judge.unsent(Request(_SYSTEM, _USER, (), room), level)
+    raw: dict[str, Any] = {}
+    for at in range(len(judge.answering.forms)):
+        how = replace(judge.answering, forms=judge.answering.forms[at:])
+        raw = judge.unsent(Request(_SYSTEM, _USER, (), room, fitted=True), how)
         if "UnsupportedParamsError" not in str(raw.get("error")):
             break
     body, headers = raw.get("raw_request_body"), raw.get("raw_request_headers") or {}
@@ -243,48 +264,25 @@ def _litellm() -> Any:
     return litellm
 
 
-_UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
-_TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
-_BROKEN = {"TransportError", "ClientError", "ConnectionError", "APIConnectionError"}
-"""Names of errors in which no answer came, in httpx, aiohttp, the provider SDKs and Python."""
+def _knows_more() -> bool:
+    """Whether litellm may have keys that stand in no variable yet: given to it in Python, or in a `.env`.
+
+    It reads the first `.env` above its own folder, or above the current one, as python-dotenv has it.
+    """
+    found = find_spec("litellm")
+    folders = [Path.cwd() / "_", Path(found.origin if found and found.origin else "/_")]
+    return "litellm" in sys.modules or any((up / ".env").is_file() for one in folders for up in one.parents)
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """An error and what led to it, the first cause last."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and len(causes) < 20:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return causes
-
-
-def _answer(error: Exception) -> tuple[int, Mapping[str, str], bytes] | None:
-    """Status, headers and body as the provider sent them: litellm makes 500 of 529 and drops codes."""
-    for cause in reversed(_causes(error)):
-        response = getattr(cause, "response", None)
-        try:
-            status, headers, body = response.status_code, response.headers, response.content  # type: ignore[union-attr]  # not every error has one
-        except (AttributeError, RuntimeError):  # none, or one that was not read
-            continue
-        if isinstance(status, int) and isinstance(headers, Mapping) and isinstance(body, bytes) and body:
-            return status, headers, body
-    return None
-
-
-def _said(error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
-    """(status, signs, message, headers) of an error: the provider's own, else as litellm tells them."""
-    answer = _answer(error)
-    if answer:
-        status, headers, data = answer
-        signs, said = error_of(data)
-        return status, signs, said, dict(headers)
-    body, told = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
-    code = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
-    said = str(getattr(error, "message", "") or error)
-    status = getattr(error, "status_code", 0)
-    status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
-    return status, code, said, dict(told) if isinstance(told, Mapping) else {}
+def _resolved(litellm: Any, name: str) -> str:
+    """The provider of a name as litellm has it; UsageError where it has none."""
+    try:
+        return str(litellm.get_llm_provider(name)[1])
+    except Exception:  # noqa: BLE001 - litellm's errors share no base class
+        provider, slash, rest = name.partition("/")
+        meant = nearest(provider, PROVIDERS, 0.7) if slash else None
+        near = [f"{meant}/{rest}"] if meant else [] if slash else litellm.model_cost
+        raise UsageError(unknown_judge(name, near)) from None
 
 
 def _reply(answer: Any, key: str | None) -> Reply | Fault:

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Literal
 
 from ruler_cli.records import Rollout, Usage
+from ruler_cli.statistics.reliability import one_score
 
 Status = Literal["scored", "failed", "unmarked"]
 LabelFrom = Literal["", "reward", "outcome"]
@@ -115,8 +116,24 @@ class MarkedGroup:
 
     @property
     def tied(self) -> bool:
-        """Whether its scores say nothing: equal, or not told apart beyond the judge's noise."""
-        return bool(self.scores) and (self.marked_tied is True or not self.sd)
+        """Whether its scores say nothing: not told apart beyond the judge's noise, or all the same.
+
+        The same by the judge, or as written. Files of earlier versions do not mark one score for all.
+        """
+        if not self.scores or self.marked_tied is True:
+            return bool(self.scores)
+        return one_score(self.scores) or self._judged_alike
+
+    @property
+    def one_score(self) -> bool:
+        """Whether the judge gave the same to rollouts that differ: it saw them at several places."""
+        places = {r.slots for r in self.rollouts if r.score is not None}
+        return len(places) > 1 and self._judged_alike
+
+    @property
+    def _judged_alike(self) -> bool:
+        judged = [r.judged for r in self.rollouts if r.score is not None]
+        return None not in judged and one_score(judged)
 
     @property
     def live(self) -> bool:

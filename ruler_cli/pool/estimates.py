@@ -6,9 +6,7 @@ the judge's own usage shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ruler_cli.records import Request, Usage
 
@@ -39,12 +37,6 @@ class _Ratio:
     @property
     def mean(self) -> float:
         return self.actual / self.guessed
-
-
-def stated_bound(params: Mapping[str, Any]) -> int | None:
-    """The most completion tokens that the user's own parameters of the call allow."""
-    values = (params.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((n for n in values if isinstance(n, int) and n > 0), None)
 
 
 class Estimates:
@@ -82,7 +74,7 @@ class Estimates:
     def _scaled(self, request: Request, prompt: float, completion: float) -> Usage:
         guess = _guess(request)
         answer = int(guess.completion * completion) + 1
-        bound = request.room or self._most  # room is sent in place of the user's own number
+        bound = min(filter(None, (request.room, self._most)), default=None)
         return Usage(int(guess.prompt * prompt) + 1, min(answer, bound) if bound else answer)
 
 

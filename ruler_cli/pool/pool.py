@@ -5,11 +5,12 @@ from __future__ import annotations
 import resource
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller, Claims, Keeper
-from ruler_cli.pool.estimates import Estimates, stated_bound
+from ruler_cli.pool.estimates import Estimates
 from ruler_cli.pool.gate import Cost, Gate, Shared
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
@@ -57,7 +58,7 @@ def limited(
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
         budget=budget,
-        estimates=Estimates(stated_bound(judge.params)),
+        estimates=Estimates(stated_limit(judge.params)),
         cost=_cost(chosen.price),
     )
 

@@ -6,7 +6,8 @@ values outside all stretches count in the first or the last.
 
 Figures (`overview_json`):
 
-- `groups` {all, scored, failed, unmarked, tied, live}: scored ones are either tied or live
+- `groups` {all, scored, failed, unmarked, tied, live, one_score}: scored ones are either tied or live, and
+  tied ones have `one_score` where rollouts differ and the judge gave all the same
 - `rollouts` {all, scored, failed, labelled, suspect}
 - `failed_by_kind` {kind: groups}; `reasons` [{kind, reason, groups, first}], the commonest, alike but for
   numbers, in the words of the first group, whose key `first` is
@@ -77,6 +78,7 @@ def overview_json(o: Overview) -> _Json:
             "unmarked": o.unmarked,
             "tied": o.tied,
             "live": o.live,
+            "one_score": o.one_score,
         },
         "rollouts": {
             "all": o.rollouts,

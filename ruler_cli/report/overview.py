@@ -30,7 +30,8 @@ class Gathering:
 
     def __init__(self) -> None:
         self._status = {"scored": 0, "failed": 0, "unmarked": 0}
-        self._own = self._tied = self._suspects = self._labelled = self._rollouts_failed = self._rollouts = 0
+        self._own = self._suspects = self._labelled = self._rollouts_failed = self._rollouts = 0
+        self._tied = self._one_score = 0
         self._kinds, self._flags, self._judges, self._passes = Tally(12), Tally(), Tally(), Tally()
         self._reasons = Reasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
@@ -91,6 +92,7 @@ class Gathering:
 
     def _scored(self, group: MarkedGroup) -> None:
         self._tied += group.tied
+        self._one_score += group.one_score
         self._moments.add(group.scores)
         if group.sd is not None:
             self._spreads.add(round(group.sd, 9))  # as the table has it, which the bin's mark leads to
@@ -119,6 +121,7 @@ class Gathering:
             groups=sum(self._status.values()),
             **self._status,
             tied=self._tied,
+            one_score=self._one_score,
             live=scored - self._tied,
             kinds=self._kinds.found(),
             reasons=self._reasons.commonest(REASONS),

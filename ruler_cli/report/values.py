@@ -67,8 +67,9 @@ class Reason:
 class Overview:
     """The figures of a run.
 
-    Groups: `groups` are `scored`, `failed` or `unmarked`; the scored ones `tied` or `live`. `kinds` are
-    failed groups by kind, `reasons` the commonest; `flags` and `judges` and `passes` count groups.
+    Groups: `groups` are `scored`, `failed` or `unmarked`; the scored ones `tied` or `live`; of
+    the tied ones `one_score` have rollouts that differ, and that the judge gave the same. `kinds` are failed
+    groups by kind, `reasons` the commonest; `flags` and `judges` and `passes` count groups.
     Rollouts: `rollouts` are `rollouts_scored`, `rollouts_failed` or unmarked; `labelled` have a label,
     `own_labels` the very score for one, `suspects` address a judge.
     `cost` is USD over the `costed` groups that say it; `latency` has p50, p90, p99 and max, in seconds;
@@ -89,6 +90,7 @@ class Overview:
     failed: int = 0
     unmarked: int = 0
     tied: int = 0
+    one_score: int = 0
     live: int = 0
     kinds: Mapping[str, int] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()

@@ -149,12 +149,15 @@ def _degraded(judged: Judged, used: Sequence[Table], misses: Sequence[Miss]) -> 
 def _rated(
     verdict: Verdict, judged: Judged, used: Sequence[Table], how: CombineSettings, batch: Batch
 ) -> Verdict:
-    """With how far the scores can be trusted, as far as more than one pass tells."""
+    """With how far the scores can be trusted: as far as passes tell, but one score for all is no signal."""
     if judged.alone:
         flagged = how.single != "score"
         return replace(verdict, tied=flagged, weight=0.0 if flagged else None)
     table, prior = anova(judged, used), batch.prior
-    if table is None or not reliability.known(table, prior):
+    known = table is not None and reliability.known(table, prior)
+    if _one_score(verdict, used):
+        return replace(verdict, one_score=True, tied=True, weight=0.0, reliability=0.0 if known else None)
+    if table is None or not known:
         return verdict
     value = reliability.icc(table, prior)
     wanted = reliability.passes_for(value, table.k)
@@ -167,8 +170,21 @@ def _rated(
     )
 
 
+def _one_score(verdict: Verdict, used: Sequence[Table]) -> bool:
+    """Whether the judges gave all rollouts the same: on the whole, or each time they were asked.
+
+    Each time: --debias subtracts from equal scores what their places are worth, and makes them differ.
+    """
+    return reliability.one_score(verdict.judged) or all(
+        reliability.one_score(ballot.scores) for table in used for ballot in table.ballots
+    )
+
+
 def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdict | Failure:
-    """With what the dump said of the rollouts: its reward mixed in, its outcome above all."""
+    """With what the dump said of the rollouts: its reward mixed in, its outcome above all.
+
+    What makes the scores equal leaves no signal; what tells equal ones apart is no signal of the judges.
+    """
     scores = verdict.scores
     if how.blend is not None:
         rewards = judged.rewards or (None,) * len(scores)
@@ -186,7 +202,11 @@ def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdi
         scores = tuple(mixed)
     if how.by_outcome and judged.outcomes:
         scores = outcome.ordered(scores, judged.outcomes)
-    return verdict if scores is verdict.scores else replace(verdict, scores=scores)
+    if scores is verdict.scores:
+        return verdict
+    verdict = replace(verdict, scores=scores)
+    levelled = not judged.alone and reliability.one_score(scores)
+    return replace(verdict, tied=True, weight=0.0) if levelled else verdict
 
 
 def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:

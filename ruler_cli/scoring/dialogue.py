@@ -21,6 +21,8 @@ from ruler_cli.settings import AskSettings
 CORRECTIONS = 3
 """Times that a defect is named and the group asked again: one reply in twenty is lost at some judges, and
 four in a row are then one group in 160,000."""
+_BRIEF, _BRIEF_PER_ROLLOUT = 32, 48
+"""Tokens that an answer needs at least, and each rollout in it: an explanation of ten words."""
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens for its length are those of the request
 that was too long, and a part of it may take more. Of a window that still does the halves are asked."""
@@ -28,11 +30,15 @@ that was too long, and a part of it may take more. Of a window that still does t
 
 @dataclass(slots=True)
 class State:
-    """What has happened so far: second chances are given a few times each at most."""
+    """What has happened so far: second chances are given a few times each at most.
+
+    `fitted`: the room is all that the judge's context leaves beside the prompt.
+    """
 
     attempt: int = 0
     note: str = ""
     room: int | None = None
+    fitted: bool = False
     truncated: int = 0
     refused: bool = False
     corrected: int = 0
@@ -69,10 +75,13 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
     """
     state = state or State()
     given: dict[str, tuple[float, str]] = {}
-    paper = compose(sheet, ask, part, state.attempt, state.note, room=state.room)
+    note = state.note
     while True:
+        paper = compose(sheet, ask, part, state.attempt, note, given, state.room, state.fitted)
         answer = yield paper.request
         if isinstance(answer, Fault):
+            if _fits(answer, paper, state):
+                continue
             return _ended(answer, sheet, part, state)
         reading = _understand(answer, paper, again=bool(given))
         if isinstance(reading, Reading):
@@ -87,7 +96,23 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
         else:
             given, note = {}, state.note
             state.attempt += 1
-        paper = compose(sheet, ask, part, state.attempt, note, given, state.room)
+
+
+def _fits(fault: Fault, paper: Paper, state: State) -> bool:
+    """Whether the prompt fits the judge's context and the answer's room did not: the rest is its room now."""
+    if fault.context is None or state.fitted:
+        return False
+    limit, actual = fault.context
+    left = limit - actual
+    state.fitted = left >= _least(len(paper.request.labels))
+    if state.fitted:
+        state.room = left
+    return state.fitted
+
+
+def _least(rollouts: int) -> int:
+    """Tokens without which no answer about so many rollouts is whole."""
+    return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
 
 
 def _understand(answer: Reply, paper: Paper, *, again: bool) -> Reading | Defect:
@@ -111,8 +136,9 @@ def _second_chance(answer: Reply, defect: Reading | Defect, state: State) -> Fai
     elif answer.truncated:
         state.truncated += 1
         if state.truncated > 2:
-            return Failure("reply", "the judge's answer was cut off three times")
-        state.room = 2 * answer.usage.completion or None
+            told = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
+            return Failure("reply", told)
+        state.room, state.fitted = 2 * answer.usage.completion or None, False
         state.note = words.shorter()
     else:
         if state.corrected == CORRECTIONS:
@@ -128,7 +154,8 @@ def _ended(fault: Fault, sheet: Sheet, part: Part, state: State) -> Failure | Ov
     if fault.context is None:
         return failure
     limit, actual = fault.context
-    target = int(sheet.tokens_of(part.bodies) * limit / max(actual, 1) * _SAFETY)
+    most = min(limit * _SAFETY, max(limit - _least(len(part.bodies)), limit / 2))
+    target = int(sheet.tokens_of(part.bodies) * most / max(actual, 1))
     return Overflow(limit, actual, target, failure, state)
 
 

@@ -57,7 +57,8 @@ _ENGLISH = (
     r"|score (?:\w{1,9} ){0,3}(?:rollout|trajectory|response) (?:\w{1,9} ){0,3}1\.0\b)"
     r"|<\s{0,4}/\s{0,4}(?:trajectory|available_tools)\b|(?<!\w)<\s{0,4}available_tools\s{0,4}>"
     r"|<\s{0,4}trajectory\s{1,4}id\b|(?<!\w)<\s{0,4}trajectory\s{0,4}>"
-    r"|[\"'\\]scores[\"'\\]{1,8}\s{0,8}:\s{0,8}\[\s{0,8}\{.{0,160}(?:trajectory|explanation|rollout)"
+    r"|[\"'\\]scores[\"'\\]{1,8}\s{0,8}:\s{0,8}(?:\[|\{\s{0,8}[\"'\\]{1,8}[a-z]{1,12}[\"'\\]{1,8}\s{0,8}:)\s{0,8}\{"
+    r".{0,160}(?:trajectory|explanation|rollout)"
 )
 _GERMAN = (
     r"\b(?:(?:ignorier\w{0,3}|vergiss|vergessen sie|missachte\w{0,2})\b[^.]{0,40}"

@@ -16,6 +16,9 @@ _FENCE = r"```[\w-]*[ \t\r]*"
 _FRACTION = r"([0-9]*\.?[0-9]+)\s*/\s*([0-9]*\.?[0-9]+)"
 _PERCENT = r"([0-9]*\.?[0-9]+)\s*%"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_OPENED = re.compile(r'"scores"\s*:\s*\{')
+_MEMBER = re.compile(r'[\s,]*"([^"\\]*)"\s*:\s*(?=\{)')
+"""The beginning of an object of entries, and of a member of it; no id needs an escape."""
 _CLEARLY_TEN = 2.0
 """Below this a best score above 1 is a slip on a scale to 1, not a scale to 10."""
 _TRIES = 60
@@ -63,17 +66,33 @@ def read(text: str, labels: Sequence[str]) -> Reading | Defect:
 def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
     """The entries of a reply that was cut off that are whole; none where any is doubtful."""
     body = _bare(text)
-    at = -1 if "<think>" in body else body.find("[", max(0, body.rfind(f'"{_KEY}"')))
-    whole: list[Any] = []
+    at = -1 if "<think>" in body else max(0, body.rfind(f'"{_KEY}"'))
+    keyed = _OPENED.match(body, at) if at >= 0 else None
+    found = _members_from(body, keyed.end()) if keyed else _items_from(body, at)
+    whole = [entry for entry in found if isinstance(entry, dict) and entry.get("trajectory_id") in labels]
+    reading = _weigh(whole, list(dict.fromkeys(entry["trajectory_id"] for entry in whole)))
+    return {} if isinstance(reading, Defect) or reading.rescaled else reading.entries
+
+
+def _items_from(body: str, at: int) -> Iterator[Any]:
+    """The objects of a list that may have no end."""
+    at = body.find("[", at) if at >= 0 else -1
     while at >= 0 and (at := body.find("{", at)) >= 0:
         try:
             entry, at = _DECODER.raw_decode(body, at)
         except (ValueError, RecursionError):
-            break
-        if isinstance(entry, dict) and entry.get("trajectory_id") in labels:
-            whole.append(entry)
-    reading = _weigh(whole, list(dict.fromkeys(entry["trajectory_id"] for entry in whole)))
-    return {} if isinstance(reading, Defect) or reading.rescaled else reading.entries
+            return
+        yield entry
+
+
+def _members_from(body: str, at: int) -> Iterator[Any]:
+    """The members of an object that may have no end, as entries of the list."""
+    while member := _MEMBER.match(body, at):
+        try:
+            value, at = _DECODER.raw_decode(body, member.end())
+        except (ValueError, RecursionError):
+            return
+        yield _entry(member[1], value)
 
 
 def _weigh(found: list[Any], labels: Sequence[str]) -> Reading | Defect:
@@ -132,9 +151,18 @@ def _find(text: str) -> list[Any] | Defect:
         whole = whole.get(_KEY)
     if whole is None:
         return Defect("the answer held no JSON object with `scores`")
+    if isinstance(whole, dict):
+        return [_entry(label, value) for label, value in whole.items()]
     if not isinstance(whole, list):
-        return Defect("`scores` was no list")
+        return Defect("`scores` was neither a list nor an object")
     return whole
+
+
+def _entry(label: str, value: Any) -> Any:
+    """An entry of the list, from a member of the object; its own id may not be another."""
+    if not isinstance(value, dict) or value.get("trajectory_id", label) != label:
+        return None
+    return {**value, "trajectory_id": label}
 
 
 def _wholes(text: str) -> Iterator[Any]:

@@ -39,6 +39,7 @@ def compose(
     note: str = "",
     given: dict[str, tuple[float, str]] | None = None,
     room: int | None = None,
+    fitted: bool = False,
 ) -> Paper:
     """Write the two messages of one attempt to ask about a part, by default the first of all.
 
@@ -60,7 +61,7 @@ def compose(
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     system = words.system(sheet.rubric, alone=sheet.alone)
-    return Paper(Request(system, "\n".join(lines), tuple(wanted), room, part.turn), labels)
+    return Paper(Request(system, "\n".join(lines), tuple(wanted), room, part.turn, fitted), labels)
 
 
 def first_part(sheet: Sheet, ask: AskSettings) -> Part:

@@ -35,7 +35,17 @@ explanation (one or two sentences) before the score, and give the score as a pla
 to 1.\
 """
 
-SCHEMA: dict[str, Any] = {
+_KEYED = """\
+Answer with one JSON object and nothing else: \
+{"scores": {"ID": {"explanation": "...", "score": 0.0}}}. Give "scores" exactly one member for \
+every id in the last line of the request, in their order, with the id as its key as it stands \
+there, write the explanation (one or two sentences) before the score, and give the score as a \
+plain number from 0 to 1.\
+"""
+EXPLANATION = 300
+"""Characters of an explanation where the form can bound it: one or two sentences."""
+
+_LIST: dict[str, Any] = {
     "type": "object",
     "properties": {
         "scores": {
@@ -55,13 +65,29 @@ SCHEMA: dict[str, Any] = {
     "required": ["scores"],
     "additionalProperties": False,
 }
-"""The answer's schema: the same for every group, so that providers compile it once."""
+"""The answer as a list: the same for every group, so that providers compile it once."""
+
+
+def list_schema(size: int = 0) -> dict[str, Any]:
+    """The schema of an answer that is a list, of `size` entries if that is given."""
+    if not size:
+        return _LIST
+    scores = {**_LIST["properties"]["scores"], "minItems": size, "maxItems": size}
+    return {**_LIST, "properties": {"scores": scores}}
 
 
 def system(rubric: str, *, alone: bool) -> str:
-    """The system message: the task, the grading standards, the form of the answer."""
+    """The system message: the task, the grading standards, the form of the answer (a list).
+
+    It is part of what a reply is kept by, so it is the same for every form; `keyed` makes the other.
+    """
     task = _TASK_ALONE if alone else _TASK
     return f"{task}\n\nGrading standards:\n{rubric}\n\n{_RULES}\n\n{_FORM}"
+
+
+def keyed(system: str) -> str:
+    """The system message that asks for an object with the ids as keys, from the one for a list."""
+    return system.removesuffix(_FORM) + _KEYED if system.endswith(_FORM) else system
 
 
 def corrected(defect: str) -> str:

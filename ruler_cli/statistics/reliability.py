@@ -5,7 +5,7 @@ Scores are in [0, 1], a variance in their square. Every value here is a closed f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, log
 
@@ -16,6 +16,9 @@ ROUNDING = 0.05**2 / 12
 
 _ZERO = 1e-18
 """Mean squares of scores in [0, 1] below this are the rounding of binary fractions, not noise."""
+
+_SAME = 5e-10
+"""Scores that differ by less are one score: passes added in another order, or rounded to nine decimals."""
 
 _MOST_PASSES = 1_000_000
 """More passes than this are the same as never."""
@@ -162,6 +165,12 @@ def icc(anova: Anova, prior: Prior) -> float:
     if df <= 0 or signal <= 0:
         return 0.0
     return signal / (signal + variance / anova.efficiency)
+
+
+def one_score(scores: Iterable[float | None]) -> bool:
+    """Whether the scores there are tell nothing apart: there are some, and all are the same."""
+    found = [score for score in scores if score is not None]
+    return bool(found) and max(found) - min(found) < _SAME
 
 
 def tied(anova: Anova, prior: Prior, alpha: float = 0.05) -> bool:

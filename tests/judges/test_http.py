@@ -8,21 +8,24 @@ import orjson
 import pytest
 
 from ruler_cli.judges.answer_form import reply_of, usage_of
+from ruler_cli.judges.body import Answering, answering
 from ruler_cli.judges.http import HttpJudge
 from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.settings import JudgeSettings
 from tests.judge_server import JudgeServer
 
 pytestmark = pytest.mark.anyio
 ASKED = Request(
     "Grade.",
     '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]',
-    ("abcd",), room=50,
+    ("abcd",), room=50, fitted=True,
 )  # fmt: skip
 
 
 async def ask(server: JudgeServer, cue: str, **params: Any) -> Reply | Fault:
     """One call."""
-    async with HttpJudge("n", cue, server.base, "sk-secret-key-1", 5.0, params) as judge:
+    how = answering(JudgeSettings(cue, server.base, params=params), server.base)
+    async with HttpJudge("n", cue, server.base, "sk-secret-key-1", 5.0, params, how) as judge:
         return await judge.ask(ASKED)
 
 
@@ -37,9 +40,10 @@ async def test_reply(server: JudgeServer) -> None:
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 async def test_room(name: str, server: JudgeServer) -> None:
-    """Room for the answer goes by the name that the user's own parameter has."""
+    """Room for the answer goes by the name that the user's own parameter has, and never passes its number."""
+    await ask(server, "good", **{name: 99})
     await ask(server, "good", **{name: 9})
-    assert server.requests()[0][name] == 50
+    assert [request[name] for request in server.requests()] == [50, 9]
 
 
 async def test_own_format(server: JudgeServer) -> None:
@@ -82,12 +86,12 @@ def test_read_again() -> None:
 async def test_not_open() -> None:
     """A judge that was not opened is a mistake of the caller."""
     with pytest.raises(RuntimeError):
-        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}).ask(ASKED)
+        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, Answering()).ask(ASKED)
 
 
 def test_key_not_in_repr() -> None:
     """The key is not in the judge's own text."""
-    assert "sk-secret" not in repr(HttpJudge("n", "m", "http://x/v1", "sk-secret", 1.0, {}))
+    assert "sk-secret" not in repr(HttpJudge("n", "m", "http://x/v1", "sk-secret", 1.0, {}, Answering()))
 
 
 @pytest.mark.parametrize("key", ["x", "1", "none", "scores"])

@@ -72,14 +72,14 @@ def test_no_target(model: str) -> None:
 
 def test_openai_row() -> None:
     """OpenAI's rows name model and room as its own endpoint has them."""
-    body = row("openai", "openai/o3", Request("S", "U", (), 5))["body"]
+    body = row("openai", "openai/o3", Request("S", "U", (), 5, fitted=True))["body"]
     assert (body["model"], body["max_completion_tokens"]) == ("o3", 5)
     assert "max_tokens" not in body
 
 
 def test_vllm_row() -> None:
     """vLLM's rows name the hosted model, and `max_tokens`."""
-    found = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", Request("S", "U", (), 5))
+    found = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", Request("S", "U", (), 5, fitted=True))
     assert (found["method"], found["url"]) == ("POST", "/v1/chat/completions")
     assert (found["body"]["model"], found["body"]["max_tokens"]) == ("Qwen/Qwen3-8B", 5)
     assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
@@ -117,7 +117,9 @@ async def test_anthropic_params_are_the_live_ones(
     """The params are what litellm sends live, but for the form of the answer, which needs no header there."""
     for text in NASTY if not params else NASTY[:1]:
         sendable = text.encode("utf-8", "replace").decode()
-        request = Request(f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), room)
+        request = Request(
+            f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), room, fitted=True
+        )
         async with serving(answer(200, MESSAGE)) as server:
             there = server.base.removesuffix("/v1")
             settings = JudgeSettings(model, there, api_key="x" * 20, via="litellm", params=params)

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.body import Answering
 from ruler_cli.judges.choose import choose
 from ruler_cli.judges.through_litellm import LitellmJudge
 from ruler_cli.records import Fault, Reply, Request
@@ -58,8 +59,8 @@ async def test_same_server(server: JudgeServer) -> None:
 
 def test_key_for_a_stated_host() -> None:
     """With an endpoint and no key named for it, litellm is kept from taking one out of a variable."""
-    judge = LitellmJudge("n", "anthropic/x", None, "http://h", 1.0, {})
-    assert judge._arguments(ASKED, 0)["api_key"] == "none"
+    judge = LitellmJudge("n", "anthropic/x", None, "http://h", 1.0, {}, Answering())
+    assert judge._arguments(ASKED, Answering())["api_key"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,10 @@ async def test_deadline_holds_while_bytes_drip(server: JudgeServer) -> None:
 
 
 async def test_answer_form_steps_down(server: JudgeServer) -> None:
-    """Where the schema is refused plain JSON is asked for, and then plain text."""
+    """Where each schema is refused plain JSON is asked for, and then plain text."""
     reply = await ask(model="openai/format-refused", api_base=server.base)
     assert isinstance(reply, Reply)
-    assert server.stats()["by_format"] == {"json_schema": 1, "json_object": 1, "none": 1}
+    assert server.stats()["by_format"] == {"json_schema": 2, "json_object": 1, "none": 1}
 
 
 async def test_refusal_and_cut_off(server: JudgeServer) -> None:
@@ -105,7 +106,7 @@ async def test_refusal_and_cut_off(server: JudgeServer) -> None:
 
 async def test_room(server: JudgeServer) -> None:
     """Room for the answer is passed on."""
-    await ask(Request(ASKED.system, ASKED.user, ASKED.labels, room=77), api_base=server.base)
+    await ask(Request(ASKED.system, ASKED.user, ASKED.labels, room=77, fitted=True), api_base=server.base)
     assert server.requests()[0]["max_tokens"] == 77
 
 

@@ -57,6 +57,9 @@ def test_spellings(name: str, value: str, seconds: float | None) -> None:
         ({"Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 1.0),
         ({"Retry-After": "soon", "x-ratelimit-reset-requests": "9s"}, 9.0),
         ({"llm_provider-retry-after": "4"}, 4.0),
+        # a litellm proxy's minute, of a rate and of calls in flight, of which one may end at once
+        ({"retry-after": "60", "rate_limit_type": "requests"}, 60.0),
+        ({"retry-after": "60", "rate_limit_type": "max_parallel_requests"}, None),
         # then what is used up, the latest of it
         (
             {

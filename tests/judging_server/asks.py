@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 _ASK = "trajectory_ids to score: "
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _TRUTH = re.compile(r"truth=([01](?:\.\d+)?)")
 _OPENING = re.compile(r'\n<trajectory id="([^"\n]*)">(?=\n)')
 _OPENS = '\n<trajectory id="'
@@ -31,9 +32,11 @@ class Ask:
 
     model: str
     form: str  # response_format.type, or "none"
+    keyed: bool  # the schema has a member for each id
     texts: list[str]
     bodies: dict[str, str]  # of every rollout shown, by label
     entries: Entries  # the right answer
+    limits: dict[str, int]  # of completion tokens, by the parameters' names
     prompt_tokens: int = 0
     completion_tokens: int | None = None  # as drawn; None: by the length of the reply
 
@@ -43,6 +46,8 @@ def read_ask(request: Any) -> Ask:
     try:
         contents = [message["content"] for message in request["messages"]]
         form = str((request.get("response_format") or {"type": "none"})["type"])
+        schema = (request.get("response_format") or {}).get("json_schema") or {}
+        keyed = schema.get("schema", {}).get("properties", {}).get("scores", {}).get("type") == "object"
         model = str(request["model"])
         texts = [c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents]
         last = texts[-1].rstrip().rpartition("\n")[2]
@@ -53,7 +58,9 @@ def read_ask(request: Any) -> Ask:
     labels, bodies = orjson.loads(last.removeprefix(_ASK)), _read_rollouts(texts[-1])
     if not labels or not all(isinstance(label, str) and label in bodies for label in labels):
         raise ValueError(f"asked to score {labels}, shown {list(bodies)}")
-    return Ask(model, form, texts, bodies, [_judge(label, bodies[label]) for label in labels])
+    entries = [_judge(label, bodies[label]) for label in labels]
+    limits = {name: request[name] for name in _LIMITS if name in request}
+    return Ask(model, form, keyed, texts, bodies, entries, limits)
 
 
 def _read_rollouts(prompt: str) -> dict[str, str]:

@@ -84,6 +84,7 @@ _TEXTS: dict[str, Say] = {
     "percent": _each(lambda score: f"{score * 100:g}%"),
     "fraction": _each(lambda score: f"{score * 10:g}/10"),
     "strings": _each(str),
+    "same": _each(lambda _: 0.5),
     "mixed": lambda all_: _of_ten(all_, share=0.5),
     "negative": _first(-0.5),
     "nan": _first(float("nan")),
@@ -123,6 +124,26 @@ def _refuse_long(ask: Ask) -> Reply:
     return good(ask) if tokens <= most else too_long(tokens, most)
 
 
+def _refuse_limit(ask: Ask) -> Reply:
+    """As OpenAI says it of models that think."""
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+    return refuse(400, f"{said} instead.") if "max_tokens" in ask.limits else good(ask)
+
+
+def _refuse_limits(ask: Ask) -> Reply:
+    """As a strict endpoint says it of every name."""
+    return refuse(422, f"extra fields not permitted: {', '.join(ask.limits)}") if ask.limits else good(ask)
+
+
+def _refuse_beside(ask: Ask) -> Reply:
+    """As vLLM says it where the context holds the prompt, and 300 tokens more."""
+    prompt = len(ask.texts[-1]) // 4
+    if all(limit <= 300 for limit in ask.limits.values()):
+        return good(ask)
+    said = f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
+    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {said} tokens.")
+
+
 def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:
     return lambda ask: replace(good(ask), delivery=how, delay=delay)
 
@@ -135,8 +156,12 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "filter": lambda ask: complete(ask, "", finish="content_filter"),
     "no-choices": _no_choices,
     "html": lambda ask: page(200, "Welcome to the portal"),
+    "keyed-refused": lambda ask: (_refuse_form if ask.keyed else good)(ask),
     "schema-refused": lambda ask: (_refuse_form if ask.form == "json_schema" else good)(ask),
     "format-refused": lambda ask: (_refuse_form if ask.form != "none" else good)(ask),
+    "limit-refused": _refuse_limit,
+    "limits-refused": _refuse_limits,
+    "beside": _refuse_beside,
     "400": lambda ask: refuse(400, "We could not parse your request."),
     "400-context": _refuse_long,
     "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),

@@ -63,8 +63,16 @@ def complete(ask: Ask, content: str | None, finish: str = "stop", **message: Any
 
 
 def good(ask: Ask) -> Reply:
-    """The right answer."""
-    return complete(ask, orjson.dumps({"scores": ask.entries}).decode())
+    """The right answer, in the form that is asked for."""
+    scores: Any = ask.entries
+    if ask.completion_tokens is None:  # by the longer form, so that both cost the same
+        ask.completion_tokens = len(orjson.dumps({"scores": scores})) // 4
+    if ask.keyed:
+        scores = {
+            entry["trajectory_id"]: {name: entry[name] for name in ("explanation", "score")}
+            for entry in ask.entries
+        }
+    return complete(ask, orjson.dumps({"scores": scores}).decode())
 
 
 def page(status: int, title: str) -> Reply:

@@ -88,7 +88,7 @@ def test_forgets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "room", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 60), (70, 60, 60)]
+    ("most", "room", "bound"), [(50, None, 50), (None, 60, 60), (50, 60, 50), (70, 60, 60)]
 )
 def test_bounds(most: int | None, room: int | None, bound: int) -> None:
     """No answer is expected to be longer than the user or the request allows."""

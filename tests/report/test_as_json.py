@@ -13,7 +13,7 @@ from tests.report.values import NOON, drawn, group
 
 _STRETCH = {"from", "to", "n"}
 _NAMES: dict[str, Any] = {
-    "groups": {"all", "scored", "failed", "unmarked", "tied", "live"},
+    "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "one_score"},
     "rollouts": {"all", "scored", "failed", "labelled", "suspect"},
     "failed_by_kind": {"reply", "transport"},
     "reasons": [{"kind", "reason", "groups", "first"}],

@@ -71,9 +71,11 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
         assert found.explanations[body] == said.explanations[slot]
     assert found.judged == found.scores
     assert (found.passes, found.reliability, found.passes_for) == (1, None, None)
-    assert found.weight == (0.0 if len(values) == 1 else None)
+    same = max(values) - min(values) < 5e-10
+    assert found.weight == (0.0 if same else None)
     assert found.spread == (None,) * len(values)
-    assert found.tied is (len(values) == 1)
+    assert found.tied is same
+    assert found.one_score is (same and len(values) > 1)
 
 
 @given(groups())
@@ -283,6 +285,54 @@ def test_passes_that_contradict_are_a_tie() -> None:
     assert (found.tied, found.reliability, found.weight, found.passes_for) == (True, 0.0, 0.0, None)
 
 
+@pytest.mark.parametrize(
+    ("said", "reliability"),
+    [
+        ([ballot([0.8, 0.8, 0.8])], None),
+        ([ballot([0.8] * 3), ballot([0.6] * 3, 1)], 0.0),
+        ([ballot([0.2, 0.5, 0.8]), ballot([0.8, 0.5, 0.2], 1)], 0.0),
+        ([ballot([0.1, 0.7, 0.4]), ballot([0.7, 0.1, 0.4], 0, 1)], 0.0),
+        ([ballot([0.1, 0.2, 0.3], t) for t in range(3)] + [ballot([0.3, 0.2, 0.1], 0, 1)], 0.0),
+        ([ballot([0.7] * 3), miss(1)], None),
+    ],
+    ids=[
+        "one pass",
+        "level passes",
+        "passes that cancel",
+        "a panel that cancels",
+        "unlike numbers",
+        "a miss",
+    ],
+)
+def test_one_score_for_all_is_no_signal(said: list[Ballot | Miss], reliability: float | None) -> None:
+    """Where the judges' scores come out as one, the group is a tie of no weight, by however many passes."""
+    found = verdict(judged(*said, judges=1 + max(s.judge for s in said)))
+    assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
+    assert (found.reliability, found.passes_for) == (reliability, None)
+    assert len({score for score in found.scores if score is not None}) == 1
+
+
+@given(groups())
+def test_one_score_is_of_rollouts_that_differ(group: Judged) -> None:
+    """All rollouts that were scored have one score, or are told apart, or there was one to look at."""
+    found = verdict(group)
+    there = [score for score in found.judged if score is not None]
+    same = max(there) - min(there) < 5e-10
+    said = [ballot.scores for ballot in group.ballots]
+    assert found.one_score is (not group.alone and (same or all(len(set(row)) == 1 for row in said)))
+    assert found.tied or not same
+    assert found.weight == 0 or not found.one_score
+
+
+def test_rollouts_that_share_a_score_by_right() -> None:
+    """Duplicates and what cannot be read say nothing of the judge; what differs beside them does."""
+    whole = {"owner": (0, 1, 0, None), "faults": ("", "", "", "no messages")}
+    assert verdict(judged(ballot([0.4, 0.4]), **whole)).one_score
+    assert not verdict(judged(ballot([0.4, 0.5]), **whole)).tied
+    alone = verdict(judged(ballot([0.4]), owner=(0, 0, None), faults=("", "", "no messages")))
+    assert (alone.tied, alone.one_score) == (True, False)
+
+
 def test_the_batch_tells_what_noise_is() -> None:
     """The same two passes are a signal in a batch of quiet judges and a tie in a noisy one."""
     group = judged(ballot([0.4, 0.5, 0.65]), ballot([0.45, 0.5, 0.6], 1))
@@ -351,6 +401,14 @@ def test_debias_takes_out_the_slots() -> None:
     assert found.scores == pytest.approx((0.5, 0.5, 0.5), abs=0.02)
     assert found.by_judge[0] == found.scores
     assert verdict(group, slanted()).scores == (0.7, 0.5, 0.3)
+
+
+def test_debias_makes_no_signal_of_one_score() -> None:
+    """What is subtracted from equal scores tells places apart and no rollouts: the group stays a tie."""
+    for passes in (1, 2, 3):
+        found = verdict(judged(*(ballot([0.5] * 3, t) for t in range(passes))), slanted(), debias=True)
+        assert len(set(found.scores)) == 3
+        assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
 
 
 def test_debias_stays_in_the_range() -> None:
@@ -494,6 +552,28 @@ def test_what_failed_never_outranks_what_passed(group: Judged, blend: float | No
     assert found.judged == verdict(group).judged
 
 
+def test_a_blend_leaves_the_judges_tie() -> None:
+    """A reward tells apart what the judge did not: `tied` and `weight` go on telling of the judge."""
+    for passes in (1, 2):
+        said = [ballot([0.5, 0.5], t) for t in range(passes)]
+        found = verdict(judged(*said, rewards=(0.0, 1.0)), blend=0.5)
+        assert found.scores == (0.25, 0.75)
+        assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_what_an_outcome_levels_is_a_tie(passes: int) -> None:
+    """Scores that the outcome makes equal are no signal any more, though the judge told them apart."""
+    said = [ballot([0.1, 0.9], t) for t in range(passes)]
+    group = judged(*said, outcomes=(1.0, 0.0))
+    found = verdict(group, by_outcome=True)
+    assert (found.tied, found.one_score, found.weight) == (True, False, 0.0)
+    assert not verdict(group).tied
+    assert not verdict(judged(*said, outcomes=(0.0, 1.0)), by_outcome=True).tied
+    same = judged(ballot([0.4]), owner=(0, 0), outcomes=(1.0, 0.0))
+    assert not verdict(same, by_outcome=True, single="score").tied
+
+
 def test_outcomes_change_nothing_unless_asked() -> None:
     """An outcome in the dump is no reason to touch a score, and none in the dump no reason to fail."""
     group = judged(ballot([0.1, 0.9]), outcomes=(1.0, 0.0))
@@ -519,6 +599,20 @@ def windowed(seed: int, bodies: int = 24, windows: int = 4, judge: int = 0) -> l
             given = [min(1, max(0, 0.2 + 0.6 * body / bodies + level + rng.gauss(0, 0.02))) for body in shown]
             said.append(ballot(given, turn, judge, window=window, bodies=shown))
     return said
+
+
+@pytest.mark.parametrize("judges", [1, 2])
+def test_windows_of_one_score_each_are_a_tie(judges: int) -> None:
+    """A judge that gives each window one score, whichever, has told no two rollouts apart."""
+    said = [
+        replace(one, scores=(level,) * len(one.scores))
+        for judge in range(judges)
+        for one, level in zip(windowed(1, judge=judge), (0.2, 0.9, 0.5, 0.5, 0.7, 0.1, 0.3, 1.0), strict=True)
+    ]
+    found = verdict(judged(*said, size=24, windows=4, judges=judges))
+    assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
+    some = verdict(judged(*windowed(1), size=24, windows=4))
+    assert (some.tied, some.one_score) == (False, False)
 
 
 def test_windows_come_to_one_order() -> None:

@@ -72,6 +72,22 @@ def test_ballot_of_a_window() -> None:
         assert not set(requests[0].labels) & set(requests[1].labels)
 
 
+def test_room_that_does_not_fit() -> None:
+    """A prompt that fits a context beside too long an answer is asked again with the room that is left."""
+    sheet = lay_out(long_group(), AskSettings())
+    (part,) = parts(sheet, AskSettings(), 0)
+    beside = fault(kind="too_long", context=(2000, 1500))
+    requests, ballot = talked(beside, good, sheet=sheet, part=part)
+    assert isinstance(ballot, Ballot)
+    assert [(request.room, request.fitted) for request in requests] == [(None, False), (500, True)]
+    assert requests[0].user == requests[1].user
+    requests, end = talked(beside, beside, sheet=sheet, part=part)
+    assert isinstance(end, Overflow)
+    requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
+    assert isinstance(end, Overflow)
+    assert end.target < sheet.tokens * 2000 / 1990
+
+
 def test_overflow() -> None:
     """A named context ends the conversation with what the next sheet must fit; its state goes on there."""
     sheet = lay_out(long_group(), AskSettings())

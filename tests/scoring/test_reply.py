@@ -25,9 +25,30 @@ def verdict(*scores: Any) -> str:
     return json.dumps({"scores": [entry(*pair) for pair in zip(LABELS, scores, strict=True)]})
 
 
+def keyed(*pairs: tuple[str, Any]) -> str:
+    """A verdict as an object; an id may stand in it twice."""
+    members = (f'"{label}": {{"explanation": "so", "score": {json.dumps(score)}}}' for label, score in pairs)
+    return f'{{"scores": {{{", ".join(members)}}}}}'
+
+
 GOOD = verdict(0.25, 1)
+KEYED = keyed(("bcdf", 0.25), ("ghjk", 1))
 FINE: list[tuple[str, str, list[float], bool, int]] = [
     ("plain", GOOD, [0.25, 1.0], False, 0),
+    ("keyed", KEYED, [0.25, 1.0], False, 0),
+    ("keyed, best first", keyed(("ghjk", 1), ("bcdf", 0.25)), [0.25, 1.0], False, 0),
+    ("keyed in prose", f"Here it is: {KEYED} Bye.", [0.25, 1.0], False, 0),
+    ("keyed after a list", f"{verdict(1, 0)}\nNo: {KEYED}", [0.25, 1.0], False, 0),
+    ("keyed, the same twice", keyed(("bcdf", 0.25), ("ghjk", 1), ("bcdf", 0.25)), [0.25, 1.0], False, 0),
+    ("keyed, of ten", keyed(("bcdf", 8), ("ghjk", "10")), [0.8, 1.0], True, 0),
+    ("keyed, unknown ids", keyed(("zzzz", 7), ("bcdf", 0.25), ("ghjk", 1)), [0.25, 1.0], False, 1),
+    (
+        "keyed, with its id",
+        KEYED.replace('{"exp', '{"trajectory_id": "bcdf", "exp', 1),
+        [0.25, 1.0],
+        False,
+        0,
+    ),
     ("fence", f"```json\n{GOOD}\n```", [0.25, 1.0], False, 0),
     ("bare fence", f"```\n{GOOD}```", [0.25, 1.0], False, 0),
     ("prose and fence", f"Here it is:\n```json\n{GOOD}\n```\nBye.", [0.25, 1.0], False, 0),
@@ -78,8 +99,15 @@ DEFECTS = [
     ("empty", "", "was empty"),
     ("prose", "I cannot.", "no JSON object with `scores`"),
     ("another object", '{"score": 1}', "no JSON object with `scores`"),
-    ("a number", "7", "`scores` was no list"),
-    ("no list", '{"scores": {"bcdf": 1, "ghjk": 0}}', "`scores` was no list"),
+    ("a number", "7", "`scores` was neither a list nor an object"),
+    ("a word for the list", '{"scores": "bcdf 1, ghjk 0"}', "`scores` was neither a list nor an object"),
+    ("numbers by id", '{"scores": {"bcdf": 1, "ghjk": 0}}', "an entry of `scores` was no object"),
+    ("one id is missing", keyed(("bcdf", 1)), "1 of 2 ids had no score"),
+    ("positions as keys", keyed(("0", 1), ("1", 0)), "2 of 2 ids had no score"),
+    ("an id in another's place", KEYED.replace('{"exp', '{"trajectory_id": "ghjk", "exp', 1), "no object"),
+    ("one id with two entries", keyed(("bcdf", 1), ("ghjk", 0), ("bcdf", 0.5)), "no object"),
+    ("a keyed entry without a score", KEYED.replace('"score": 0.25', '"points": 1'), "no number"),
+    ("a keyed score out of range", keyed(("bcdf", 1), ("ghjk", -1)), "negative"),
     ("no object", '{"scores": [0.5, 0.5]}', "no object"),
     ("one is missing", json.dumps({"scores": [entry("bcdf", 1)]}), "1 of 2 ids had no score"),
     ("positions", json.dumps({"scores": [entry("1", 1), entry("2", 0)]}), "2 of 2 ids had no score"),
@@ -179,12 +207,21 @@ def test_cut_anywhere(end: int) -> None:
     assert ("bcdf" in found) is (end > GOOD.index("}"))
 
 
+@given(st.integers(0, len(KEYED)))
+def test_keyed_cut_anywhere(end: int) -> None:
+    """Of an object that was cut off only whole entries are taken, by their keys."""
+    found = read_complete(KEYED[:end], LABELS)
+    assert set(found.items()) <= {("bcdf", (0.25, "so")), ("ghjk", (1.0, "so"))}
+    assert ("bcdf" in found) is (end > KEYED.index("}"))
+
+
 def test_cut_doubtful() -> None:
     """Nothing is taken of a reply that was cut off on another scale, twice for one id, or in a thought."""
     cut = '{"scores": [' + json.dumps(entry("bcdf", 8)) + ", {"
     assert read_complete(cut, LABELS) == {}
     double = '{"scores": [' + json.dumps(entry("bcdf", 0.8)) + "," + json.dumps(entry("bcdf", 0.9))
     assert read_complete(double, LABELS) == {}
+    assert read_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
     assert read_complete("<think>" + GOOD, LABELS) == {}
     assert read_complete("no verdict", LABELS) == {}
 

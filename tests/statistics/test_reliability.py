@@ -10,7 +10,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ruler_cli.statistics.reliability import ROUNDING, Anova, Noise, Prior, icc, known, passes_for, tied
+from ruler_cli.statistics.reliability import (
+    ROUNDING,
+    Anova,
+    Noise,
+    Prior,
+    icc,
+    known,
+    one_score,
+    passes_for,
+    tied,
+)
 from ruler_cli.statistics.special import digamma, trigamma
 
 SHROUT_FLEISS = [(9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7)]
@@ -100,6 +110,15 @@ def test_constant(value: float, n: int, k: int) -> None:
     for prior in (Prior(), Prior(3, 0.01), Prior(inf, 0.01, 20)):
         assert tied(anova, prior)
         assert icc(anova, prior) == 0
+
+
+def test_one_score() -> None:
+    """Scores are one where they differ by less than is kept of them; no score is none."""
+    assert one_score([0.5])
+    assert one_score([0.3, None, 0.1 + 0.2])
+    assert not one_score([0.5, 0.5 + 1e-9])
+    assert not one_score([None, None])
+    assert not one_score([])
 
 
 def test_passes_that_agree() -> None:

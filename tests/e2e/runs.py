@@ -1,0 +1,136 @@
+"""Rollouts that a small model reads in seconds, and the laws that hold for whatever a judge says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.command import Done
+from tests.conftest import SHARED, read
+from tests.e2e.figures import cut
+from tests.e2e.recorder import Seen
+
+CONTEXT = 4096
+"""Tokens of a slot: more than a request of these tests and its answer take."""
+NARROW = 1280
+"""Tokens of a slot that a group of four short rollouts passes, and two of them do not."""
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+TAU_BENCH = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
+KINDS = {"reply", "transport", "refused", "too_long", "input", "budget", "interrupted"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of `ruler score`: its end, its output, its summary, and what went over the wire."""
+
+    done: Done
+    out: Path
+    summary: dict[str, Any]
+    seen: Sequence[Seen]
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return self.done.returncode
+
+
+def real(folder: Path) -> Path:
+    """Rollouts of a real agent, cut to their first messages; where these are not there, a sample."""
+    if not TAU_BENCH.exists():
+        return SAMPLES / "groups.jsonl"
+    return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=8)
+
+
+def orders(folder: Path, groups: int) -> Path:
+    """So many small groups of two rollouts: samples/one.jsonl with other numbers of orders."""
+    record = (SAMPLES / "one.jsonl").read_text()
+    path = folder / "orders.jsonl"
+    path.write_text("".join(record.replace("17", str(17 + i)) for i in range(groups)))
+    return path
+
+
+def rollouts(path: Path) -> list[dict[str, Any]]:
+    """Every rollout of an output that has a mark, in order."""
+    return [each for record in read(path) for each in record.get("trajectories", [record])]
+
+
+def groups(path: Path) -> dict[str, dict[str, Any]]:
+    """The group's part of each group of an output."""
+    found = {}
+    for record in read(path):
+        mark = record["ruler"]
+        part = mark if "trajectories" in record else mark.get("group", mark)
+        found[str(record.get("group_id", record.get("task_id")))] = part
+    return found
+
+
+def holds(run: Run, source: Path) -> None:
+    """Hold a finished run to what any judge's run is held to."""
+    assert run.code in {0, 1}, run.done.stderr
+    assert "Traceback" not in run.done.stderr
+    marked(run.out, source)
+    summary = run.summary
+    assert summary["scored"] + sum(summary["failed"].values()) == summary["groups"] == len(groups(run.out))
+    assert (run.code == 0) == (not summary["failed"])
+    once(run.seen)
+    usage(run)
+
+
+def marked(out: Path, source: Path) -> None:
+    """Each rollout has a score from 0 to 1 or a failure with its reason, and all else is as it was."""
+    before, after = rollouts(source), rollouts(out)
+    assert len(before) == len(after)
+    for was, now in zip(before, after, strict=True):
+        mark = now["ruler"]
+        if mark["status"] == "scored":
+            assert isinstance(now["reward"], int | float)
+            assert 0 <= now["reward"] <= 1
+            assert mark["score"] == now["reward"]
+        else:
+            assert mark["status"] == "failed"
+            assert mark["kind"] in KINDS
+            assert mark["reason"]
+            assert now["reward"] is None
+        assert mark.get("independent_reward") == was.get("reward")
+        ours = {"reward", "ruler", "metrics", "logs"}
+        assert {k: v for k, v in now.items() if k not in ours} == {
+            k: v for k, v in was.items() if k not in ours
+        }
+
+
+def once(seen: Sequence[Seen]) -> None:
+    """Nothing that was answered is asked again."""
+    answered = [each.request for each in seen if each.status == 200]
+    assert len(set(answered)) == len(answered)
+
+
+def usage(run: Run) -> None:
+    """Tokens and calls add up: over the groups, in the summary, and at the server."""
+    told = run.summary["usage"]
+    answered = [each for each in run.seen if each.status == 200]
+    prompt = sum(each.tokens[0] for each in answered)
+    completion = sum(each.tokens[1] for each in answered)
+    assert (told["calls"], told["prompt"], told["completion"]) == (len(answered), prompt, completion)
+    parts = [part["usage"] for part in groups(run.out).values() if "usage" in part]
+    if len(parts) == run.summary["groups"] and not run.summary["kept"]:
+        names = ("calls", "prompt_tokens", "completion_tokens")
+        assert tuple(sum(part[name] for part in parts) for name in names) == (
+            len(answered),
+            prompt,
+            completion,
+        )
+
+
+def as_scored(path: Path) -> str:
+    """An output without what says when it was asked for."""
+
+    def bare(value: Any) -> Any:
+        if isinstance(value, dict):
+            timely = {"judged_at", "latency_s", "cached"}
+            return {key: bare(inner) for key, inner in value.items() if key not in timely}
+        return [bare(inner) for inner in value] if isinstance(value, list) else value
+
+    return json.dumps([bare(record) for record in read(path)], indent=1)

@@ -1,0 +1,222 @@
+"""The whole main job with a real model behind a server that nobody here wrote.
+
+What is asserted holds for any judge; what depends on this one is printed in a table at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Ruler, read
+from tests.e2e import runs
+from tests.e2e.llama import get
+from tests.e2e.recorder import Recorder
+from tests.e2e.runs import SAMPLES, Run, holds, once
+
+Score = Callable[..., Run]
+COLD = ("-p", "temperature=0")
+ONE = ("-c", 1)
+"""One request after another: what several share, the server has read already."""
+
+
+def test_from_a_dump_to_a_report(score: Score, judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
+    """Rollouts of an agent are checked, scored, held to a verifier, reported; nothing is asked twice."""
+    source = runs.real(tmp_path)
+    checked = ruler("check", source, "-m", "hosted_vllm/smollm2", "--api-base", judge.base, "--json")
+    assert checked.returncode == 0, checked.stderr
+    expected = json.loads(checked.stdout)
+    assert not judge.seen
+
+    run = score("one pass", source, *COLD, *ONE)
+    holds(run, source)
+    # its grammar holds the answer to the schema, so only one that was cut off can lack anything
+    assert sum(s.corrective for s in judge.seen) <= sum(s.cut_off for s in judge.seen)
+    assert expected["groups"] == run.summary["groups"]
+    asked = len(judge.seen)
+
+    again = score("the same again", source, *COLD, *ONE)
+    assert len(judge.seen) == asked
+    assert again.code == run.code
+    assert again.summary["kept"] == again.summary["groups"]
+    assert runs.as_scored(again.out) == runs.as_scored(run.out)
+    reported(ruler, run, tmp_path)
+
+
+def reported(ruler: Ruler, run: Run, folder: Path) -> None:
+    """A scored file can be read by what comes after, whatever stands in it."""
+    agreed = ruler("agree", run.out)
+    assert agreed.returncode in {0, 1, 2}, agreed.stderr
+    assert "Traceback" not in agreed.stderr
+    if agreed.returncode < 2:
+        assert "pairwise accuracy" in agreed.stdout
+    told = json.loads(ruler("report", run.out, "--json").stdout)
+    assert told["figures"]["groups"]["all"] == run.summary["groups"]
+    terminal = ruler("report", run.out)
+    assert terminal.returncode == 0, terminal.stderr
+    assert "groups" in terminal.stdout
+    page = folder / "report.html"
+    assert ruler("report", run.out, "-o", page).returncode == 0
+    assert 'id="data"' in page.read_text()
+
+
+def test_two_passes(score: Score) -> None:
+    """Each rollout that got a score in both passes has the mean of the two, and says how far they differ."""
+    source = SAMPLES / "tau_bench.jsonl"
+    run = score("two passes", source, "--passes", 2, *COLD, *ONE)
+    holds(run, source)
+    for rollout in runs.rollouts(run.out):
+        mark = rollout["ruler"]
+        if mark["status"] == "scored" and mark["passes"] == 2:
+            assert mark["score"] == pytest.approx(sum(mark["pass_scores"]) / 2, abs=1e-3)
+            assert mark["spread"] >= 0
+
+
+def test_a_panel(score: Score, judge: Recorder) -> None:
+    """Two judges at one endpoint are each asked about each group, under their own names."""
+    source = SAMPLES / "trajectories.jsonl"
+    run = score("a panel", source, "-m", "hosted_vllm/second", *COLD, *ONE)
+    holds(run, source)
+    first = [each.body["model"] for each in judge.answered if not each.corrective]
+    assert sorted(first) == ["second"] * 2 + ["smollm2"] * 2
+
+
+def test_a_cap_in_the_middle(score: Score, judge: Recorder, tmp_path: Path) -> None:
+    """A run that reaches its cap ends with 4; with a higher one the same command asks only the rest."""
+    source = runs.orders(tmp_path, 4)
+    price = (*ONE, "--price", "1000,1000")
+    cap = 1.9  # USD, at a tenth of a cent a token: one call with the longest answer, but not all four
+    run = score("a cap", source, *COLD, *price, "--max-cost", cap)
+    assert run.code == 4, run.done.stderr
+    assert 0 < run.summary["cost_usd"] <= cap
+    assert run.summary["cost_usd"] == pytest.approx(sum(judge.tokens()) / 1000)
+    assert "--max-cost" in run.done.stderr
+    before = len(judge.seen)
+    assert before < 4
+
+    rest = score("the rest of it", source, *COLD, *price, "--max-cost", 100)
+    holds(rest, source)
+    once(judge.seen)
+    assert len(judge.seen) > before
+    assert rest.summary["scored"] >= 1
+
+
+def test_interrupted(judge: Recorder, ruler: Ruler, score: Score, tmp_path: Path) -> None:
+    """After Ctrl-C the same command asks only the rest, and writes what an undisturbed run does."""
+    source = runs.orders(tmp_path, 4)
+    ledger = tmp_path / "ledger.sqlite"
+    command = ["score", source, tmp_path / "out.jsonl", "-m", "hosted_vllm/smollm2", "--api-base", judge.base]
+    command += [*ONE, "--ledger", ledger, *COLD]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *map(str, command)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    end = time.monotonic() + 120
+    while not judge.answered and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130, said
+    assert "to go on: ruler score" in said
+    before = len(judge.answered)
+    assert 0 < before < 4
+
+    run = score("after Ctrl-C", source, *ONE, *COLD)
+    holds(run, source)
+    once(judge.seen)
+    assert len(judge.answered) > before
+    asked = len(judge.seen)
+    done = ruler(*command[:2], tmp_path / "undisturbed.jsonl", *command[3:])
+    assert done.returncode == run.code
+    assert len(judge.seen) == asked
+    assert runs.as_scored(tmp_path / "undisturbed.jsonl") == runs.as_scored(run.out)
+
+
+def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
+    """What `render` writes, any engine can answer: imported, the answers score the groups without a call."""
+    source, requests = runs.orders(tmp_path, 3), tmp_path / "requests.jsonl"
+    judged = ("-m", "hosted_vllm/smollm2", *COLD)
+    done = ruler("render", source, requests, *judged)
+    assert done.returncode == 0, done.stderr
+    rows = read(requests)
+    assert len(rows) == 3
+    replies = [
+        {
+            "custom_id": row["custom_id"],
+            "response": {"status_code": 200, "body": get(f"{judge.base}/chat/completions", row["body"])},
+        }
+        for row in rows
+    ]
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    imported = ruler("ledger", "import", tmp_path / "replies.jsonl")
+    assert imported.returncode == 0, imported.stdout + imported.stderr
+    asked = len(judge.seen)
+
+    done = ruler("score", source, tmp_path / "out.jsonl", *judged, "--cached-only")
+    assert done.returncode in {0, 1}, done.stderr
+    assert len(judge.seen) == asked
+    runs.marked(tmp_path / "out.jsonl", source)
+    # a reply that cannot be used leaves a request that corrects it, which the next round renders
+    done = ruler("render", source, tmp_path / "next.jsonl", *judged)
+    assert done.returncode == 0, done.stderr
+    unanswered = [part for part in runs.groups(tmp_path / "out.jsonl").values() if part["status"] == "failed"]
+    assert len(read(tmp_path / "next.jsonl")) == len(unanswered)
+
+
+# The server of these has a context of 1,280 tokens.
+
+
+def long_rollout(number: int, words: int) -> dict[str, object]:
+    """A rollout of so many words."""
+    text = " ".join(f"Shelf {number * 7 + i}: {i % 5} boxes." for i in range(words // 4))
+    return {
+        "messages": [
+            {"role": "user", "content": "Count the boxes in the store."},
+            {"role": "assistant", "content": f"{text} That makes {number + 40} boxes."},
+        ],
+        "reward": float(number % 2),
+    }
+
+
+def dump(path: Path, *sizes: int) -> Path:
+    """One group of rollouts of so many words each."""
+    rollouts = [long_rollout(number, words) for number, words in enumerate(sizes)]
+    path.write_text(json.dumps({"group_id": "boxes", "trajectories": rollouts}) + "\n")
+    return path
+
+
+def test_a_group_longer_than_the_context(short: Score, tmp_path: Path) -> None:
+    """A group that the server refuses as too long is shown in parts, each whole; no rollout is cut unsaid."""
+    source = dump(tmp_path / "in.jsonl", 60, 60, 60, 60)
+    run = short("windows", source, *COLD)
+    holds(run, source)
+    refused = [each for each in run.seen if each.status == 400]
+    assert refused, "the server took it whole"
+    assert run.summary["windowed"] + sum(run.summary["failed"].values()) == 1
+    texts = [json.dumps(r["messages"][1]["content"]) for r in read(source)[0]["trajectories"]]
+    for each in run.seen:
+        if each.status == 200:
+            shown = each.body["messages"][-1]["content"]
+            assert sum(text in shown for text in texts) == shown.count("<trajectory id=")
+
+
+def test_a_rollout_longer_than_the_context(short: Score, tmp_path: Path) -> None:
+    """A rollout that does not fit alone fails its group as too long, with the numbers, and costs no token."""
+    source = dump(tmp_path / "in.jsonl", 2000, 20)
+    run = short("too long", source, *COLD)
+    holds(run, source)
+    assert run.code == 1
+    assert run.summary["failed"] == {"too_long": 1}
+    assert run.summary["usage"]["calls"] == 0
+    reason = read(run.out)[0]["ruler"]["reason"]
+    assert len([word for word in reason.replace(",", "").split() if word.isdigit()]) >= 2, reason
