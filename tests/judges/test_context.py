@@ -9,6 +9,11 @@ from ruler_cli.judges.context import context_of
 
 FORMS = [
     (
+        "This model's maximum context length is 8192 tokens. However, your prompt contains at least 8193 "
+        "input tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens)",
+        (8192, 8193),
+    ),
+    (
         "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a "
         "total of 8500 tokens: 7900 tokens from the input messages and 600 tokens for the completion.",
         (8192, 7900),
