@@ -58,7 +58,7 @@ def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
     if any(given.params.get(name) for name in _FREE):
         return ()
     needs = needs_of(provider, model)
-    if given.base and not homeless(provider):
+    if given.base and (not homeless(provider) or provider == "litellm_proxy"):  # a proxy may take none
         needs = tuple(need for need in needs if ("api_key",) not in need)
     return tuple(_told(need, given) for need in needs if not any(_there(way, given) for way in need))
 
@@ -66,16 +66,18 @@ def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
 def finds_itself(provider: str, given: Given) -> bool:
     """Whether the key for an address that the user named may be left to litellm to find.
 
-    It may for a provider that has no address of its own, and where an SDK signs the call or asks for a
-    token; a bearer key of a variable may not.
+    It may for a provider that has no address of its own and a key that is there, and where an SDK signs
+    the call or asks for a token. A bearer key of a variable may not; litellm takes OpenAI's for some.
     """
+    needs = needs_of(provider, "")
     if homeless(provider):
-        return True
-    signed = next((n for n in needs_of(provider, "") if any(way[0][0] == "@" for way in n)), ())
-    keyed = ("api_key",) in signed
-    ways = [way for way in signed if not (keyed and len(way) == 1 and way[0] in _BEARERS)]
-    bearer = keyed and any(os.environ.get(name) for name in _BEARERS)
-    return bool(signed) and not bearer and (not keyed or any(_there(way, given) for way in ways))
+        keys = next((need for need in needs if ("api_key",) in need), ())
+        return any(_there(way, given) for way in keys)
+    signed = next((need for need in needs if any(way[0][0] == "@" for way in need)), ())
+    if ("api_key",) not in signed:
+        return bool(signed)
+    ways = [way for way in signed if way[0] not in _BEARERS]
+    return not any(os.environ.get(name) for name in _BEARERS) and any(_there(way, given) for way in ways)
 
 
 def refuse(name: str, provider: str, unmet: Iterable[Need] = ()) -> None:

@@ -286,6 +286,10 @@ def _resolved(litellm: Any, name: str) -> str:
         return str(litellm.get_llm_provider(name)[1])
     except Exception:  # noqa: BLE001 - litellm's errors share no base class
         provider, slash, rest = name.partition("/")
+        if slash and provider in PROVIDERS:
+            raise UsageError(
+                f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
+            ) from None
         meant = nearest(provider, PROVIDERS, 0.7) if slash else None
         near = [f"{meant}/{rest}"] if meant else [] if slash else litellm.model_cost
         raise UsageError(unknown_judge(name, near)) from None

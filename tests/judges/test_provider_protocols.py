@@ -148,6 +148,16 @@ async def test_key_of_a_provider_without_address(monkeypatch: pytest.MonkeyPatch
     assert headers["api-key"] == KEY
 
 
+@pytest.mark.parametrize("model", ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"])
+async def test_no_other_key(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of one's own are sent no key that was not named, OpenAI's neither."""
+    for name in ("OPENAI_API_KEY", "LM_STUDIO_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    async with serving(answer(200, json.dumps(CHAT).encode())) as server:
+        await sent(JudgeSettings(model, server.base, via="litellm", timeout=30), CHAT, server)
+        assert KEY.encode() not in server.heads[0]
+
+
 async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Amazon's key pair signs a call to a named address, and is not sent there."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
