@@ -152,7 +152,7 @@ def test_rows_are_what_the_sdks_send(
 ) -> None:
     """A row has the fields, and the values, that the types of the provider's own SDK know."""
     for text in NASTY[:5]:
-        asked = Request(f"S{text}", f"{text} U", (), room)
+        asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
         assert_typed(target, row(target, model, asked, params=params))
 
 
