@@ -197,7 +197,7 @@ def dump(path: Path, *sizes: int) -> Path:
 
 def test_a_group_longer_than_the_context(short: Score, tmp_path: Path) -> None:
     """A group that the server refuses as too long is shown in parts, each whole; no rollout is cut unsaid."""
-    source = dump(tmp_path / "in.jsonl", 60, 60, 60, 60)
+    source = dump(tmp_path / "in.jsonl", 100, 100, 100, 100)
     run = short("windows", source, *COLD)
     holds(run, source)
     refused = [each for each in run.seen if each.status == 400]
