@@ -346,6 +346,7 @@ def _by_place(request: Request) -> Reply:
     return _bare(orjson.dumps({"scores": entries}).decode())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}], ids=["one by one", "in blocks"])
 def test_memory_is_flat(more: dict[str, Any], tmp_path: Path, staged: Callable[..., Stage]) -> None:
     """Ten times the groups take hardly more memory."""
