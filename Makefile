@@ -7,12 +7,12 @@ PIP    := -m pip -qq --disable-pip-version-check
 
 SOURCES := $(shell find ruler_cli -type f -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help venv demo test e2e lint types readme wheel check pictures simulate bench lock vendor clean
+.PHONY: help venv demo test test-long e2e lint types readme wheel check pictures simulate bench lock vendor clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
 venv: $(VENV)/.stamp ## make .venv with the locked dependencies and this checkout
 
@@ -31,6 +31,10 @@ demo: venv ## install, score the sample groups with the embedded judge, show the
 
 test: venv ## run the tests with coverage
 	$(BIN)/python -m pytest --cov --numprocesses auto --maxprocesses 8 --dist worksteal
+
+test-long: venv ## run what `make test` leaves out, and the property tests with more examples
+	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile long \
+	  --numprocesses auto --maxprocesses 8 --dist worksteal
 
 # Two workers with a model of one thread each: threads of one model wait for one another, and on a busy
 # machine for long.

@@ -62,7 +62,8 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     """
     observer, halt = observer or Observer(), halt or Halt()
     judges = judges_of(settings)
-    chosen = [unasked(judge) if settings.cached_only else choose(judge) for judge in judges]
+    pick = partial(choose, elsewhere=True) if settings.engine == "ray" else choose
+    chosen = [unasked(judge) if settings.cached_only else pick(judge) for judge in judges]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_homeless(settings)
     refuse_shard(settings)

@@ -19,9 +19,10 @@ from tests.judge_server import JudgeServer
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
-# A machine that runs several tests at once is slow now and then, which is no fault of an example. CI
-# takes fewer: coverage makes each twice as slow, and its time is bounded.
-hypothesis.settings.register_profile("ruler", deadline=None, max_examples=60 if os.environ.get("CI") else 100)
+# A machine that runs several tests at once is slow now and then, which is no fault of an example.
+# `--hypothesis-profile long`, of `make test-long`, takes the place of the one that is loaded here.
+hypothesis.settings.register_profile("ruler", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=100)
 hypothesis.settings.load_profile("ruler")
 
 

@@ -20,6 +20,7 @@ from ruler_cli.records import Fault, Reply, Request, Usage
 from tests.conftest import ROOT, group
 from tests.judging_server.asks import expected_score
 from tests.runs import BROKEN, Stage, Stub, answer, failing, group_of, order_of, refusing
+from tests.values import few
 
 TIED, CLEAR, OPEN = (0.5,) * 6, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (0.3, 0.4, 0.45, 0.55, 0.6, 0.7)
 
@@ -41,7 +42,7 @@ def drawing(deviation: float) -> Any:
     return say
 
 
-@pytest.mark.parametrize("number", [1, 3, 64, 150])
+@pytest.mark.parametrize("number", few(3, [1, 3, 64, 150]))
 @pytest.mark.parametrize("passes", [2, 3, 4])
 def test_average(number: int, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An adaptive run ends, asks at least 2 passes of each and K on average, and again asks nothing."""
@@ -97,7 +98,7 @@ def test_groups_that_fail(down: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert done.summary.failed == {"transport": 10 if down == "g00" else 100}
 
 
-@pytest.mark.parametrize("until", [1, 50, 140, 260, 390])
+@pytest.mark.parametrize("until", few(2, [50, 260, 1, 140, 390]))
 def test_interrupted(until: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is stopped while a block waits ends, and the next comes to what one run would have."""
     judge = Stub(say=drawing(0.12))
@@ -209,7 +210,7 @@ def test_stronger_judge_that_fails(scope: str, tmp_path: Path, monkeypatch: pyte
     assert [part["key"] for part in parts if part.get("degraded")] == sorted(asked)
 
 
-@pytest.mark.parametrize("cap", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("cap", few(1, [0.2, 0.05, 0.5]))
 def test_escalation_within_the_cap(cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stronger judge is asked as far as the cap goes; what it is not asked about keeps its scores."""
     weak = Stub("weak", drawing(0.12), price=(0.0, 0.0))

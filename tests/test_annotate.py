@@ -252,7 +252,7 @@ extra = st.dictionaries(texts.filter(lambda k: k not in {"messages", "ruler", "t
 OURS = ("reward", "metrics", "logs", "ruler")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(extra, layouts(), st.sampled_from([scored(), LOST]), st.sampled_from(["null", "keep"]), values)
 def test_nothing_else(
     more: dict[str, Any], layout: dict[str, Any], which: Mark, on_failure: OnFailure, reward: Any

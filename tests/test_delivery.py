@@ -21,11 +21,12 @@ from ruler_cli.score import Done, score
 from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, OnFailure
 from ruler_cli.settings import ScoreSettings as Settings
 from tests.conftest import ROOT, group, rollout, write
+from tests.formats.test_every_format import EXAMPLES, LAYOUTS
 from tests.runs import Stage, Stub, failing, group_of, noisy, shifting
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 EVERY = sorted(
-    p for p in (*SAMPLES.glob("*.jsonl"), *SAMPLES.glob("formats/*.jsonl")) if ".scored" not in p.name
+    {p for p in SAMPLES.glob("*.jsonl") if ".scored" not in p.name} | {EXAMPLES[name] for name in LAYOUTS}
 )
 OF_THE_BATCH = re.compile(
     rb'"(?:tied|reliability|weight|passes_for_0.9)": ?[^,}]+,? ?|"judged_at": ?"[^"]+"|"latency_s": ?[0-9.]+'
@@ -156,6 +157,7 @@ def test_no_directory_to_wait_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stage.run(passes=1).stopped is None
 
 
+@pytest.mark.long
 def test_memory_is_flat(tmp_path: Path) -> None:
     """What waits for the batch waits on disk: six times the groups take no more memory."""
     peaks = []

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import ruler_cli
 
 PACKAGE = Path(ruler_cli.__file__).parent
@@ -45,7 +43,7 @@ FLOORS = (
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in MODULES]
-each_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
+TREES = {path: ast.parse(path.read_text()) for path in MODULES}
 
 
 def floor(part: str) -> int:
@@ -55,7 +53,7 @@ def floor(part: str) -> int:
 
 def imported(path: Path) -> Iterator[str]:
     """Every module that a module imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -65,23 +63,28 @@ def imported(path: Path) -> Iterator[str]:
 
 def needed(path: Path, known: Collection[str]) -> Iterator[str]:
     """The modules that a module imports: of a package the one that is named, not the package's face."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 yield name if name in known else str(node.module)
 
 
-@each_module
-def test_imports_point_down(path: Path) -> None:
-    """A module imports its own package and what stands below it, nothing above or beside."""
+def above(path: Path) -> Iterator[str]:
+    """What a module imports that stands above it or beside it."""
     part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     if part == "__init__":
         return  # the package's face: names of `api`, on demand
     for name in imported(path):
         if name.startswith("ruler_cli."):
             other = name.split(".")[1]
-            assert other == part or floor(other) > floor(part), f"{path.name} imports {name}"
+            if other != part and floor(other) <= floor(part):
+                yield f"{path.name} imports {name}"
+
+
+def test_imports_point_down() -> None:
+    """A module imports its own package and what stands below it, nothing above or beside."""
+    assert [wrong for path in MODULES for wrong in above(path)] == []
 
 
 def test_no_imports_in_a_circle() -> None:
@@ -94,36 +97,40 @@ def test_no_imports_in_a_circle() -> None:
     TopologicalSorter(needs).prepare()  # CycleError names the modules
 
 
-@each_module
-def test_one_file_knows_litellm(path: Path) -> None:
-    """Only the litellm judge imports litellm, and inside a function: it takes seconds."""
+def of_litellm(path: Path) -> set[str]:
+    """What a module imports of litellm; of the litellm judge only what it imports at its top."""
     if path.name == "through_litellm.py":
-        top = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Import | ast.ImportFrom)]
+        top = [n for n in TREES[path].body if isinstance(n, ast.Import | ast.ImportFrom)]
         found = {getattr(n, "module", None) or n.names[0].name for n in top}
     else:
         found = set(imported(path))
-    assert not {name for name in found if str(name).split(".")[0] == "litellm"}
+    return {name for name in found if str(name).split(".")[0] == "litellm"}
 
 
-@each_module
-def test_only_the_command_line_prints(path: Path) -> None:
+def test_one_file_knows_litellm() -> None:
+    """Only the litellm judge imports litellm, and inside a function: it takes seconds."""
+    assert {path.name: found for path in MODULES if (found := of_litellm(path))} == {}
+
+
+def prints(path: Path) -> set[str]:
+    """The calls of a module that write to stdout."""
+    called = {ast.unparse(node.func) for node in ast.walk(TREES[path]) if isinstance(node, ast.Call)}
+    return called & {"print", "typer.echo", "sys.stdout.write"}
+
+
+def test_only_the_command_line_prints() -> None:
     """Nothing below the command line writes to stdout, which may be a pipe of records."""
-    if path.parent.name == "cli":
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert called not in {"print", "typer.echo", "sys.stdout.write"}, called
+    below = [path for path in MODULES if path.parent.name != "cli"]
+    assert {path.name: found for path in below if (found := prints(path))} == {}
 
 
-@each_module
-def test_modules_are_short(path: Path) -> None:
+def test_modules_are_short() -> None:
     """A module can be read in one sitting."""
-    assert len(path.read_text().splitlines()) <= 400
+    sizes = {str(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: size for name, size in sizes.items() if size > 400} == {}
 
 
-@each_module
-def test_no_machine_path(path: Path) -> None:
+def test_no_machine_path() -> None:
     """No module names a place on somebody's machine."""
-    text = path.read_text()
-    assert not [mark for mark in ("/home/", "/work/", "/Users/") if mark in text]
+    marks = ("/home/", "/work/", "/Users/")
+    assert [path.name for path in MODULES if any(mark in path.read_text() for mark in marks)] == []

@@ -279,6 +279,7 @@ def test_counting_fails(ledger: Ledger) -> None:
 # many, and several at once
 
 
+@pytest.mark.long
 def test_many_in_bounded_memory(ledger: Ledger) -> None:
     """Twenty thousand rows of all kinds take the memory of some, in Python's own count."""
     pad = "x" * 1000

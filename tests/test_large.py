@@ -13,6 +13,7 @@ from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreS
 from tests.conftest import read, rollout, write
 from tests.judge_server import JudgeServer
 from tests.judging_server.asks import read_ask
+from tests.values import few
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,7 @@ def rewards(path: Path) -> list[list[Any]]:
     return [[t["reward"] for t in record["trajectories"]] for record in read(path / "out.jsonl")]
 
 
-@pytest.mark.parametrize(("size", "most", "windows"), [(33, 32, 2), (100, 32, 4), (130, 8, 17)])
+@pytest.mark.parametrize(("size", "most", "windows"), few(2, [(33, 32, 2), (130, 8, 17), (100, 32, 4)]))
 @pytest.mark.parametrize("passes", [1, 3])
 async def test_more_than_a_window(
     size: int, most: int, windows: int, passes: int, tmp_path: Path, server: JudgeServer

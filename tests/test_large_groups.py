@@ -49,7 +49,7 @@ def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome
     return anyio.run(judge_group, made, AskSettings(), Bench((Seat("strict", judge.call, known),)))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(
     st.lists(st.booleans(), min_size=16, max_size=60),
     st.sampled_from([None, 20_000, 40_000]),

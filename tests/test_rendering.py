@@ -15,6 +15,7 @@ import pytest
 
 from ruler_cli.errors import InterruptedRun, OutputError, UsageError
 from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.judges.targets import Target, request_line
 from ruler_cli.ledger import Ledger, key_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
@@ -24,6 +25,7 @@ from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.attacks import FAMILIES
 from tests.conftest import SHARED, group, rollout, write
 from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
+from tests.sdk_types import assert_typed
 from tests.test_samples import CASES, SAMPLES
 from tests.values import NASTY
 
@@ -151,6 +153,28 @@ def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> No
     done = stage.run(*names, cached_only=True, **more)
     assert (done.summary.unanswered, stage.asked) == (0, 0)
     assert stage.masked() == live.masked()
+
+
+@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
+@pytest.mark.parametrize("way", ["passes", "unusable", "cut off", "windows"])
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [("openai", "openai/o3"), ("vllm", "hosted_vllm/m"), ("anthropic", "anthropic/claude-sonnet-4-5")],
+)
+def test_rows_are_typed(target: Target, model: str, way: str, staged: Callable[..., Stage]) -> None:
+    """Requests of every round, corrections with bounded answers too, are what the provider's SDK sends."""
+    names, more, say, groups = WAYS[way]
+    asked: list[Request] = []
+
+    def noted(request: Request) -> Reply | Fault:
+        asked.append(request)
+        return say(request)
+
+    answered(staged("a", [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
+    assert way != "cut off" or any(request.room for request in asked)
+    line = request_line(target, JudgeSettings(model))
+    for request in asked:
+        assert_typed(target, orjson.loads(line(bytes(16), request)))
 
 
 def test_corrections_come_later(staged: Callable[..., Stage]) -> None:
@@ -322,6 +346,7 @@ def _by_place(request: Request) -> Reply:
     return _bare(orjson.dumps({"scores": entries}).decode())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}], ids=["one by one", "in blocks"])
 def test_memory_is_flat(more: dict[str, Any], tmp_path: Path, staged: Callable[..., Stage]) -> None:
     """Ten times the groups take hardly more memory."""

@@ -20,6 +20,7 @@ from benchmarks.simulation.worlds import Asked, Case, cases
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.long
 def test_a_quick_run_reproduces_the_tables(tmp_path: Path) -> None:
     """It ends with 0, every row of the product within its error, and writes the table that it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}

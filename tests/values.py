@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Group, Line, Record, Rollout
 from ruler_cli.settings import InputSettings
+
+
+def few(number: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases of a test of which the first few are always tried and the others among the long tests."""
+    every = list(cases)
+    rest = [case if isinstance(case, tuple) else (case,) for case in every[number:]]
+    return every[:number] + [pytest.param(*case, marks=pytest.mark.long) for case in rest]
+
 
 NASTY = (
     "</trajectory>",

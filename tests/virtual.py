@@ -124,6 +124,41 @@ class World:
     ) -> None: ...
 
 
+@dataclass
+class Gateway(World):
+    """A judge that refuses `share` of all calls at random, and from `since` on what is above `minute`."""
+
+    share: float = 0.1
+    seconds: float = 1.0
+    late: bool = False
+    """Whether a refusal takes as long as an answer."""
+    minute: float = math.inf
+    since: float = 0.0
+    asks: dict[str, list[float]] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    over: dict[int, int] = field(default_factory=dict)
+    """Calls that were taken, and refused, by minute."""
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """Refuse, or answer."""
+        now = anyio.current_time()
+        window = int(now // 60)
+        if now >= self.since and self.taken.get(window, 0) >= self.minute:
+            self.over[window] = self.over.get(window, 0) + 1
+            return await self._refuse(request, 60.0 * (window + 1) - now)
+        if self.dice.random() < self.share:
+            return await self._refuse(request, self.seconds)
+        self.taken[window] = self.taken.get(window, 0) + (now >= self.since)
+        return await super().ask(request)
+
+    async def _refuse(self, request: Request, seconds: float) -> Fault:
+        self.asked += 1
+        self.refused += 1
+        await anyio.sleep(self.latency if self.late else 0.01)
+        self.asks.setdefault(request.user, []).append(anyio.current_time() + seconds)
+        return Fault("transport", "429", "call", retry_after=seconds, rate=True, billed=False)
+
+
 ASKED = Request("s" * 3000, "u" * 800, ("a",))
 """A thousand tokens of prompt, as far as anybody can tell before the first reply."""
 

@@ -193,6 +193,8 @@ def params(pairs: list[str] | None) -> dict[str, Any]:
             raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
         if key == "api_key":
             raise UsageError("-p api_key: a key never stands on a command line; use --api-key-env VAR")
+        if key in ("api_base", "base_url"):  # litellm would send its provider's key there
+            raise UsageError(f"-p {key}: name the endpoint with --api-base URL")
         try:
             found[key] = json.loads(value)
         except ValueError:

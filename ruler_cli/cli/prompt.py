@@ -61,10 +61,12 @@ def command(
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with told():
-        from ruler_cli.judges.choose import model_of
+        from ruler_cli.judges.body import messages as written
+        from ruler_cli.judges.choose import answers_of, model_of
         from ruler_cli.scoring.request import compose, lay_out
 
-        contexts = [model_of(JudgeSettings(name, api_base)).context for name in options.models(model)]
+        judges = [JudgeSettings(name, api_base) for name in options.models(model)]
+        contexts = [model_of(judge).context for judge in judges]
         text = options.rubric(rubric)
         first, *others = (
             AskSettings(text, order, seed, context, passes, group_size, single) for context in contexts
@@ -76,8 +78,8 @@ def command(
             raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
         part = _part(one, sheet, first, pass_, window)
         _say_how_many(one, sheet, first, others, part)
-        request = compose(sheet, first, part).request
-        typer.echo(safe(f"system:\n{request.system}\n\nuser:\n{request.user}"))
+        system, user = written(compose(sheet, first, part).request, answers_of(judges[0]))
+        typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
 
 
 def _name(where: InputSettings) -> str:

@@ -18,6 +18,7 @@ from ruler_cli.cluster.messages import (
     Cool,
     Heard,
     Keep,
+    Lift,
     News,
     Outline,
     Parcel,
@@ -160,9 +161,10 @@ class Hub:
                 self._tasks.start_soon(self._keep, desk, told)
             case Cool(seat, seconds):
                 self.gates[seat].cool(seconds)
-                for other in self.desks:
-                    if other is not desk and not other.gone:
-                        other.tell(told)
+                self._others(desk, told)
+            case Lift(seat):
+                self.gates[seat].lift()
+                self._others(desk, told)
             case Stop(reason):
                 self._halt.now(reason)
             case Heard(group, text):
@@ -170,6 +172,11 @@ class Hub:
             case Room():
                 desk.room = True
                 self._moved()
+
+    def _others(self, desk: Desk, told: News) -> None:
+        for other in self.desks:
+            if other is not desk and not other.gone:
+                other.tell(told)
 
     async def _permit(self, desk: Desk, ask: Ask) -> None:
         gate = self.gates[ask.seat]

@@ -73,6 +73,13 @@ class Cool:
 
 
 @dataclass(frozen=True, slots=True)
+class Lift:
+    """It was one call that was to leave it alone: all may go again."""
+
+    seat: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The run is to stop, for this reason."""
 
@@ -105,9 +112,9 @@ class Answer:
     look: bool = True
 
 
-Told = Ask | Settle | Claim | Release | Keep | Cool | Stop | Heard | Room
+Told = Ask | Settle | Claim | Release | Keep | Cool | Lift | Stop | Heard | Room
 """From a worker."""
-News = Answer | Cool | Stop
+News = Answer | Cool | Lift | Stop
 """To a worker."""
 
 

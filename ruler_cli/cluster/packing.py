@@ -25,7 +25,7 @@ from ruler_cli.records import Failure, Fault, Group, Line, Record, Reply, Rollou
 _TYPES = (
     *(Ballot, Judged, Miss, Outcome, Failure, Fault, Group, Line, Record, Reply, Rollout, Usage),
     *(Status, Tally, messages.Ask, messages.Settle, messages.Claim, messages.Release, messages.Keep),
-    *(messages.Room, messages.Answer, messages.Snapshot, messages.Parcel, messages.Cool),
+    *(messages.Room, messages.Answer, messages.Snapshot, messages.Parcel, messages.Cool, messages.Lift),
 )
 
 

@@ -16,6 +16,7 @@ from ruler_cli.cluster.messages import (
     Claim,
     Cool,
     Keep,
+    Lift,
     News,
     Release,
     Settle,
@@ -102,8 +103,10 @@ class Line:
                     waiting.answer = each
                     waiting.over.set()
                 case Cool(seat, seconds):
-                    self.gates[seat].cool(seconds, told=True)
+                    self.gates[seat].cool(seconds)
                     self.gates[seat].nudge()
+                case Lift(seat):
+                    self.gates[seat].lift()
                 case Stop(reason):
                     self.stop(reason)
 
@@ -151,6 +154,10 @@ class SharedLimits:
     def cool(self, seconds: float) -> None:
         """Let nobody of the run go for so long."""
         self.line.tell(Cool(self.seat, seconds))
+
+    def lift(self) -> None:
+        """Let all go again: the wait was one call's own."""
+        self.line.tell(Lift(self.seat))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ import orjson
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, unknown_judge
-from ruler_cli.judges.body import answering
-from ruler_cli.judges.endpoint import DIRECT, direct, named_key
+from ruler_cli.judges.body import Answering, answering
+from ruler_cli.judges.endpoint import DIRECT, HERE, PREFIXES, address_of, check_address, direct, named_key
 from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.nobody import Nobody
 from ruler_cli.judges.prices import Model, Price, in_batches, known, stated
+from ruler_cli.judges.providers import provider_of
 from ruler_cli.nearest import nearest
 from ruler_cli.settings import JudgeSettings
 
@@ -56,10 +57,21 @@ def lists_batches(settings: JudgeSettings) -> bool:
     return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
 
 
-def choose(settings: JudgeSettings) -> Chosen:
-    """Pick the way to the judge; UsageError where its key or endpoint is missing."""
+def choose(settings: JudgeSettings, *, elsewhere: bool = False) -> Chosen:
+    """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing.
+
+    `elsewhere`: it is another machine that will ask it, whose SDKs may find keys that this one's do not.
+    """
     model = model_of(settings)
-    return Chosen(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
+    return Chosen(
+        _judge(settings, elsewhere=elsewhere), model.price, model.context, settings.model in EMBEDDED
+    )
+
+
+def answers_of(settings: JudgeSettings) -> Answering:
+    """The form of the answers that a judge is asked for at first; no key is needed."""
+    straight = settings.via == "http" or (settings.via == "auto" and _straight(settings))
+    return answering(settings, (address_of(settings) or HERE) if straight else None)
 
 
 def unasked(settings: JudgeSettings) -> Chosen:
@@ -73,7 +85,7 @@ def unasked(settings: JudgeSettings) -> Chosen:
     return Chosen(Nobody(settings.model), model.price, model.context)
 
 
-def _judge(settings: JudgeSettings) -> Judge:
+def _judge(settings: JudgeSettings, *, elsewhere: bool) -> Judge:
     name = settings.model
     if name == "offline":
         from ruler_cli.judges.offline import Offline
@@ -89,13 +101,16 @@ def _judge(settings: JudgeSettings) -> Judge:
             return Simulated(SimulatedModel.of(settings.params))
         except ValueError as error:
             raise UsageError(str(error)) from None
-    straight = settings.api_base is not None or name.partition("/")[0] in DIRECT
-    if settings.via == "litellm" or (settings.via == "auto" and not straight):
+    if settings.via == "litellm" or (settings.via == "auto" and not _straight(settings)):
         from ruler_cli.judges.through_litellm import LitellmJudge
 
+        if settings.api_base is not None:
+            check_address(settings.api_base)
         key = named_key(settings)
         how = answering(settings, None)
-        return LitellmJudge(name, name, key, settings.api_base, settings.timeout, settings.params, how)
+        judge = LitellmJudge(name, name, key, settings.api_base, settings.timeout, settings.params, how)
+        judge.check(elsewhere=elsewhere)
+        return judge
     from ruler_cli.judges.http import HttpJudge
 
     endpoint = direct(settings)
@@ -106,3 +121,14 @@ def _judge(settings: JudgeSettings) -> Judge:
     how = answering(settings, endpoint.base)
     base, key = endpoint.base, endpoint.key
     return HttpJudge(name, endpoint.model, base, key, settings.timeout, settings.params, how)
+
+
+def _straight(settings: JudgeSettings) -> bool:
+    """Whether a judge is asked by OpenAI's protocol: where its provider has another, litellm knows it.
+
+    A first word that is no provider's belongs to the model's name at an endpoint of one's own.
+    """
+    provider = provider_of(settings.model, settings.params)
+    if provider in DIRECT:
+        return True
+    return settings.api_base is not None and (provider is None or provider in PREFIXES)

@@ -35,6 +35,8 @@ _FORMS = tuple(
         rf"prompt is too long: {_ACTUAL}, model maximum context length: {_LIMIT}",
         # Cerebras
         rf"current length is {_ACTUAL} while limit is {_LIMIT}",
+        # a litellm proxy's own check, before it asks anyone
+        rf"Max Input Tokens={_LIMIT}, Got={_ACTUAL}",
         # TGI, Together
         rf"must (?:be <=|have less than) {_LIMIT}\b.{_N}given: {_ACTUAL}\b",
         # OpenAI and Groq, of a tier's tokens per minute

@@ -14,9 +14,11 @@ from ruler_cli.judges.answer_form import MissingKeyError
 from ruler_cli.settings import JudgeSettings
 
 OPENAI = "https://api.openai.com/v1"
+HERE = "http://localhost"
+"""Where an engine of one's own is, if nothing is said of it."""
 DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
 """Providers on the direct path: the variable of the key, the variable of the endpoint."""
-_PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
+PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
 """Provider words in front of a model's own name, which an endpoint does not know."""
 
 
@@ -34,19 +36,26 @@ def direct(settings: JudgeSettings) -> Endpoint:
     name = settings.model
     provider, _, rest = name.partition("/")
     key_variable, base_variable = DIRECT.get(provider, ("", ""))
-    base = settings.api_base or os.environ.get(base_variable) or (OPENAI if provider == "openai" else None)
+    base = address_of(settings)
     if base is None:
         hint = f" or set {base_variable}" if base_variable else ""
         raise UsageError(f"judge {name}: where is it? Give --api-base URL (it usually ends in /v1){hint}")
     check_address(base)
     key = key_for(settings, key_variable)
-    return Endpoint(base.rstrip("/"), key, rest if rest and provider in _PREFIXES else name)
+    return Endpoint(base.rstrip("/"), key, rest if rest and provider in PREFIXES else name)
+
+
+def address_of(settings: JudgeSettings) -> str | None:
+    """The address as it is given, by a variable, or known; None where it is not."""
+    provider = settings.model.partition("/")[0]
+    given = settings.api_base or os.environ.get(DIRECT.get(provider, ("", ""))[1])
+    return given or (OPENAI if provider == "openai" else None)
 
 
 def model_there(settings: JudgeSettings) -> str:
     """The name by which an endpoint knows the model; UsageError where name or parameters are no JSON."""
     provider, _, rest = settings.model.partition("/")
-    model = rest if rest and provider in _PREFIXES else settings.model
+    model = rest if rest and provider in PREFIXES else settings.model
     try:
         orjson.dumps([model, settings.params])
     except TypeError as error:  # told before anything is sent

@@ -13,6 +13,11 @@ _SIGNS = ("code", "type", "status", "error_type", "__type", "reason", "quotaId",
 _SHORT, _DEEP, _MOST = 100, 6, 30
 _TITLE = re.compile(r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]{0,500}>")
+_ASIDE = re.compile(
+    r"\s(?:LiteLLM: model group '|LiteLLM Retried: \d|(?:Received Model Group|Passed model)="
+    r"|model=\S{1,200} \w{1,30}_fallbacks?=)"
+)
+"""Where a litellm proxy begins to tell of its own routing, behind what the provider said."""
 _LONGEST = 2000
 
 
@@ -33,7 +38,8 @@ def error_of(data: bytes) -> tuple[str, str]:
     said = error.get("message") or error.get("detail") or error.get("msg") or error
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None  # OpenRouter: the provider's word
-    return signs, (_text(said) + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
+    told = _ASIDE.split(_text(said)[:_LONGEST], maxsplit=1)[0].rstrip()
+    return signs, (told + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
 
 
 def status_within(data: bytes) -> int | None:

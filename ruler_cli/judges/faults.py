@@ -57,6 +57,7 @@ _DAY = "the day's quota is used up: run again when it is renewed, or use another
 _NAME = "check the model's name (-m) and the endpoint (--api-base, which usually ends in /v1)"
 _MEMORY = "the server's memory does not hold this model: choose a smaller one with -m"
 _TIER = "this account's tier takes no request of that size: raise it, or use another model with -m"
+_GATEWAY = "the gateway has no key for this model: set it there, or use another model with -m"
 _MOVED = "the endpoint sends elsewhere, where a key must not follow; give its real address as --api-base"
 
 _ANY = ""
@@ -64,6 +65,7 @@ _SPENT = (
     r"insufficient_quota|exceeded_current_quota|insufficient.{0,9}(?:credit|balance|funds)|credit balance"
     r"|billing_(?:hard_limit|not_active|error)|billing hard limit|account is not active"
     r"|reached your specified \w+ usage limits"
+    r"|budget_exceeded|Budget has been exceeded!|ExceededBudget|crossed budget"
 )
 _CONTENT = (
     r"content.{0,3}(?:policy|filter|management|exists risk|moderation)|ResponsibleAIPolicy|violates? usage"
@@ -73,6 +75,7 @@ _CONTENT = (
 _BAD_KEY = (
     r"api.?key (?:not valid|expired|is invalid)|API_KEY_INVALID|invalid.api.key|incorrect api key"
     r"|access was terminated|account.{0,40}(?:deactivated|suspended)|location is not supported"
+    r"|no_db_connection"
 )
 _NO_MODEL = (
     r"model.{0,60}(?:not found|not exist|decommissioned)|model_not_found|unknown model|invalid model"
@@ -96,6 +99,7 @@ TABLE: tuple[Row, ...] = (
     _row("401",                     _ANY,                                   "refused",   "run",   _SET_KEY),
     _row("403",                     _ANY,                                   "refused",   "run",   _ALLOW),
     _row("400 429",                 _BAD_KEY,                               "refused",   "run",   _SET_KEY),
+    _row("500",                     r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
     # the model and the address
     _row("404 405 410",             _ANY,                                   "refused",   "run",   _NAME),
     _row("400 422 503",             _NO_MODEL,                              "refused",   "run",   _NAME),
@@ -119,8 +123,9 @@ TABLE: tuple[Row, ...] = (
 )  # fmt: skip
 """The first row that holds decides; what no row knows may be tried again.
 
-Gemini and Bedrock say 400 of a bad key, xAI and OpenRouter 403 of content, so such rows stand
-before their status's own.  Gemini says of a minute's limit what OpenAI says of an empty account.
+Gemini and Bedrock say 400 of a bad key, a litellm proxy without a database of any but its own, xAI
+and OpenRouter 403 of content, so such rows stand before their status's own.  Gemini says of a minute's
+limit what OpenAI says of an empty account.
 """
 
 

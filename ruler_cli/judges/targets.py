@@ -9,7 +9,7 @@ from typing import Literal
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED
 from ruler_cli.judges.body import answering, chat_body
-from ruler_cli.judges.endpoint import OPENAI, model_there
+from ruler_cli.judges.endpoint import HERE, OPENAI, model_there
 from ruler_cli.records import Request
 from ruler_cli.settings import JudgeSettings
 
@@ -37,8 +37,6 @@ LIMITS: dict[Target, Limits] = {
 }
 """Megabytes are taken as 1,000,000 bytes, which is the less where a provider counts 1,048,576."""
 
-_HERE = "http://localhost"
-"""Where an engine of one's own reads its request file."""
 _OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
 
 
@@ -85,7 +83,7 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
             )
         )
     model = _named(target, judge)
-    how = answering(judge, judge.api_base or (OPENAI if target == "openai" else _HERE))
+    how = answering(judge, judge.api_base or (OPENAI if target == "openai" else HERE))
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, judge.params, request, how))

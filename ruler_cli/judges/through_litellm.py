@@ -8,11 +8,15 @@ around it (its timeout never fires on a server that sends a byte at a time), its
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,8 +26,10 @@ import orjson
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import MissingKeyError, reply_of, unknown_judge
 from ruler_cli.judges.body import Answering, answering, limit_name, messages, response_format
-from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.credentials import Given, finds_itself, lacking, refuse, secret
 from ruler_cli.judges.faults import classify, clean
+from ruler_cli.judges.litellm_errors import said_by, silent
+from ruler_cli.judges.providers import PROVIDERS, provider_of
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.settings import JudgeSettings
@@ -42,6 +48,7 @@ class LitellmJudge:
     answering: Answering
     _litellm: Any = None
     _found: str | None = field(default=None, repr=False)
+    _finds: bool = False
 
     async def ask(self, request: Request) -> Reply | Fault:
         """One completion; once more for each form or limit of the answer that is refused.
@@ -64,10 +71,10 @@ class LitellmJudge:
                     self.answering = self.answering.learnt(reply)
                 return replace(reply, posts=posts)
             except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-                status, signs, said, headers = _said(error)
-                fault = self._silent(error, status, said) or classify(
-                    status, signs, said, headers, self._secret
-                )
+                status, signs, said, headers = said_by(error)
+                if fault := silent(error, status, said, self._secret):
+                    return replace(fault, posts=posts)
+                fault = classify(status, signs, said, headers, self._secret)
                 if fault.context is None and (better := self._refused(error, asked, status, said)):
                     self.answering = better
                     continue
@@ -93,7 +100,7 @@ class LitellmJudge:
             arguments["response_format"] = form
         if self.key:
             arguments["api_key"] = self.key
-        elif self.base:
+        elif self.base and not self._finds:
             arguments["api_key"] = "none"  # litellm would send the provider's key to whatever host this is
         if self.base:
             arguments["api_base"] = self.base
@@ -115,42 +122,51 @@ class LitellmJudge:
         """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
         return self.key or self._found
 
-    def _silent(self, error: Exception, status: int, said: str) -> Fault | None:
-        """The Fault where nothing has answered; litellm gives such errors the status 500."""
-        if isinstance(error, TypeError | AttributeError | KeyError) and not status:
-            raise error  # a mistake of ours or of litellm's, not the outside world
-        if _answer(error):
-            return None
-        names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
-        why = clean(said, self._secret)
-        if names & _UNREACHED:
-            return Fault(
-                "transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False
-            )
-        if names & _TOO_LATE:
-            return Fault("transport", f"the judge did not answer in time ({why})", "call")
-        if names & _BROKEN:
-            return Fault("transport", f"the connection to the judge broke ({why})", "call")
-        return None
+    def check(self, *, elsewhere: bool = False) -> None:
+        """UsageError where no provider has the name, or something that the provider needs is not there.
+
+        litellm is imported, which takes seconds, only where that may change it. `elsewhere`: the calls
+        are another machine's.
+        """
+        provider = self._provider
+        if provider is not None:
+            refuse(self.name, provider)
+            unmet = lacking(provider, self.model, self._given(elsewhere=elsewhere))
+            if not unmet:
+                return
+            if not _knows_more():
+                refuse(self.name, provider, unmet)
+        litellm = _litellm()
+        if getattr(litellm, "secret_manager_client", None) is not None:
+            return
+        provider = provider or _resolved(litellm, self.name)
+        told = any(
+            value for name, value in vars(litellm).items() if name.endswith("_key") and not callable(value)
+        )
+        given = self._given(elsewhere=elsewhere, told=told, base=bool(litellm.api_base))
+        refuse(self.name, provider, lacking(provider, self.model, given))
+        if provider not in PROVIDERS and not (given.key or given.base):  # of a litellm that is newer
+            lost = litellm.validate_environment(self.model).get("missing_keys") or []
+            if len(lost) == 1 and lost[0].endswith("_API_KEY"):
+                raise MissingKeyError(self.name, lost[0])
+
+    @property
+    def _provider(self) -> str | None:
+        proxied = os.environ.get("USE_LITELLM_PROXY", "").strip().lower() == "true"
+        return "litellm_proxy" if proxied else provider_of(self.model, self.params)
+
+    def _given(self, *, elsewhere: bool = False, told: bool = False, base: bool = False) -> Given:
+        keyed = bool(self.key or self.params.get("api_key") or told)
+        there = bool(self.base or self.params.get("api_base") or self.params.get("base_url") or base)
+        return Given(self.params, keyed, there, elsewhere)
 
     async def __aenter__(self) -> Self:
-        """Import litellm (seconds): only here, only for a judge that needs it."""
-        litellm = _litellm()
-        try:
-            litellm.get_llm_provider(self.model)
-        except Exception:  # noqa: BLE001 - litellm's errors share no base class
-            provider, slash, rest = self.name.partition("/")
-            providers = (getattr(each, "value", str(each)) for each in litellm.provider_list)
-            meant = nearest(provider, providers, 0.7) if slash else None
-            near = [f"{meant}/{rest}"] if meant else [] if slash else litellm.model_cost
-            raise UsageError(unknown_judge(self.name, near)) from None
-        if not self.key and not self.base:
-            lost = litellm.validate_environment(self.model).get("missing_keys") or []
-            provider = litellm.get_llm_provider(self.model)[1]
-            self._found = os.environ.get(f"{provider.upper()}_API_KEY") or None
-            if len(lost) == 1 and lost[0].endswith("_API_KEY") and "mock_response" not in self.params:
-                raise MissingKeyError(self.name, lost[0])
-        self._litellm = litellm
+        """Import litellm (seconds): only for a judge that needs it. An old one may not know its provider."""
+        provider, litellm = self._provider, _litellm()
+        if provider not in {getattr(each, "value", each) for each in litellm.provider_list}:
+            _resolved(litellm, self.model)
+        self._litellm, self._found = litellm, secret(provider)
+        self._finds = provider is not None and finds_itself(provider, self._given())
         return self
 
     async def __aexit__(
@@ -244,55 +260,39 @@ def _litellm() -> Any:
     # its price list and table of headers would be downloaded otherwise
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
+    loud = "litellm" in sys.modules or "LITELLM_LOG" in os.environ
     import litellm
 
+    if not loud:  # it logs tracebacks of what we tell in a sentence; a caller's own litellm stays as it is
+        logging.getLogger("LiteLLM").setLevel(logging.CRITICAL + 1)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
 
 
-_UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
-_TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
-_BROKEN = {"TransportError", "ClientError", "ConnectionError", "APIConnectionError"}
-"""Names of errors in which no answer came, in httpx, aiohttp, the provider SDKs and Python."""
+def _knows_more() -> bool:
+    """Whether litellm may have keys that stand in no variable yet: given to it in Python, or in a `.env`.
+
+    It reads the first `.env` above its own folder, or above the current one, as python-dotenv has it.
+    """
+    found = find_spec("litellm")
+    folders = [Path.cwd() / "_", Path(found.origin if found and found.origin else "/_")]
+    return "litellm" in sys.modules or any((up / ".env").is_file() for one in folders for up in one.parents)
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """An error and what led to it, the first cause last."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and len(causes) < 20:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return causes
-
-
-def _answer(error: Exception) -> tuple[int, Mapping[str, str], bytes] | None:
-    """Status, headers and body as the provider sent them: litellm makes 500 of 529 and drops codes."""
-    for cause in reversed(_causes(error)):
-        response = getattr(cause, "response", None)
-        try:
-            status, headers, body = response.status_code, response.headers, response.content  # type: ignore[union-attr]  # not every error has one
-        except (AttributeError, RuntimeError):  # none, or one that was not read
-            continue
-        if isinstance(status, int) and isinstance(headers, Mapping) and isinstance(body, bytes) and body:
-            return status, headers, body
-    return None
-
-
-def _said(error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
-    """(status, signs, message, headers) of an error: the provider's own, else as litellm tells them."""
-    answer = _answer(error)
-    if answer:
-        status, headers, data = answer
-        signs, said = error_of(data)
-        return status, signs, said, dict(headers)
-    body, told = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
-    code = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
-    said = str(getattr(error, "message", "") or error)
-    status = getattr(error, "status_code", 0)
-    status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
-    return status, code, said, dict(told) if isinstance(told, Mapping) else {}
+def _resolved(litellm: Any, name: str) -> str:
+    """The provider of a name as litellm has it; UsageError where it has none."""
+    try:
+        return str(litellm.get_llm_provider(name)[1])
+    except Exception:  # noqa: BLE001 - litellm's errors share no base class
+        provider, slash, rest = name.partition("/")
+        if slash and provider in PROVIDERS:
+            raise UsageError(
+                f"judge {name}: the litellm that is installed is too old for it; pip install -U litellm"
+            ) from None
+        meant = nearest(provider, PROVIDERS, 0.7) if slash else None
+        near = [f"{meant}/{rest}"] if meant else [] if slash else litellm.model_cost
+        raise UsageError(unknown_judge(name, near)) from None
 
 
 def _reply(answer: Any, key: str | None) -> Reply | Fault:

@@ -2,7 +2,8 @@
 
 What names this call's own wait wins over what names a limit's reset: `retry-after-ms` and
 `Retry-After`, then a delay in the message, then `…ratelimit…reset…`.  No value, however odd,
-raises; none is negative, infinite or no number.
+raises; none is negative, infinite or no number.  A litellm proxy that has too many calls in flight
+names a minute, though there is room as soon as one of them ends: that is not read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _LEAD = re.compile(
     r"(?:(?:try again|retry|wait)(?: again)? (?:in|after|for)|please wait|retryDelay\W{1,4})\s*(?=[0-9])",
     re.IGNORECASE,
 )
+_IN_FLIGHT = "max_parallel_requests"
+"""A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` says which was passed."""
+_IN_FLIGHT_NOW = re.compile(rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGHT}: ([0-9]{{1,19}})")
+"""The same in the words of older ones, which say all their limits."""
 _LOOKED_AT = 4000
 _LONGEST = 100
 _EPOCH, _EPOCH_MS = 1e9, 1e11
@@ -44,6 +49,9 @@ def wait_of(
     was passed (`rate`).
     """
     low, now = _low(headers), now or datetime.now(UTC)
+    told = _IN_FLIGHT_NOW.search(message[:_LOOKED_AT])
+    if told and int(told[1]) >= int(told[2]):
+        return None
     asked = _asked(low, now)
     if asked is None:
         asked = named(message)
@@ -66,6 +74,8 @@ def _low(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _asked(low: Mapping[str, str], now: datetime) -> float | None:
+    if low.get("rate_limit_type") == _IN_FLIGHT:
+        return None
     milliseconds = low.get("retry-after-ms", "")
     if _NUMBER.fullmatch(milliseconds):
         return _finite(float(milliseconds) / 1000)

@@ -168,6 +168,7 @@ class Caller:
     def _replied(self, permit: Permit, took: float) -> None:
         self._reached, self._answered = True, anyio.current_time()
         self.gate.breaker.replied()
+        self.gate.answered(permit)
         self.gate.level.replied(anyio.current_time(), permit.epoch, took)
         self.gate.nudge()
 
@@ -185,19 +186,16 @@ class Caller:
             if fault.kind != "transport":
                 gate.breaker.replied()  # it is there, and refuses this call only
             return await self._given_up(fault, tries, key)
-        if fault.rate:
-            gate.level.rejected(now, permit.epoch, gate.in_flight, fault.retry_after)
-        else:
+        told = fault.retry_after or 0.0
+        if told > PATIENCE:
+            return self._stop(f"{fault.reason}; it asks to wait {told:.0f} s, run again after that")
+        if not fault.rate:
             gate.level.disturbed()
-        if (fault.retry_after or 0.0) > PATIENCE:
-            return self._stop(
-                f"{fault.reason}; it asks to wait {fault.retry_after:.0f} s, run again after that"
-            )
-        gate.cool(fault.retry_after or 0.0)
+        own = gate.refused(permit, told, rate=fault.rate)
         if not self._reached and tries.asked >= min(_UNREACHED, 1 + self._retries):
             return self._stop(fault.reason)
         was_open = gate.breaker.open
-        if self._reached:
+        if self._reached and (was_open or not own):
             gate.breaker.failed(now, number, fault, self._random.random(), probe=permit.probe)
         if sentence := gate.breaker.over(now):
             # others were answered after its first failure: what is left may be such calls only
@@ -205,7 +203,7 @@ class Caller:
             return await self._given_up(fault, tries, key) if alone else self._stop(sentence)
         gate.nudge()
         # an outage is not this call's failure
-        wait = 0.0 if was_open else tries.wait(fault, took, self._random.random())
+        wait = told if was_open else tries.wait(fault, took, self._random.random())
         if wait is None:
             return await self._given_up(fault, tries, key)
         name = "rate" if fault.rate else fault.kind

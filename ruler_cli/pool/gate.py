@@ -14,6 +14,7 @@ import anyio
 from ruler_cli.observer import Status
 from ruler_cli.pool.breaker import Breaker
 from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.cooldown import Cooldown
 from ruler_cli.pool.estimates import Estimates
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
@@ -48,15 +49,20 @@ class Shared(Protocol):
     def cool(self, seconds: float) -> None:
         """Let nobody of the run go for so long."""
 
+    def lift(self) -> None:
+        """Let all go again: the wait was one call's own."""
+
 
 @dataclass(slots=True)
 class Permit:
     """One call that may go, with what it has reserved of tokens, money and (`sent`) requests.
 
-    `slip` is its part of shared limits.
+    `number` counts what is sent, `began` is when that was; `slip` is its part of shared limits.
     """
 
     request: Request
+    number: int
+    began: float
     epoch: int
     probe: bool
     tokens: int
@@ -100,9 +106,9 @@ class Gate:
         self.in_flight = 0
         self._asking = 0
         self._cost = cost
-        self._cool_until = self._limited_until = -math.inf
+        self._cooldown, self._limited_until = Cooldown(), -math.inf
         self._line: list[_Place] = []
-        self._numbers = itertools.count()
+        self._numbers, self._sent = itertools.count(), itertools.count()
         self._probing: Permit | None = None
         self._replies = 0
         self._room = anyio.Event()
@@ -178,14 +184,35 @@ class Gate:
             self.budget.settle(permit.cost, 0.0)
         self.nudge()
 
-    def cool(self, seconds: float, *, told: bool = False) -> None:
-        """Let nobody go for so long: the server's word holds for all calls to it.
-
-        `told`: the others who share this run know it.
-        """
-        self._cool_until = max(self._cool_until, anyio.current_time() + seconds)
-        if self._shared is not None and seconds > 0 and not told:
+    def refused(self, permit: Permit, seconds: float, *, rate: bool) -> bool:
+        """A call is to wait for so long, and all others unless that is its own; whether it is."""
+        now = anyio.current_time()
+        held = seconds > 0 and self._cooldown.refused(now, permit.number, seconds)
+        if seconds and not held:
+            return True
+        if rate and not (held and self.level.alone and not self._cooldown.begun):
+            self.level.rejected(now, permit.epoch, self.in_flight, seconds)
+        if held and self._shared is not None:
             self._shared.cool(seconds)
+        return False
+
+    def answered(self, permit: Permit) -> None:
+        """Note that a call was answered, which may end a wait of all."""
+        cooldown, single = self._cooldown, self._cooldown.single
+        ended = cooldown.answered(anyio.current_time(), permit.number, permit.began)
+        if cooldown.single and not single:
+            self.level.cleared()
+        if ended and self._shared is not None:
+            self._shared.lift()
+
+    def cool(self, seconds: float) -> None:
+        """Let nobody go for so long, as another process of the run was told to."""
+        self._cooldown.tell(anyio.current_time() + seconds)
+
+    def lift(self) -> None:
+        """Let all go again that `cool` holds: the wait was one call's own."""
+        self._cooldown.lift()
+        self.nudge()
 
     def nudge(self) -> None:
         """Have the head of the line look again; all of it when nothing goes any more."""
@@ -210,7 +237,7 @@ class Gate:
         now = anyio.current_time()
         waits = {
             "at --rpm or --tpm": self._limited_until - now,
-            "as the judge asked": self._cool_until - now,
+            "as the judge asked": self._cooldown.until - now,
             "until the judge is back": self.breaker.wait(now, probing=False) or 0.0,
         }
         why, waiting = max(waits.items(), key=lambda item: item[1])
@@ -251,8 +278,8 @@ class Gate:
 
     def _pause(self, now: float) -> float:
         """Seconds for which the judge wants or has to be left alone."""
-        if self._cool_until > now:
-            return self._cool_until - now
+        if self._cooldown.until > now:
+            return self._cooldown.until - now
         probe = self.breaker.wait(now, probing=self._probing is not None)
         return math.inf if probe is None else probe
 
@@ -264,7 +291,8 @@ class Gate:
         self.budget.reserve(cost)
         self.level.sent(self.in_flight)
         probe = self.breaker.open
-        permit = Permit(request, self.level.epoch, probe, tokens, cost, self.tokens.take(now, tokens), sent)
+        number, entry = next(self._sent), self.tokens.take(now, tokens)
+        permit = Permit(request, number, now, self.level.epoch, probe, tokens, cost, entry, sent)
         if probe:
             self._probing = permit
         return permit

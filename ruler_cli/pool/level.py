@@ -14,6 +14,9 @@ and Decrease Algorithms for Congestion Avoidance") with slow start (Jacobson 198
   at most 1.1 times the level that failed.  Where that is clean too, the memory is wrong and doubling
   starts again.
 - 5xx and timeouts end a round and never cut.
+- Refusals that are single calls' own (`cooldown.py`) neither end a round nor cut: once they are known to
+  be, the level that failed is taken up again, and doubling goes on.  The same follows when the only call
+  in flight is told to wait, since fewer cannot be; then only a limit that refuses nearly all cuts again.
 - Twice the level that twice gave no more replies per second only made a queue (a local server, or this
   machine's own processor): half of it is kept, and tried again after a minute.
 """
@@ -39,6 +42,8 @@ class Fixed:
         """`limit` calls in flight."""
         self.limit = limit
         self.epoch = 0
+        self.alone = False
+        """Whether a call was told to wait that was the only one: single refusals are not for their number."""
 
     def sent(self, in_flight: int) -> None:
         """A call goes, and makes so many in flight."""
@@ -48,6 +53,9 @@ class Fixed:
 
     def rejected(self, now: float, epoch: int, in_flight: int, retry_after: float | None) -> None:
         """A limit was passed, while so many others were in flight."""
+
+    def cleared(self) -> None:
+        """Limits that were passed turn out to have been single calls' own."""
 
     def disturbed(self) -> None:
         """A call failed otherwise."""
@@ -92,6 +100,11 @@ class Adaptive(Fixed):
         """Cut, or within a cooldown learn how much the server still holds."""
         if epoch != self.epoch and now >= self._cut_until:
             return  # it went at a level that is gone
+        if retry_after and self.limit == 1 and not in_flight:
+            self.alone = True
+            self.cleared()
+            return
+        self.alone = False
         if now < self._cut_until:
             self._rejections += 1
             if self._rejections > (self._failed or 0):
@@ -107,6 +120,15 @@ class Adaptive(Fixed):
             self._set(max(1, int(self.limit * _CUT)))
             self._cut_until = now + max(_COOLDOWN, retry_after or 0.0)
         self._grow_from = now + _COOLDOWN
+
+    def cleared(self) -> None:
+        """Go back to the level that failed, and on from there as if it had not."""
+        if self._failed is None:
+            return
+        limit, self._failed, self._clean = self._failed, None, None
+        self._doubling, self._dwell, self._rate, self._strikes = True, 1, 0.0, 0
+        self._cut_until = self._grow_from = float("-inf")
+        self._set(max(limit, self.limit))
 
     def disturbed(self) -> None:
         """Growth waits for a round without failures."""

@@ -155,7 +155,9 @@ def _ended(fault: Fault, sheet: Sheet, part: Part, state: State) -> Failure | Ov
         return failure
     limit, actual = fault.context
     most = min(limit * _SAFETY, max(limit - _least(len(part.bodies)), limit / 2))
-    target = int(sheet.tokens_of(part.bodies) * most / max(actual, 1))
+    tokens = sheet.tokens_of(part.bodies)
+    # vLLM counts no further than it must: of a prompt that is one too long nobody knows the length
+    target = int(min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1))
     return Overflow(limit, actual, target, failure, state)
 
 

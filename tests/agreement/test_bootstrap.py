@@ -61,6 +61,7 @@ def test_same_groups_same_figures() -> None:
     assert measure(groups, "a") == measure(groups, "a")
 
 
+@pytest.mark.long
 def test_coverage() -> None:
     """About 95 % of intervals hold the accuracy that was to be found, with 40 groups each."""
     truth = measure(drawn(4_000, 6, seed=10), "all").scorers[0].figures

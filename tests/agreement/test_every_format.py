@@ -1,4 +1,4 @@
-"""What `score` writes is read back in every format there is."""
+"""What `score` writes is read back, wherever a format has its marks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ruler_cli.marked.labels import label_of
 from ruler_cli.reading import open_input
 from ruler_cli.records import Problem
 from ruler_cli.settings import InputSettings
-from tests.formats.test_every_format import each_example, marks, scored
+from tests.formats.test_every_format import each_layout, marks, scored
 
 
-@each_example
+@each_layout
 def test_read_back(name: str, tmp_path: Path) -> None:
     """Every mark is found, with its score, its first reward as the label, and the cost of its group."""
     _, after = scored(name, tmp_path)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_slices_part_the_pairs(found: list[Item]) -> None:
         assert math.isclose(won[kind], whole.won + (whole.tied - tied) / 2)
 
 
+@pytest.mark.long
 def test_a_large_group_is_seen_in_parts() -> None:
     """Of ten thousand rollouts not every pair is looked at, and always the same ones."""
     many = [Item(i / 10_000, i % 2, size=10) for i in range(10_000)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -14,11 +14,13 @@ from tests.batch_server.store import Batch, Store
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MOST, _LARGEST = 100_000, 256_000_000
+_VERSIONS = ("2023-06-01", "2026-10-21")
+"""Versions of the API: the batches of both are the same, the later knows no sampling parameters."""
 
 
 def answer(store: Store, ask: Ask) -> Answer:
     """Do one step."""
-    if ask.headers.get("anthropic-version") != "2023-06-01":
+    if ask.headers.get("anthropic-version") not in _VERSIONS:
         return refuse("anthropic", 400, "anthropic-version: header is required", "invalid_request_error")
     if ask.step == "create":
         return _create(store, ask)
@@ -37,7 +39,7 @@ def answer(store: Store, ask: Ask) -> Answer:
     if ask.step == "cancel":
         if batch.ended:
             return refuse("anthropic", 400, "The batch has ended.", "invalid_request_error")
-        batch.canceling = True
+        store.cancel(batch)
     elif store.conduct.pace == "retrieve":
         store.advance(batch)
     return ok(_shown(batch, root))
@@ -68,9 +70,15 @@ def _shown(batch: Batch, root: str) -> dict[str, Any]:
             each: kinds[each] for each in ("processing", "succeeded", "errored", "canceled", "expired")
         },
         "created_at": created.isoformat(),
-        "ended_at": created.isoformat() if batch.ended else None,
-        "expires_at": created.isoformat(),
+        "ended_at": _time(batch, batch.ended),
+        "expires_at": (created + timedelta(days=1)).isoformat(),
         "archived_at": None,
-        "cancel_initiated_at": created.isoformat() if batch.canceling else None,
+        "cancel_initiated_at": _time(batch, "canceling"),
         "results_url": f"{root}/v1/messages/batches/{batch.id}/results" if batch.ended else None,
     }
+
+
+def _time(batch: Batch, word: str) -> str | None:
+    """The time that a batch was given a word; None before."""
+    when = batch.times.get(word)
+    return None if when is None else datetime.fromtimestamp(when, UTC).isoformat()

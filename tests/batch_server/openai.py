@@ -11,6 +11,7 @@ from tests.batch_server.answers import Answer, Ask, missing, ok, page, refuse
 from tests.batch_server.store import Batch, File, Store
 
 _RUNNING = ("validating", "in_progress", "finalizing")
+_TIMES = ("in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
 _MOST, _LARGEST = 50_000, 200_000_000
 
 
@@ -39,7 +40,7 @@ def answer(store: Store, ask: Ask) -> Answer:
         if batch.ended:
             message = f"Cannot cancel a batch with status '{batch.ended}'."
             return refuse("openai", 409, message, "invalid_request_error")
-        batch.canceling = True
+        store.cancel(batch)
     elif store.conduct.pace == "retrieve":
         store.advance(batch)
     return ok(_shown(batch))
@@ -123,6 +124,8 @@ def _shown(batch: Batch) -> dict[str, Any]:
         "output_file_id": batch.output,
         "error_file_id": batch.errors,
         "created_at": int(batch.created),
+        "expires_at": int(batch.created) + 86_400,
+        **{f"{word}_at": _time(batch, word) for word in _TIMES},
         "metadata": batch.metadata,
         "request_counts": {
             "total": len(batch.lines) if counted else 0,
@@ -130,3 +133,9 @@ def _shown(batch: Batch) -> dict[str, Any]:
             "failed": sum(row.kind == "errored" for row in batch.done),
         },
     }
+
+
+def _time(batch: Batch, word: str) -> int | None:
+    """The time that a batch was given a word; None before."""
+    when = batch.times.get(word.replace("cancell", "cancel"))
+    return None if when is None else int(when)

@@ -28,7 +28,10 @@ class File:
 
 @dataclass(slots=True)
 class Batch:
-    """One batch of either API; `ended` is why it is over: completed, failed, expired or canceled."""
+    """One batch of either API; `ended` is why it is over: completed, failed, expired or canceled.
+
+    `times` are Unix times of its words: in_progress, finalizing, canceling, and why it is over.
+    """
 
     id: str
     api: Api
@@ -44,6 +47,7 @@ class Batch:
     done: list[Row] = field(default_factory=list)
     output: str | None = None
     errors: str | None = None
+    times: dict[str, float] = field(default_factory=dict)
 
 
 class Store:
@@ -79,10 +83,18 @@ class Store:
         self.batches[batch.id] = batch
         return batch
 
+    def cancel(self, batch: Batch) -> None:
+        """Let a batch end at its next step."""
+        batch.canceling = True
+        batch.times.setdefault("canceling", self.now)
+
     def advance(self, batch: Batch) -> None:
         """Let a batch make one step."""
-        if batch.ended:
-            return
+        if not batch.ended:
+            self._advance(batch)
+            batch.times[batch.ended or ("in_progress", "finalizing")[batch.stage - 1]] = self.now
+
+    def _advance(self, batch: Batch) -> None:
         if batch.invalid:
             batch.ended = "failed"
             return

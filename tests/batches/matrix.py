@@ -82,11 +82,14 @@ def _steps(name: str, folder: Path) -> list[str]:
     return steps.passed
 
 
-def kills(name: str, folder: Path, moments: tuple[str, ...] = ("before", "after")) -> Iterator[Outcome]:
+def kills(
+    name: str,
+    folder: Path,
+    moments: tuple[str, ...] = ("before", "after"),
+    steps: tuple[str, ...] = ("upload", "create", "list", "retrieve", "results"),
+) -> Iterator[Outcome]:
     """A process that is killed by the system at each request, before it is handled or after."""
-    remote = ("upload", "create", "list", "retrieve", "results") if name == "openai" else (
-        "create", "list", "retrieve", "results"
-    )  # fmt: skip
+    remote = steps if name == "openai" else tuple(step for step in steps if step != "upload")
     for step in remote:
         for moment in moments:
             here = folder / f"{step}-{moment}"

@@ -17,6 +17,7 @@ from ruler_cli.ledger import Ledger
 from tests.batch_server import BatchServer, rows
 from tests.batches.apis import APIS
 from tests.batches.crashes import Client
+from tests.values import few
 
 each_api = pytest.mark.parametrize("name", APIS)
 
@@ -28,7 +29,7 @@ def client_of(folder: Path, server: BatchServer, name: str, model: str = "m", **
 
 @each_api
 @pytest.mark.parametrize(
-    ("kind", "left"), [("error", 2), ("429", 2), ("expired", 2), ("canceled", 2), ("missing", 2)]
+    ("kind", "left"), few(3, [("error", 2), ("expired", 2), ("missing", 2), ("429", 2), ("canceled", 2)])
 )
 def test_failed_for_now(name: str, kind: str, left: int, tmp_path: Path, batch_server: BatchServer) -> None:
     """Rows that failed for now, or are not there, are free; the next submission takes them, and no other."""

@@ -49,6 +49,7 @@ def dies(client: Client, step: str, nth: int = 0, collects: bool = False) -> Non
         _ = client.collect(Until()) if collects else client.submit(Until())
 
 
+@pytest.mark.long
 @each_api
 def test_every_step(name: str, tmp_path: Path) -> None:
     """Before and after commits and calls, half of them at each API: nothing is lost or paid for twice.
@@ -61,6 +62,7 @@ def test_every_step(name: str, tmp_path: Path) -> None:
     assert not [each for each in found if not each.good]
 
 
+@pytest.mark.long
 @each_api
 def test_late_listings(name: str, tmp_path: Path) -> None:
     """The same of every other step to the creation of the first batch, where listings are late."""
@@ -69,6 +71,7 @@ def test_late_listings(name: str, tmp_path: Path) -> None:
     assert not [each for each in found if not each.good]
 
 
+@pytest.mark.long
 @each_api
 def test_killed(name: str, tmp_path: Path) -> None:
     """The same of a process that the system kills when its request is handled and not answered.
@@ -82,6 +85,14 @@ def test_killed(name: str, tmp_path: Path) -> None:
     assert not [each for each in found if not each.good]
 
 
+def test_killed_once_created(tmp_path: Path) -> None:
+    """The same of a process that is killed when its batch was created and it was not told."""
+    (found,) = kills("openai", tmp_path, moments=("after",), steps=("create",))
+    assert found.point == "kill -9 after create"
+    assert found.good
+
+
+@pytest.mark.long
 @each_api
 def test_settling_dies(name: str, tmp_path: Path) -> None:
     """The process that is to make it good may die at each of its steps, too."""

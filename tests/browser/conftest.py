@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
+HERE = Path(__file__).parent
 Show = Callable[..., View]
 """Opens a report, at a hash, in a window of its own."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the tests in this folder `make test` runs those marked `smoke`."""
+    for item in items:
+        if HERE in item.path.parents and not item.get_closest_marker("smoke"):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="package")

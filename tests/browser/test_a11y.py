@@ -68,6 +68,7 @@ def test_landmarks(view: View, hash_: str) -> None:
     assert view.page.title()
 
 
+@pytest.mark.smoke
 def test_the_overview_as_it_is_read(view: View) -> None:
     """The overview is told in order: figures, why groups failed, each chart with its marks."""
     tree = ready(view, "#overview").find("main").aria_snapshot()

@@ -53,6 +53,7 @@ def as_read(view: View, place: str) -> list[str]:
     return list(view.find(f"{place} .g-turn pre").evaluate_all(_LINES))
 
 
+@pytest.mark.smoke
 def test_each_rollout_says_its_score(view: View, truth: Truth) -> None:
     """Score, rank, label, spread, explanation and flag of every rollout are those of the file."""
     place = truth.place("task-2")
@@ -265,6 +266,7 @@ def test_keys_walk_the_rollouts(view: View) -> None:
         ).wait_for()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("key", "number"), [("task-5", 0), ("task-15", 1), ("task-25", 2)])
 def test_a_failed_group_says_why(view: View, truth: Truth, key: str, number: int) -> None:
     """A group without scores says its kind and its reason, no number, and shows its texts all the same."""

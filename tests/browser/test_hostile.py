@@ -143,6 +143,7 @@ def test_each_attack_would_run(browser: Browser, tmp_path: Path, attack: str) ->
         view.until("window.__hit === 1")
 
 
+@pytest.mark.smoke
 def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
     """On such a page what loads is seen as a request: that the others see none is no luck."""
     for attack in RESTING:
@@ -158,6 +159,7 @@ def test_each_load_would_be_seen(browser: Browser, tmp_path: Path) -> None:
                 view.page.wait_for_event("request", lambda r, name=name: r.url.endswith(f"/{name}"))
 
 
+@pytest.mark.smoke
 def test_overview(show: Show, hostile: Path) -> None:
     """The overview of a hostile file is an overview: nothing of theirs runs or becomes an element."""
     view = show(hostile)

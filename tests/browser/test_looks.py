@@ -154,6 +154,7 @@ def test_a_phone(show: Show, run: Path, hash_: str) -> None:
         assert box["x"] + box["width"] <= 390
 
 
+@pytest.mark.smoke
 def test_without_scripts(browser: Browser, run: Path, figures: dict[str, Any]) -> None:
     """A browser that runs no scripts shows the main figures, and says that the rest needs them."""
     with shown(browser, run, scripts=False) as view:

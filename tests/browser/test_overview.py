@@ -45,6 +45,7 @@ def whole(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+@pytest.mark.smoke
 def test_tiles(view: View, figures: dict[str, Any]) -> None:
     """Every tile says the figure that `ruler report --json` says."""
     view.open()
@@ -165,6 +166,7 @@ def test_numbers_below_a_chart(view: View, figures: dict[str, Any]) -> None:
     assert [sum(map(whole, row[2:])) for row in rows] == [sum(bin_["failed"].values()) for bin_ in times]
 
 
+@pytest.mark.smoke
 def test_sentences_say_the_figures(view: View, figures: dict[str, Any]) -> None:
     """The sentence above a chart, and the name of its drawing, say the figures of the JSON."""
     view.open()

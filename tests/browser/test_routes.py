@@ -51,6 +51,7 @@ def test_a_shared_link_opens_the_same_view(show: Show, run: Path, hash_: str) ->
     assert seen(show(run, first.hash)) == seen(first)
 
 
+@pytest.mark.smoke
 def test_what_is_pressed_stands_in_the_address(show: Show, run: Path) -> None:
     """Filters, order and search that were pressed and typed are in the address, and open again from it."""
     first = show(run, "#groups")

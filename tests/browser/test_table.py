@@ -46,6 +46,7 @@ def head(view: View, title: str) -> Any:
     return view.find(".head").get_by_role("button", name=title, exact=True)
 
 
+@pytest.mark.smoke
 def test_sort(show: Show, run: Path, truth: Truth) -> None:
     """A click on a column's head sorts as Python does, a second click the other way; no value comes last."""
     view = show(run, "#groups", height=TALL)
@@ -302,6 +303,7 @@ def test_a_row_opens_its_group(view: View) -> None:
     view.at("#group=task-3").find(".group-page").wait_for()
 
 
+@pytest.mark.smoke
 def test_cells_say_the_figures(show: Show, run: Path, truth: Truth) -> None:
     """Each row says its group's figures, rounded."""
     view = show(run, "#groups?sort=ordinal", height=TALL)

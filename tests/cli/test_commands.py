@@ -96,6 +96,7 @@ USAGE = [
     (["score", "in.jsonl", "out.jsonl", "-c", "0"], "-c"),
     (["score", "in.jsonl", "out.jsonl", "-p", "temperature"], "KEY=VALUE"),
     (["score", "in.jsonl", "out.jsonl", "-p", "api_key=sk-123456789"], "--api-key-env"),
+    (["score", "in.jsonl", "out.jsonl", "-p", "api_base=http://h/v1"], "--api-base URL"),
     (["score", "in.jsonl", "out.jsonl", "--price", "x"], "2,8"),
     (["score", "in.jsonl", "out.jsonl", "--rubric", "@no.txt"], "no.txt"),
     (["score", "in.jsonl", "out.jsonl", "--rubric", "@empty.txt"], "empty"),

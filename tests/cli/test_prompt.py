@@ -12,6 +12,7 @@ from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
 from tests.conftest import Ruler, write
+from tests.judge_server import JudgeServer
 from tests.values import group, talk
 
 TEXTS = [f"answer number {i}" for i in range(9)]
@@ -52,6 +53,18 @@ def test_passes_reverse(ruler: Ruler, dump: Path) -> None:
     assert sorted(orders[0]) == TEXTS
     assert first.stderr == ""
     assert "pass 2 of 2" in second.stderr
+
+
+def test_form_of_the_answer(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
+    """The form that is printed is the one that the judge at that endpoint is asked for."""
+    for model in ("openai/good", "litellm_proxy/good"):
+        printed = ruler("prompt", dump, "-m", model, "--api-base", server.base).stdout
+        args = ["-m", model, "--api-base", server.base, "-c", "1", "--ledger", "none"]
+        assert ruler("score", dump, dump.with_name("out.jsonl"), *args).returncode == 0
+        system, user = (message["content"] for message in server.requests()[0]["messages"])
+        assert printed == f"system:\n{system}\n\nuser:\n{user}\n"
+        assert ('"scores": {"ID"' in printed) is (model == "openai/good")
+        server.reset()
 
 
 def test_panel(ruler: Ruler, dump: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from tests.cli.scored import hostile, scored
 from tests.conftest import ROOT, Ruler, write
+from tests.formats.test_every_format import EXAMPLES, each_layout
 from tests.on_terminal import RAW, on_terminal, widest
+from tests.values import few
 
 SAMPLES = sorted((ROOT / "samples").glob("*.scored.jsonl"))
-DUMPS = sorted((ROOT / "samples" / "formats").glob("*.jsonl"))
 
 
 def run_of(groups: int = 30) -> list[dict[str, Any]]:
@@ -162,9 +163,10 @@ def test_samples(path: Path, ruler: Ruler) -> None:
     assert f"{found['figures']['groups']['all']}: " in done.stdout
 
 
-@pytest.mark.parametrize("path", DUMPS, ids=lambda p: p.name)
-def test_every_format(path: Path, ruler: Ruler) -> None:
-    """A dump of each format is refused before it is scored, and shown after."""
+@each_layout
+def test_every_layout(name: str, ruler: Ruler) -> None:
+    """A dump of each layout is refused before it is scored, and shown after."""
+    path = EXAMPLES[name]
     refused = ruler("report", path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "score it first" in refused.stderr
@@ -281,7 +283,7 @@ def test_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "code", "says"), [(">&-", 2, "stdout is closed"), (">/dev/full", 1, "No space left")]
+    ("to", "code", "says"), few(1, [(">/dev/full", 1, "No space left"), (">&-", 2, "stdout is closed")])
 )
 def test_stdout_that_takes_nothing(to: str, code: int, says: str, tmp_path: Path) -> None:
     """Where nothing can be shown, one sentence says so, whatever was asked for."""

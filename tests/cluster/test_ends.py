@@ -16,7 +16,7 @@ from tests.cluster.conftest import Score, timeless
 from tests.conftest import ROOT
 from tests.judge_server import JudgeServer
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of which there are many
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]  # Ray's own, of which there are many
 
 _LONGEST = 90.0
 

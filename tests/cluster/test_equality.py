@@ -37,9 +37,10 @@ CASES: dict[str, tuple[Callable[[Path], str], tuple[str, ...]]] = {
     "scattered, a panel": (_scattered, ("-m", "openai/fine", "-m", "openai/other")),
     "compressed, adaptive": (_zipped, ("--adaptive", "--passes", "3")),
 }
+_FIRST, *_OTHERS = CASES
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [_FIRST, *(pytest.param(case, marks=pytest.mark.long) for case in _OTHERS)])
 def test_output_is_that_of_one_process(score: Score, server: JudgeServer, tmp_path: Path, case: str) -> None:
     """Whatever the input and the way it is judged, two workers write the bytes that one process writes."""
     make, options = CASES[case]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from anyio.abc import TaskGroup
 
 from ruler_cli.cluster.hub import Desk, Hub
@@ -18,14 +20,14 @@ from ruler_cli.judges.interface import Judge
 from ruler_cli.ledger import Ledger
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.gate import Gate, Permit
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Fault, Reply, Request, Usage
 from ruler_cli.settings import JudgeSettings
 from ruler_cli.shelf import Shelf
-from tests.virtual import ASKED, World, flood, virtually
+from tests.virtual import ASKED, Gateway, World, flood, virtually
 
 _WAY = 0.003
 """Seconds that a message takes."""
@@ -118,7 +120,7 @@ def test_requests_and_tokens_of_the_whole() -> None:
         judge = World(latency=2.0, spread=0.3)
 
         async def main(found: Band, judge: World = judge) -> list[Caller]:
-            return await flooded(found, judge, 600.0)
+            return await flooded(found, judge, 240.0)
 
         one, other = band(main, everything(**limits))
         most = 240_000 if tokens else 300
@@ -131,11 +133,54 @@ def test_concurrency_of_the_whole() -> None:
     judge = World(latency=1.0)
 
     async def main(found: Band) -> None:
-        await flooded(found, judge, 300.0, workers=3)
+        await flooded(found, judge, 120.0, workers=3)
 
     band(main, lambda halt: Gate(Fixed(10), halt))
     assert judge.most == 10
-    assert judge.used(10.0, 290.0) >= 9.7
+    assert judge.used(10.0, 110.0) >= 9.7
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_refused_by_turns(limited: bool) -> None:
+    """Single refusals hold no worker up for long; a limit of all is waited for by all workers."""
+
+    async def main(found: Band, judge: World) -> float:
+        callers = [found.worker(judge, Fixed(8), limited=limited) for _ in range(3)]
+        async with anyio.create_task_group() as tasks:
+            for caller in callers:
+                tasks.start_soon(flood, caller, math.inf, ASKED, 400)
+        return anyio.current_time()
+
+    def seconds(judge: World) -> float:
+        return float(band(lambda found: main(found, judge), lambda halt: Gate(Fixed(24), halt)))
+
+    assert seconds(Gateway(0.2, spread=0.3)) <= 2.5 * seconds(World(0.2, spread=0.3))
+    judge = Gateway(0.2, share=0.0, minute=300)
+    assert seconds(judge) <= 4 * 60
+    assert max(judge.over.values()) <= 24
+
+
+def test_a_wait_of_all_is_lifted() -> None:
+    """What one worker was told holds for the others until it sees that the refusal was single."""
+
+    async def main(found: Band) -> list[float]:
+        one, other = (found.worker(World(1.0), Fixed(4), limited=False) for _ in range(2))
+        refused, later = [await one.gate.enter(number, ASKED) for number in range(2)]
+        assert isinstance(refused, Permit)
+        assert isinstance(later, Permit)
+        one.gate.refused(refused, 60.0, rate=True)
+        await anyio.sleep(0.1)
+        found.tasks.start_soon(other.call, ASKED)
+        await anyio.sleep(5.0)
+        waits = [gate.status().waiting for gate in (one.gate, other.gate, found.gate)]
+        assert all(54.0 < wait < 56.0 for wait in waits)
+        assert other.tally.asked == 0
+        one.gate.answered(later)
+        await anyio.sleep(0.1)
+        assert other.tally.asked == 1
+        return [gate.status().waiting for gate in (one.gate, other.gate, found.gate)]
+
+    assert band(main, everything()) == [0.0, 0.0, 0.0]
 
 
 def test_money_of_the_whole() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.estimate.bill import Seat
@@ -68,7 +68,6 @@ def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int
     )
 
 
-@settings(deadline=None, max_examples=60)
 @given(groups=st.lists(made, max_size=4), ask=asks, context=contexts, adaptive=st.booleans())
 def test_calls_are_those_planned(
     groups: list[Group], ask: AskSettings, context: int | None, adaptive: bool
@@ -84,7 +83,6 @@ def test_calls_are_those_planned(
     assert found.windowed == sum(plan.windows(sheet, own) > 1 for sheet in shown)
 
 
-@settings(deadline=None, max_examples=30)
 @given(groups=st.lists(made, min_size=1, max_size=3), ask=asks, small=st.integers(600, 3000))
 def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, small: int) -> None:
     """Judges of a panel add up to what each would be asked alone, whatever they can read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.estimate.notes import Noted
@@ -13,7 +13,6 @@ from ruler_cli.settings import AskSettings
 from tests.values import group, talk
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     number=st.integers(1, 60),
     asked=st.integers(1, 4),

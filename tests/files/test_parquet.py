@@ -315,7 +315,7 @@ def test_surrogates() -> None:
     assert pq.read_table(out)["s"].to_pylist() == ["\\ud800"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_damaged(rng: random.Random, cut: bool) -> None:
     """A damaged or cut file is read, or refused in one sentence that names it."""
@@ -577,7 +577,7 @@ def of(kind: pa.DataType, rng: random.Random) -> Any:
     return MADE.get(str(kind), rng.choice(["", 'a"é\n', "{}"]))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(TYPES, min_size=1, max_size=4),
     st.randoms(use_true_random=False),

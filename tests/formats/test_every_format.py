@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -23,17 +25,31 @@ from tests.values import reader
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
 EXAMPLES = {p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS}
 each_example = pytest.mark.parametrize("name", EXAMPLES)
+LAYOUTS = (
+    *("groups", "trajectories", "art_rows", "atropos", "inspect", "live_code_bench", "lm_eval", "ms_swift"),
+    *("preference", "rewardbench2", "slime", "tau2", "tau_bench", "ultrafeedback", "verl"),
+)
+"""Of every way in which marks stand in a record an example, and the odd ones."""
+each_layout = pytest.mark.parametrize("name", LAYOUTS)
 _OURS = re.compile(r"(.*\.)?(ruler|metrics|logs)(\..*)?$")
 
 
 def scored(name: str, folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The records of an example before and after a run."""
+    """The records of an example before and after a run, whose output is `out.jsonl` in the folder."""
     out = folder / "out.jsonl"
-    done = anyio.run(
-        score, ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), JudgeSettings("simulated"))
-    )
-    assert done.summary.complete, done.summary
+    out.write_bytes(_output(name))
     return [parse(raw) for raw in raws(EXAMPLES[name])], [parse(raw) for raw in raws(out)]
+
+
+@cache
+def _output(name: str) -> bytes:
+    """The output of an example, which is scored once."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder, "out.jsonl")
+        judge = JudgeSettings("simulated")
+        done = anyio.run(score, ScoreSettings(InputSettings(str(EXAMPLES[name])), str(out), judge))
+        assert done.summary.complete, done.summary
+        return out.read_bytes()
 
 
 def marks(value: Any) -> Iterator[dict[str, Any]]:
@@ -53,6 +69,17 @@ def test_none_without_an_example() -> None:
     shown = {reader(*raws(path)).format.name for path in EXAMPLES.values()}
     assert {form.name for form in formats()} == shown
     assert READERS.keys() == EXAMPLES.keys()
+
+
+def test_each_layout_has_an_example() -> None:
+    """What is shown of one example of each layout is shown of every layout."""
+
+    def kind(name: str) -> tuple[Any, ...]:
+        form = reader(*raws(EXAMPLES[name])).format
+        lay = form.layout
+        return form.shape, lay.reward is None, len(lay.ruler), lay.payload is None, lay.listed
+
+    assert {kind(name) for name in EXAMPLES} == {kind(name) for name in LAYOUTS}
 
 
 @each_example

@@ -93,6 +93,7 @@ def test_somebody_elses_ruler(mine: Any) -> None:
         read({**ROW, "ruler": mine})
 
 
+@pytest.mark.long
 def test_long_line() -> None:
     """Reading and marking a columnar line takes time as its rollouts do, also when it has marks."""
 

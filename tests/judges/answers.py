@@ -45,6 +45,16 @@ def _vllm(message: str, kind: str = "BadRequestError", code: int = 400) -> bytes
     return _json({"object": "error", "message": message, "type": kind, "param": None, "code": code})
 
 
+def _proxy(code: int, message: str, kind: str = "invalid_request_error", **more: Any) -> bytes:
+    return _json({"error": {"message": message, "type": kind, "param": None, "code": str(code), **more}})
+
+
+def _routed(name: str) -> str:
+    """What a litellm proxy appends of its own routing."""
+    told = f"\n\nLiteLLM: model group '{name}' failed with the error above"
+    return f"{told} and no fallback model group was found for it, so it was not retried on another model."
+
+
 def _router(code: int, message: str, **metadata: Any) -> bytes:
     return _json({"error": {"message": message, "code": code, "metadata": metadata}, "user_id": "user_1"})
 
@@ -255,7 +265,60 @@ ANSWERS = [
     Answer("tgi", 424, CALL,
         _json({"error": "Request failed during generation", "error_type": "generation"})),
     Answer("one-api", 503, RUN, _openai("No available channel for model x", "model_not_found")),
-    Answer("litellm proxy", 400, RUN, _openai("Invalid model name passed in model=x")),
+    # a litellm proxy's own answers, and those of what is behind it
+    Answer("litellm proxy", 400, RUN,
+        _proxy(400, "/chat/completions: Invalid model name passed in model=x. Call `/v1/models` to view "
+        "available models for your key.")),
+    Answer("litellm proxy", 401, RUN,
+        _proxy(401, "Authentication Error, No api key passed in.", "auth_error")),
+    Answer("litellm proxy, no database, wrong key", 400, RUN,
+        _proxy(400, "No connected db.", "no_db_connection")),
+    Answer("litellm proxy", 422, RUN,
+        _proxy(422, "Budget has been exceeded! Key=sk-...2345 Current cost: 0.02, Max budget: 0.01",
+        "budget_exceeded")),
+    Answer("litellm proxy", 400, RUN,
+        _json({"error": {"message": "ExceededBudget: End User=x over budget. Spend=2, Budget=1"}})),
+    Answer("litellm proxy, by its type", 429, RUN, _proxy(429, "x", "budget_exceeded")),
+    Answer("litellm proxy, of a provider", 429, RUN,
+        _proxy(429, "No deployments available - crossed budget: Exceeded budget for provider openai: "
+        "0.000596 >= 0.0001\n", "internal_server_error")),
+    Answer("litellm proxy, of a key", 429, RATE,
+        _proxy(429, "Rate limit exceeded for api_key: 0a1b. Limit type: requests. Current limit: 6, "
+        "Remaining: 0. Limit resets at: 2026-11-22 15:12:19 UTC", "throttling_error")),
+    Answer("litellm proxy, of a model named daily", 429, RATE,
+        _proxy(429, "litellm.RateLimitError: Model rate limit exceeded. RPM limit=6, current usage=7"
+        + _routed("daily"), "throttling_error")),
+    Answer("litellm proxy", 429, RATE,
+        _proxy(429, "No deployments available for selected model, Try again in 5 seconds. All deployments "
+        "for selected model are in cooldown. Passed model=daily. pre-call-checks=False, "
+        "cooldown_list=['0a1b']", "throttling_error")),
+    Answer("litellm proxy, by usage", 429, RATE,
+        _proxy(429, "litellm.RateLimitError: No deployments available for selected model. Passed "
+        "model=daily. Deployments={'0a1b': {'current_rpm': 5, 'rpm_limit': 6}}", "throttling_error")),
+    Answer("litellm proxy, without a key of its own", 500, RUN,
+        _proxy(500, "litellm.InternalServerError: InternalServerError: OpenAIException - Missing "
+        "credentials. Please pass an `api_key`, or set the `OPENAI_API_KEY` environment variable."
+        + _routed("x"), "internal_server_error")),
+    Answer("litellm proxy, its backend is away", 500, CALL,
+        _proxy(500, "litellm.InternalServerError: InternalServerError: OpenAIException - Connection error."
+        + _routed("x"), "internal_server_error")),
+    Answer("litellm proxy", 408, CALL,
+        _proxy(408, "litellm.Timeout: APITimeoutError - Request timed out. Error_str: Request timed out. - "
+        "timeout value=0.5, time taken=0.51 seconds" + _routed("x"))),
+    Answer("litellm proxy", 400, LONG,
+        _proxy(400, "litellm.ContextWindowExceededError: litellm.BadRequestError: "
+        "ContextWindowExceededError: OpenAIException - This model's maximum context length is 4096 tokens. "
+        "However, your messages resulted in 5000 tokens.\nmodel=x. context_window_fallbacks=None. "
+        "fallbacks=None.\n\nSet 'context_window_fallback'" + _routed("x"))),
+    Answer("litellm proxy, for a 413", 429, LONG,
+        _proxy(429, "litellm.RateLimitError: RateLimitError: OpenAIException - Request too large for model "
+        "`x` on tokens per minute (TPM): Limit 6000, Requested 14368" + _routed("x"), "throttling_error")),
+    Answer("litellm proxy", 400, GROUP,
+        _proxy(400, "litellm.BadRequestError: Hosted_vllmException - {\"error\": {\"message\": \"Filtered.\""
+        ", \"code\": \"content_filter\"}}" + _routed("x"))),
+    Answer("litellm proxy", 400, GROUP,
+        _proxy(400, "litellm.BadRequestError: OpenAIException - We could not parse your request."
+        + _routed("unknown model"))),
     Answer("litellm", 400, GROUP, b"litellm.ContentPolicyViolationError: AzureException - filtered"),
     Answer("litellm", 400, LONG, b"litellm.ContextWindowExceededError: OpenAIException"),
     # gateways

@@ -13,10 +13,11 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(slots=True)
 class RawServer:
-    """Where it listens, and how many requests it has read."""
+    """Where it listens, and what it has read: the bodies of requests, and what stood before each."""
 
     port: int = 0
     requests: list[bytes] = field(default_factory=list)
+    heads: list[bytes] = field(default_factory=list)
 
     @property
     def base(self) -> str:
@@ -45,6 +46,7 @@ async def serving(
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = _LENGTH.search(head)
+                server.heads.append(head)
                 server.requests.append(await reader.readexactly(int(length[1]) if length else 0))
                 await asyncio.sleep(wait)
                 if not whole + said:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ruler_cli.judges.choose import choose, model_of
@@ -33,10 +35,38 @@ def test_direct(name: str, base: str | None, model: str, monkeypatch: pytest.Mon
     assert judge.key == (None if base else "sk-x")
 
 
-def test_litellm() -> None:
+def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every other name goes through litellm, and any name on request."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     assert isinstance(choose(JudgeSettings("anthropic/claude-x")).judge, LitellmJudge)
     assert isinstance(choose(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "direct"),
+    [
+        ("azure/deployment", {}, False),
+        ("anthropic/claude-x", {}, False),
+        ("gemini/gemini-x", {}, False),
+        ("bedrock/anthropic.claude-x", {}, False),
+        ("groq/llama-x", {}, False),
+        ("deployment", {"custom_llm_provider": "azure"}, False),
+        ("meta-llama/Llama-3", {}, True),
+        ("deepseek-ai/DeepSeek-V3", {}, True),
+        ("ollama_chat/llama3.3", {}, True),
+        ("litellm_proxy/judge", {}, True),
+        ("sglang/m", {}, True),
+        ("vllm/m", {}, True),
+        ("lm_studio/m", {}, True),
+        ("anthropic", {}, True),
+    ],
+)
+def test_way_to_a_stated_endpoint(name: str, params: dict[str, str], direct: bool) -> None:
+    """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
+    settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
+    assert isinstance(choose(settings).judge, HttpJudge if direct else LitellmJudge)
+    assert isinstance(choose(replace(settings, via="http")).judge, HttpJudge)
 
 
 def test_price_and_context() -> None:

@@ -9,6 +9,11 @@ from ruler_cli.judges.context import context_of
 
 FORMS = [
     (
+        "This model's maximum context length is 8192 tokens. However, your prompt contains at least 8193 "
+        "input tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens)",
+        (8192, 8193),
+    ),
+    (
         "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a "
         "total of 8500 tokens: 7900 tokens from the input messages and 600 tokens for the completion.",
         (8192, 7900),
@@ -39,6 +44,11 @@ FORMS = [
     ("Prompt contains 40 tokens and 0 draft tokens, too large for model with 32 maximum context", (32, 40)),
     ("The prompt is too long: 40000, model maximum context length: 32768", (32768, 40000)),
     ("Current length is 9000 while limit is 8192", (8192, 9000)),
+    (
+        "No models have context window large enough for this call.\nModel=openai/x, Max Input Tokens=400, "
+        "Got=444\nModel=openai/y, Max Input Tokens=300, Got=444",
+        (400, 444),
+    ),
     ("`inputs` must have less than 8192 tokens. Given: 9000", (8192, 9000)),
     ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", (4096, 5000)),
     ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 342389.", (30000, 342389)),

@@ -40,6 +40,22 @@ def test_json(body: Any, signs: str, message: str) -> None:
     assert error_of(orjson.dumps(body)) == (signs, message)
 
 
+@pytest.mark.parametrize(
+    "aside",
+    [
+        "\n\nLiteLLM: model group 'daily' failed with the error above. No fallback was attempted.",
+        ". Received Model Group=daily\nAvailable Model Group Fallbacks=None LiteLLM Retried: 2 times",
+        " LiteLLM Retried: 2 times, LiteLLM Max Retries: 2",
+        "\nmodel=daily. context_window_fallbacks=None. fallbacks=None.\n\nSet 'context_window_fallback'",
+        "\nmodel=daily. content_policy_fallback=None. fallbacks=None.",
+    ],
+)
+def test_aside(aside: str) -> None:
+    """Of a proxy's answer what its backend said is told, and not the proxy's own routing."""
+    body = {"error": {"message": f"OpenAIException - The server had an error{aside}", "code": "500"}}
+    assert error_of(orjson.dumps(body))[1].rstrip(".") == "OpenAIException - The server had an error"
+
+
 def test_page() -> None:
     """Of a page its title is told, else its words."""
     assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == ("", "502 Bad Gateway")

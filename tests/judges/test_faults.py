@@ -91,6 +91,9 @@ def test_refuses_format() -> None:
     assert refuses_format(400, "'response_format' of type 'json_schema' is not supported")
     assert refuses_format(400, "Failed to initialize samplers: failed to parse grammar")
     assert refuses_format(400, "The provided JSON schema contains features not supported by xgrammar.")
+    assert refuses_format(
+        400, "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']"
+    )
     assert not refuses_format(400, "bad request")
     assert not refuses_format(400, "bad request: " + "a" * 1000 + "response_format")
     assert not refuses_format(429, "json_schema")

@@ -16,6 +16,7 @@ from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.render import render
 from ruler_cli.scoring.reply import Reading, read
 from tests.judges.agreement import agreement
+from tests.values import few
 
 _TAU = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "tau_bench_gpt4o_airline.jsonl"
 _LINES = st.sampled_from(
@@ -225,7 +226,10 @@ def test_an_explanation_quotes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["a", " ", "{", '\\"', "\n", 'call f: {"a":1}\n', "assistant: hand you ", 'tool: "Error\n', "x: "]
+    "unit",
+    few(
+        3, ["a", "{", 'tool: "Error\n', " ", '\\"', "\n", 'call f: {"a":1}\n', "assistant: hand you ", "x: "]
+    ),
 )
 def test_a_megabyte(unit: str) -> None:
     """A megabyte of anything is read to its end and scored."""

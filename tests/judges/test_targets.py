@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
+from pydantic import ValidationError
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.choose import choose
@@ -13,6 +14,7 @@ from ruler_cli.judges.targets import LIMITS, Target, request_line, target_of
 from ruler_cli.records import Request
 from ruler_cli.settings import JudgeSettings
 from tests.judges.raw_server import answer, serving
+from tests.sdk_types import assert_typed
 from tests.values import NASTY
 
 # litellm and its clients warn of their own affairs at import and at exit
@@ -129,6 +131,39 @@ async def test_anthropic_params_are_the_live_ones(
             form = live.pop("output_format")
             live["output_config"] = {**live.get("output_config", {}), "format": form}
         assert found == live
+
+
+OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
+    ("openai", "openai/o3", {}, None),
+    ("openai", "openai/o3", {"reasoning_effort": "low", "seed": 1}, 900),
+    ("openai", "openai/gpt-4.1", {"max_tokens": 700, "temperature": 0.2, "top_p": 0.9}, 1400),
+    ("openai", "openai/gpt-4.1", {"max_completion_tokens": 700}, 1400),
+    ("openai", "openai/gpt-4.1", {"response_format": {"type": "json_object"}}, None),
+    ("openai", "groq/llama-3.3-70b", {"temperature": 0}, 900),
+    ("vllm", "hosted_vllm/Qwen/Qwen3-8B", {"temperature": 0, "max_tokens": 700}, 1400),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "model", "params", "room"), [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]
+)
+def test_rows_are_what_the_sdks_send(
+    target: Target, model: str, params: dict[str, Any], room: int | None
+) -> None:
+    """A row has the fields, and the values, that the types of the provider's own SDK know."""
+    for text in NASTY[:5]:
+        asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
+        assert_typed(target, row(target, model, asked, params=params))
+
+
+@pytest.mark.parametrize("target", ["openai", "anthropic"])
+@pytest.mark.parametrize("params", [{"nonsense": 1}, {"metadata": 3}, {"tools": [{"type": "nonsense"}]}])
+def test_what_no_sdk_sends_is_seen(target: Target, params: dict[str, Any]) -> None:
+    """A field that the types do not know, or a value, would be seen: they are asked to the depth."""
+    found = row(target, f"{target}/gpt-4.1" if target == "openai" else "anthropic/claude-sonnet-4-5")
+    found["body" if target == "openai" else "params"] |= params
+    with pytest.raises((AssertionError, ValidationError)):
+        assert_typed(target, found)
 
 
 def test_an_answer_has_a_form_in_every_row() -> None:

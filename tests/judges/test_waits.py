@@ -57,6 +57,9 @@ def test_spellings(name: str, value: str, seconds: float | None) -> None:
         ({"Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 1.0),
         ({"Retry-After": "soon", "x-ratelimit-reset-requests": "9s"}, 9.0),
         ({"llm_provider-retry-after": "4"}, 4.0),
+        # a litellm proxy's minute, of a rate and of calls in flight, of which one may end at once
+        ({"retry-after": "60", "rate_limit_type": "requests"}, 60.0),
+        ({"retry-after": "60", "rate_limit_type": "max_parallel_requests"}, None),
         # then what is used up, the latest of it
         (
             {
@@ -118,6 +121,17 @@ def test_order_with_a_message() -> None:
     assert wait_of(reset, "try again in 4s", True, NOW) == 4
     assert wait_of(reset, "no", True, NOW) == 9
     assert wait_of(reset, "no", False, NOW) is None
+
+
+@pytest.mark.parametrize(("now", "most", "seconds"), [(2, 2, None), (0, 2**63 - 1, 45.5)])
+def test_calls_in_flight(now: int, most: int, seconds: float | None) -> None:
+    """Where an older litellm proxy has too many calls in flight, the minute that it names is not read."""
+    message = (
+        "LiteLLM Rate Limit Handler for rate limit type = key. Crossed TPM / RPM / Max Parallel Request "
+        f"Limit. current rpm: 6, rpm limit: 6, current max_parallel_requests: {now}, "
+        f"max_parallel_requests: {most}"
+    )
+    assert wait_of({"retry-after": "45.5"}, message, True, NOW) == seconds
 
 
 ODD = st.one_of(

@@ -235,6 +235,19 @@ def test_no_plateau() -> None:
     server.until(256)
 
 
+def test_cleared() -> None:
+    """When what cut it were single calls' own refusals, it is where it was, and doubles on at once."""
+    server = Rounds()
+    server.until(64)
+    for in_flight in (60, 45, 30):
+        server.reject(in_flight)
+    server.level.cleared()
+    assert server.level.limit == 64
+    assert [server.round() for _ in range(2)] == [128, 256]
+    server.level.cleared()
+    assert server.level.limit == 256
+
+
 def test_ceiling() -> None:
     """It stays at what this machine can hold open, and does not take that for a plateau."""
     server = Rounds(ceiling=100)

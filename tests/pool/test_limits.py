@@ -14,6 +14,7 @@ from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Request, Usage
+from tests.values import few
 from tests.virtual import World, flood, virtually
 
 Sent = list[tuple[float, float]]
@@ -183,7 +184,7 @@ def test_rpm_is_used(rpm: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
-@pytest.mark.parametrize(("tpm", "minutes"), [(60_000.0, 30), (200_000.0, 15)])
+@pytest.mark.parametrize(("tpm", "minutes"), few(1, [(60_000.0, 30), (200_000.0, 15)]))
 def test_tpm_is_used(tpm: float, minutes: int, factor: float) -> None:
     """98 % of the tokens per minute are taken, however wrong the first estimate; as to the fullest minute:
 

@@ -18,15 +18,15 @@ from ruler_cli.report import chosen
 from ruler_cli.report.html import write_html
 from ruler_cli.report.kept import Kept
 from ruler_cli.settings import InputSettings
-from tests.formats.test_every_format import each_example, scored
+from tests.formats.test_every_format import each_layout, scored
 from tests.report.pages import MADE, Page, group, piped, report, rollout, written
 
 
-@each_example
-def test_every_format_is_the_same_when_read_again(
+@each_layout
+def test_every_layout_is_the_same_when_read_again(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `score` wrote in any format makes one page, at the first look, read again, or from a pipe."""
+    """What `score` wrote in any layout makes one page, at the first look, read again, or from a pipe."""
     scored(name, tmp_path)
     source = tmp_path / "out.jsonl"
     first, said, problems = report(source, tmp_path / "first.html")

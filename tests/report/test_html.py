@@ -407,7 +407,7 @@ def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> N
         return most
 
     peak(60)  # imports
-    assert peak(2_000) < peak(200) + (1 << 20)
+    assert peak(800) < peak(80) + (1 << 20)
 
 
 def test_lines_that_cannot_be_read_are_told(tmp_path: Path, target: Path) -> None:

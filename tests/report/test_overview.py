@@ -290,9 +290,10 @@ def held(groups: Iterable[MarkedGroup]) -> int:
 
 def test_memory() -> None:
     """Ten times the groups take the same memory, but for counts that have become larger numbers."""
-    assert held(usual(6000)) < 1.3 * held(usual(600))
+    assert held(usual(3000)) < 1.3 * held(usual(300))
 
 
+@pytest.mark.long
 def test_memory_of_hostile_files() -> None:
     """A file in which no two words are the same takes no more memory for more of them, and none is lost."""
     assert held(hostile(8000)) < 1.2 * held(hostile(4000))

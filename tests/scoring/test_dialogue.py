@@ -88,6 +88,16 @@ def test_room_that_does_not_fit() -> None:
     assert end.target < sheet.tokens * 2000 / 1990
 
 
+def test_overflow_that_was_not_counted() -> None:
+    """Of a prompt that was counted no further than the context half is asked for, and what fits it."""
+    sheet = lay_out(long_group(), AskSettings())
+    (part,) = parts(sheet, AskSettings(), 0)
+    for limit in (sheet.tokens // 4, sheet.tokens * 2):
+        _, end = talked(fault(kind="too_long", context=(limit, limit + 1)), sheet=sheet, part=part)
+        assert isinstance(end, Overflow)
+        assert end.target <= min(limit, sheet.tokens / 2)
+
+
 def test_overflow() -> None:
     """A named context ends the conversation with what the next sheet must fit; its state goes on there."""
     sheet = lay_out(long_group(), AskSettings())

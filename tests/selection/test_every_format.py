@@ -13,7 +13,8 @@ from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.selection.values import Keep
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
-from tests.formats.test_every_format import EXAMPLES, each_example, marks
+from tests.formats.test_every_format import each_example, each_layout, marks
+from tests.formats.test_every_format import scored as scored_in
 from tests.selection.values import marked, scored_by, selected
 from tests.values import reader
 
@@ -26,6 +27,12 @@ WHOLE_ONLY = {
 """What cannot lose a rollout and stay what it is."""
 
 
+def scored_example(name: str, folder: Path) -> Path:
+    """An example as the simulated judge scored it."""
+    scored_in(name, folder)
+    return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
+
+
 def told(rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
     """What a rollout is known by: its words, its score, its first reward, what was said of it."""
     return dump(rollout.rollout.messages), rollout.score, rollout.label, rollout.explanation
@@ -36,11 +43,10 @@ def best(group: MarkedGroup) -> MarkedRollout:
     return max(group.rollouts, key=lambda r: r.score or 0.0)
 
 
-@each_example
-@pytest.mark.parametrize("judge", ["offline", "simulated"])
-def test_all(name: str, judge: str, tmp_path: Path) -> None:
+@each_layout
+def test_all(name: str, tmp_path: Path) -> None:
     """What keeps every rollout copies the file byte for byte."""
-    scored = scored_by(judge, EXAMPLES[name], tmp_path / "scored.jsonl")
+    scored = scored_example(name, tmp_path)
     tally = selected(scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score"))
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
     assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
@@ -50,7 +56,7 @@ def test_all(name: str, judge: str, tmp_path: Path) -> None:
 @each_example
 def test_one_of_each(name: str, tmp_path: Path) -> None:
     """One rollout of each group keeps its words, mark and first reward, and nothing else is left."""
-    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    scored = scored_example(name, tmp_path)
     output = tmp_path / "out.jsonl"
     if name in WHOLE_ONLY:
         with pytest.raises(UsageError, match=WHOLE_ONLY[name]):
@@ -70,7 +76,7 @@ def test_one_of_each(name: str, tmp_path: Path) -> None:
 @each_example
 def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
     """The framework finds the rewards of what is left, each with the mark that it had."""
-    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    scored = scored_example(name, tmp_path)
     by = ("live",) if name in WHOLE_ONLY else ()
     keep = None if name in WHOLE_ONLY else Keep(2, "variance")
     selected(scored, tmp_path / "out.jsonl", *by, keep=keep)
@@ -86,10 +92,10 @@ def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
     assert not Counter(dump(m) for record in found for m in marks(record)) - old
 
 
-@each_example
+@each_layout
 def test_scored_again(name: str, tmp_path: Path) -> None:
     """What is left can be scored again, and first rewards are those that the dump had."""
-    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    scored = scored_example(name, tmp_path)
     selected(scored, tmp_path / "out.jsonl", *(("scored",) if name in WHOLE_ONLY else ("score=0.3..",)))
     scored_by("offline", tmp_path / "out.jsonl", tmp_path / "twice.jsonl")
     once = [r.label for group in marked(tmp_path / "out.jsonl") for r in group.rollouts]
@@ -98,10 +104,10 @@ def test_scored_again(name: str, tmp_path: Path) -> None:
     assert not Counter(once) - first
 
 
-@each_example
+@each_layout
 def test_nothing_left(name: str, tmp_path: Path) -> None:
     """Where nothing is left OUTPUT is empty, and that is no error."""
-    scored = scored_by("simulated", EXAMPLES[name], tmp_path / "scored.jsonl")
+    scored = scored_example(name, tmp_path)
     tally = selected(scored, tmp_path / "out.jsonl", "score=2..")
     assert (tmp_path / "out.jsonl").read_bytes() == b""
     assert (tally.kept_groups, tally.kept_rollouts, tally.unscored) == (0, 0, 0)

@@ -14,7 +14,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.selection.values import Keep
 from tests.conftest import ROOT, read
 from tests.selection.values import GROUPS, dump, grouped, lines, mark, marked, scored_by, selected, trajectory
-from tests.values import talk
+from tests.values import few, talk
 
 
 def ids(path: Path) -> list[str]:
@@ -265,7 +265,7 @@ def test_one_by_one_as_together(tmp_path: Path) -> None:
     assert 5 < len(read(tmp_path / "all.jsonl")) < 50
 
 
-@pytest.mark.parametrize("scatter", [False, True])
+@pytest.mark.parametrize("scatter", few(1, [True, False]))
 def test_memory_is_flat(scatter: bool, tmp_path: Path) -> None:
     """Five times the groups take no more memory."""
     peaks = []

@@ -263,6 +263,7 @@ def test_estimated_efficiency() -> None:
     assert found[0] == pytest.approx(found[1], rel=0.03)
 
 
+@pytest.mark.long
 def test_reliability_is_what_it_says() -> None:
     """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
     rng, squared, said = random.Random(7), [], []
@@ -274,6 +275,7 @@ def test_reliability_is_what_it_says() -> None:
     assert sum(said) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)
 
 
+@pytest.mark.long
 def test_pure_noise() -> None:
     """Of groups in windows that are all noise about 5 % are not called tied."""
     rng = random.Random(8)
@@ -293,6 +295,7 @@ def test_better_than_means() -> None:
     assert shifted > raw + 0.02
 
 
+@pytest.mark.long
 def test_large() -> None:
     """2,000 rollouts in 286 windows are solved to the end: a window's residuals sum to λ times its level."""
     rng = random.Random(10)

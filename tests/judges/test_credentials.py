@@ -1,0 +1,303 @@
+"""What a judge behind litellm needs is told first, and nothing that could work is refused."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import ruler_cli
+from ruler_cli.errors import UsageError
+from ruler_cli.judges import credentials
+from ruler_cli.judges.body import Answering
+from ruler_cli.judges.choose import choose
+from ruler_cli.judges.litellm_errors import silent
+from ruler_cli.judges.providers import NO_CHAT, PROVIDERS, Way, needs_of, variables
+from ruler_cli.judges.through_litellm import LitellmJudge, _litellm
+from ruler_cli.records import Fault, Request
+from ruler_cli.settings import JudgeSettings
+from tests.conftest import Ruler, group, write
+
+# litellm and its clients warn of their own affairs at import and at exit
+pytestmark = pytest.mark.filterwarnings("ignore")
+ASKED = Request("Grade.", "Nothing.", ("a",))
+ALL = sorted(PROVIDERS)
+WITHOUT = {name for name in PROVIDERS - NO_CHAT if not needs_of(name, "m")}
+KEYLESS = {
+    "docker_model_runner", "langflow", "langgraph", "lemonade", "llamafile", "ollama", "ollama_chat",
+    "ovhcloud",
+}  # fmt: skip
+SEEN = [
+    ("gemini/m", "GEMINI_API_KEY"), ("azure/m", "AZURE_API_KEY"), ("azure/m", "AZURE_API_BASE"),
+    ("vertex_ai/gemini-2.5-pro", "VERTEXAI_CREDENTIALS"), ("vertex_ai/m", "pip install google-auth"),
+    ("bedrock/m", "AWS_ACCESS_KEY_ID + AWS_SECRET_ACCESS_KEY"), ("sagemaker/m", "aws configure"),
+    ("databricks/m", "DATABRICKS_API_BASE"), ("replicate/a/b", "REPLICATE_API_KEY"),
+    ("cloudflare/m", "CLOUDFLARE_ACCOUNT_ID"), ("anthropic/m", "ANTHROPIC_API_KEY"),
+    ("mistral/m", "MISTRAL_API_KEY"), ("cohere/m", "COHERE_API_KEY"), ("groq/m", "GROQ_API_KEY"),
+    ("watsonx/m", "-p project_id=…"), ("openrouter/a/b", "OPENROUTER_API_KEY"),
+    ("hosted_vllm/m", "--api-base"), ("claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    ("huggingface/a/b", "HF_TOKEN"), ("github_copilot/m", "log in once"), ("snowflake/m", "SNOWFLAKE_JWT"),
+    ("oci/m", "OCI_TENANCY"), ("predibase/m", "-p tenant_id=…"), ("xai/m", "XAI_API_KEY"),
+    ("vllm/m", "--api-base"), ("lm_studio/m", "LM_STUDIO_API_BASE"), ("deepgram/m", "no chat"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable that any provider reads, no login, no metadata service, no way out of this machine."""
+    for name in {name for provider in PROVIDERS for name in variables(provider)}:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_PROFILE", "AWS_ROLE_ARN", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    def closed(*_: Any, **__: Any) -> None:
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", closed)
+    monkeypatch.setattr(socket.socket, "connect", closed)
+
+
+def judge(model: str, **settings: Any) -> LitellmJudge:
+    """The judge of that name, which is told to be there."""
+    found = choose(JudgeSettings(model, via="litellm", **settings)).judge
+    assert isinstance(found, LitellmJudge)
+    return found
+
+
+def test_all_providers() -> None:
+    """The table has all of litellm's providers; an older litellm has fewer."""
+    litellm = _litellm()
+    assert {str(getattr(each, "value", each)) for each in litellm.provider_list} <= PROVIDERS
+    assert WITHOUT == KEYLESS
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_each_is_told(provider: str) -> None:
+    """With nothing there, every provider is told in one sentence or needs nothing; no call is tried."""
+    if provider in KEYLESS:
+        assert judge(f"{provider}/m").model == f"{provider}/m"
+        return
+    with pytest.raises(UsageError) as told:
+        judge(f"{provider}/m")
+    said = str(told.value)
+    assert said.startswith(f"judge {provider}/m")
+    assert "\n" not in said
+    assert provider in NO_CHAT or said.endswith("or try the pipeline without a model: -m offline")
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS - NO_CHAT - KEYLESS))
+def test_each_way_will_do(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way to meet a need that the environment can hold is enough, where the others are met."""
+    monkeypatch.setattr(credentials, "_installed", lambda _: True)
+    needs = needs_of(provider, "m")
+    for at, need in enumerate(needs):
+        for way in [way for way in need if all(word.isupper() or word[0] == "+" for word in way)]:
+            with pytest.MonkeyPatch.context() as patch:
+                for other in [way, *(first(each) for each in needs[:at] + needs[at + 1 :])]:
+                    for word in other:
+                        if word.isupper():
+                            patch.setenv(word, "given")
+                base = "http://127.0.0.1:9" if any(w == ("api_base",) for n in needs for w in n) else None
+                judge(f"{provider}/m", api_base=base)
+
+
+def first(need: tuple[Way, ...]) -> Way:
+    """The first way that variables make, if any."""
+    return next((way for way in need if all(map(str.isupper, way))), ())
+
+
+@pytest.mark.parametrize(("model", "says"), SEEN)
+def test_command(model: str, says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The command ends with exit code 2 before it reads anything, and names what is missing."""
+    (tmp_path / "in.jsonl").write_text("this is no JSON\n")
+    started = time.monotonic()
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", model)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert done.stderr.startswith(f"ruler: judge {model}")
+    assert done.stderr.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["in.jsonl"]
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["-m", "gemini/m"], ["--escalate", "gemini/m", "--passes", "2"], ["-m", "gemini/m", "--fallback"]],
+)
+def test_every_judge_of_a_run(more: list[str], ruler: Ruler, tmp_path: Path) -> None:
+    """Whoever may be asked in a run is looked at before it begins."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "ollama/m", *more)
+    assert done.returncode == 2
+    assert "judge gemini/m needs a key (GEMINI_API_KEY" in done.stderr
+
+
+@pytest.mark.anyio
+async def test_from_python() -> None:
+    """A caller in Python is told the same."""
+    with pytest.raises(UsageError, match="AZURE_API_BASE"):
+        await ruler_cli.ruler([[{"role": "user", "content": "q"}]] * 2, "azure/m")
+    with pytest.raises(UsageError, match="GEMINI_API_KEY"):
+        await ruler_cli.score_group(group("a", 0.1, 0.9), "gemini/m")
+
+
+@pytest.mark.parametrize("model", ["azure/m", "vertex_ai/m", "bedrock/m"])
+def test_no_key_needed(model: str, ruler: Ruler, tmp_path: Path) -> None:
+    """What asks nobody needs nothing."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    assert ruler("check", "in.jsonl", "-m", model).returncode == 0
+    assert ruler("prompt", "in.jsonl", "-m", model).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("mistral/m", {"api_key": "k"}),
+        ("mistral/m", {"api_base": "http://127.0.0.1:9"}),
+        ("mistral/m", {"params": {"mock_response": "{}"}}),
+        ("azure/m", {"api_key": "k", "api_base": "http://127.0.0.1:9"}),
+        ("azure/m", {"params": {"azure_ad_token": "t"}, "api_base": "http://127.0.0.1:9"}),
+        ("bedrock/m", {"params": {"aws_access_key_id": "k", "aws_secret_access_key": "s"}}),
+        ("bedrock/m", {"params": {"aws_profile_name": "p"}}),
+        ("bedrock/m", {"api_base": "http://127.0.0.1:9"}),
+        ("watsonx/deployment/m", {"api_key": "k", "api_base": "http://127.0.0.1:9"}),
+        ("huggingface/a/b", {"params": {"extra_headers": {"Authorization": "Bearer t"}}}),
+    ],
+)
+def test_given_elsewhere(model: str, settings: dict[str, Any]) -> None:
+    """What is named, or given by parameter, counts."""
+    assert judge(model, **settings).model == model
+
+
+def test_given_to_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that a caller has given litellm itself counts."""
+    litellm = _litellm()
+    monkeypatch.setattr(litellm, "api_key", "k")
+    assert judge("mistral/m").model == "mistral/m"
+
+
+def test_aws_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A login that only Amazon's SDK finds counts; a profile that is not there does not."""
+    (tmp_path / "creds").write_text("[mine]\naws_access_key_id = AKIA\naws_secret_access_key = s\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "creds"))
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    assert judge("bedrock/m").model == "bedrock/m"
+    assert judge("sagemaker/m").model == "sagemaker/m"
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    with pytest.raises(UsageError, match="AWS login"):
+        judge("bedrock/m")
+
+
+def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
+    """Google's SDK, as far as it is asked."""
+    auth, exceptions = ModuleType("google.auth"), ModuleType("google.auth.exceptions")
+    vars(exceptions)["GoogleAuthError"] = type("GoogleAuthError", (Exception,), {})
+    vars(auth).update(default=default, exceptions=exceptions, __spec__=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "google.auth", auth)
+    monkeypatch.setitem(sys.modules, "google.auth.exceptions", exceptions)
+    credentials._finds.cache_clear()
+
+
+def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's own login counts, with the project that it knows or one that is named."""
+    google(monkeypatch, lambda scopes: (object(), "project"))
+    assert judge("vertex_ai/m").model == "vertex_ai/m"
+    google(monkeypatch, lambda scopes: (object(), None))
+    with pytest.raises(UsageError, match=r"needs VERTEXAI_PROJECT.*-p vertex_project=…"):
+        judge("vertex_ai/m")
+    assert judge("vertex_ai/m", params={"vertex_project": "p"}).model == "vertex_ai/m"
+
+    def none(scopes: list[str]) -> None:
+        raise sys.modules["google.auth.exceptions"].GoogleAuthError
+
+    google(monkeypatch, none)
+    with pytest.raises(UsageError, match="gcloud auth application-default login"):
+        judge("vertex_ai/m", params={"vertex_project": "p"})
+
+
+def test_slow_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SDK that is still looking when its time is up may find something."""
+    monkeypatch.setattr(credentials, "_ASKING", 0.05)
+    google(monkeypatch, lambda scopes: time.sleep(1))
+    assert judge("vertex_ai/m").model == "vertex_ai/m"
+
+
+def test_another_machine() -> None:
+    """Where another machine asks, its SDKs may find what this one's do not; variables are this one's."""
+    settings = JudgeSettings("bedrock/m")
+    assert choose(settings, elsewhere=True).judge.name == "bedrock/m"
+    with pytest.raises(UsageError, match="GEMINI_API_KEY"):
+        choose(JudgeSettings("gemini/m"), elsewhere=True)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "base"),
+    [
+        ("gemini/m", None), ("azure/m", "http://127.0.0.1:9"), ("azure/m", None),
+        ("vertex_ai/gemini-2.5-pro", None), ("vertex_ai/m", None), ("databricks/m", None),
+        ("bedrock/anthropic.claude-3-haiku-20240307-v1:0", None), ("sagemaker_chat/m", None),
+        ("cloudflare/m", None), ("anthropic/m", None), ("anthropic_text/m", None), ("watsonx/m", None),
+        ("watsonx_text/m", None), ("snowflake/m", None), ("oci/m", None), ("openai/m", None),
+        ("fireworks_ai/m", None), ("gigachat/m", None), ("github_copilot/m", None), ("chatgpt/m", None),
+        ("bytez/m", None), ("maritalk/m", None), ("predibase/m", None), ("heroku/m", None), ("sap/m", None),
+        ("deepgram/m", None), ("vllm/m", None), ("gdc/m", None), ("custom/m", None), ("xinference/m", None),
+        ("a2a/m", None), ("oobabooga/m", None), ("amazon_nova/m", None), ("azure_ai/m", None),
+    ],
+)  # fmt: skip
+async def test_found_out_at_a_call(model: str, base: str | None) -> None:
+    """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
+    one = LitellmJudge(model, model, None, base, 30.0, {}, Answering())
+    async with one:
+        one._finds = True
+        fault = await one.ask(ASKED)
+    assert isinstance(fault, Fault)
+    assert (fault.kind, fault.scope, fault.sent, fault.billed) == ("refused", "run", False, False), fault
+    assert "Traceback" not in fault.reason
+    assert "\n" not in fault.reason
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unable to load vertex credentials from environment. Parse error: JSONDecodeError",
+        "FIREWORKS_API_KEY is not set",
+        "Could not resolve project_id",
+        "Missing Snowflake JWT key",
+    ],
+)
+def test_words_of_litellm(said: str) -> None:
+    """A sentence of litellm's says enough where its error has no class of its own."""
+    error = type("APIConnectionError", (Exception,), {})(said)
+    error.__cause__ = ValueError(said)
+    fault = silent(error, 500, said, None)
+    assert isinstance(fault, Fault)
+    assert (fault.scope, fault.billed) == ("run", False)
+
+
+def test_words_of_the_judge() -> None:
+    """What a judge was made to say does not end the run, where litellm quotes it."""
+    said = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
+    error = type("APIConnectionError", (Exception,), {})(said)
+    fault = silent(error, 500, said, None)
+    assert isinstance(fault, Fault)
+    assert fault.scope == "call"
+
+
+def test_exit_code_in_a_run(ruler: Ruler, tmp_path: Path) -> None:
+    """A run that finds out at its first call ends with exit code 3, in one sentence, at no cost."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in "abc"])
+    env = {"AZURE_AD_TOKEN": "oidc/none", "AZURE_API_BASE": "http://127.0.0.1:9"}
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "azure/m", **env)
+    assert done.returncode == 3, done.stderr
+    assert "the judge cannot be asked (" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "tried again" not in done.stderr
+    assert "0 calls" in done.stderr

@@ -1,0 +1,192 @@
+"""What goes over the wire to providers with a protocol of their own, with and without --api-base."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import ruler_cli
+from ruler_cli.judges.choose import choose
+from ruler_cli.records import Reply, Request
+from ruler_cli.settings import JudgeSettings
+from tests.conftest import group
+from tests.judges.raw_server import answer, serving
+
+# litellm and its clients warn of their own affairs at import and at exit
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
+KEY = "my-own-key-0123456789"
+ASKED = Request("Grade.", "Nothing.", ("a",))
+CHAT = {
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
+    "service_tier": "on_demand",  # litellm reads it of Groq's, where it is always
+}
+MESSAGE = {
+    "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+    "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 1, "output_tokens": 1},
+}  # fmt: skip
+CANDIDATES = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+}
+CONVERSE = {
+    "output": {"message": {"role": "assistant", "content": [{"text": "ok"}]}}, "stopReason": "end_turn",
+    "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}, "metrics": {"latencyMs": 1},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How a provider is asked: `base` stands behind the host, `variable` names the address elsewhere."""
+
+    model: str
+    base: str
+    variable: str
+    path: str
+    header: str
+    said: dict[str, Any]
+    params: tuple[tuple[str, str], ...] = ()
+
+
+WIRES = [
+    Wire(
+        "azure/my-judge", "", "AZURE_API_BASE",
+        "/openai/deployments/my-judge/chat/completions?api-version=2024-10-21", f"api-key: {KEY}", CHAT,
+        (("api_version", "2024-10-21"),),
+    ),
+    Wire("anthropic/claude-x", "", "ANTHROPIC_API_BASE", "/v1/messages", f"x-api-key: {KEY}", MESSAGE),
+    Wire(
+        "bedrock/anthropic.claude-3-haiku-20240307-v1:0", "", "AWS_BEDROCK_RUNTIME_ENDPOINT",
+        "/model/anthropic.claude-3-haiku-20240307-v1:0/converse", f"authorization: Bearer {KEY}", CONVERSE,
+    ),
+    Wire("groq/m", "/openai/v1", "GROQ_API_BASE", "/openai/v1/chat/completions",
+         f"authorization: Bearer {KEY}", CHAT),
+    Wire("deepseek/m", "/v1", "DEEPSEEK_API_BASE", "/v1/chat/completions",
+         f"authorization: Bearer {KEY}", CHAT),
+]  # fmt: skip
+"""Gemini's address is no variable's; it has a test of its own."""
+each_wire = pytest.mark.parametrize("wire", WIRES, ids=[wire.model.partition("/")[0] for wire in WIRES])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_leftovers() -> Iterator[None]:
+    """What litellm leaves of a call warns here, not in a test that comes later."""
+    yield
+    gc.collect()
+
+
+def read(head: bytes) -> tuple[str, dict[str, str]]:
+    """The path with its query, and the headers, their names in small letters."""
+    first, *rest = head.decode().rstrip("\r\n").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
+    return first.split(" ")[1].replace("%3A", ":"), headers
+
+
+async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
+    """What one call puts on the wire."""
+    async with choose(settings).judge as judge:
+        reply = await judge.ask(ASKED)
+    assert isinstance(reply, Reply), reply
+    assert reply.text == "ok"
+    (head,) = server.heads
+    return read(head)
+
+
+@each_wire
+@pytest.mark.parametrize("given", [True, False], ids=["api-base", "variable"])
+async def test_protocol(wire: Wire, given: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider is asked in its own way at its path, with its header, wherever its address stands."""
+    async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+        base = f"http://127.0.0.1:{server.port}{wire.base}"
+        if not given:
+            monkeypatch.setenv(wire.variable, base)
+        settings = JudgeSettings(
+            wire.model, base if given else None, api_key=KEY, params=dict(wire.params), timeout=30
+        )
+        path, headers = await sent(settings, wire.said, server)
+    name, _, value = wire.header.partition(": ")
+    assert path == wire.path
+    assert headers[name] == value
+    assert sum(KEY in value for value in headers.values()) == 1
+
+
+async def test_gemini() -> None:
+    """Gemini is asked by `:generateContent`, with its key in a header or the query."""
+    async with serving(answer(200, json.dumps(CANDIDATES).encode())) as server:
+        base = f"http://127.0.0.1:{server.port}/v1beta"
+        path, headers = await sent(
+            JudgeSettings("gemini/gemini-x", base, api_key=KEY, timeout=30), CANDIDATES, server
+        )
+    assert ":generateContent" in path
+    assert headers.get("x-goog-api-key") == KEY or f"key={KEY}" in path
+
+
+async def test_own_key_stays_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider's own key from its variable goes to no address that the user names without naming it."""
+    for name in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "DEEPSEEK_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    for wire in WIRES[1:]:
+        async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+            base = f"http://127.0.0.1:{server.port}{wire.base}"
+            await sent(JudgeSettings(wire.model, base, timeout=30), wire.said, server)
+            assert KEY.encode() not in server.heads[0]
+
+
+async def test_key_of_a_provider_without_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure has no address but the user's: the key of its variable belongs there."""
+    monkeypatch.setenv("AZURE_API_KEY", KEY)
+    wire = WIRES[0]
+    async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+        base = f"http://127.0.0.1:{server.port}"
+        params = {"api_version": "2024-10-21"}
+        path, headers = await sent(JudgeSettings(wire.model, base, params=params, timeout=30), CHAT, server)
+    assert path == wire.path
+    assert headers["api-key"] == KEY
+
+
+@pytest.mark.parametrize("model", ["xinference/m", "lm_studio/m", "litellm_proxy/m", "custom_openai/m"])
+async def test_no_other_key(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of one's own are sent no key that was not named, OpenAI's neither."""
+    for name in ("OPENAI_API_KEY", "LM_STUDIO_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    async with serving(answer(200, json.dumps(CHAT).encode())) as server:
+        await sent(JudgeSettings(model, server.base, via="litellm", timeout=30), CHAT, server)
+        assert KEY.encode() not in server.heads[0]
+
+
+async def test_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amazon's key pair signs a call to a named address, and is not sent there."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    wire = WIRES[2]
+    async with serving(answer(200, json.dumps(wire.said).encode())) as server:
+        base = f"http://127.0.0.1:{server.port}"
+        path, headers = await sent(JudgeSettings(wire.model, base, timeout=30), wire.said, server)
+    assert path == wire.path
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/")
+    assert KEY not in str(headers)
+
+
+async def test_azure_from_python() -> None:
+    """ART's users give Azure's address, version and key with the call."""
+    scores = {"scores": [{"trajectory_id": "?", "explanation": "e", "score": 0.5}]}
+    said = json.loads(json.dumps(CHAT))
+    said["choices"][0]["message"]["content"] = json.dumps(scores)
+    async with serving(answer(200, json.dumps(said).encode())) as server:
+        extra = {
+            "api_base": f"http://127.0.0.1:{server.port}",
+            "api_version": "2024-10-21",
+            "api_key": KEY,
+            "num_retries": 0,
+        }
+        done = await ruler_cli.score_group(
+            group("g", 0.1, 0.9), "azure/my-judge", extra, swallow_exceptions=True
+        )
+    assert done is None  # the judge here knows no labels
+    path, headers = read(server.heads[0])
+    assert path == WIRES[0].path
+    assert headers["api-key"] == KEY

@@ -1,0 +1,237 @@
+"""A refusal holds for all until calls that were sent after it are answered; then it is that call's own."""
+
+from __future__ import annotations
+
+import math
+
+import anyio
+import pytest
+
+from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.cooldown import Cooldown
+from ruler_cli.pool.gate import Gate
+from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Adaptive, Fixed
+from ruler_cli.pool.limits import Window
+from ruler_cli.records import Fault, Reply, Request
+from tests.virtual import Gateway, World, flood, virtually
+
+
+def shown(answers: int = 20) -> Cooldown:
+    """A cooldown that has seen calls 0 and 2 refused, and so many answers to calls after each."""
+    cooldown = Cooldown()
+    assert cooldown.refused(0.0, 0, 10.0)
+    assert cooldown.answered(2.0, 1, 1.0)
+    assert cooldown.refused(0.0, 2, 10.0)
+    for number in range(3, 2 + answers):
+        cooldown.answered(2.0, number, 1.0)
+    return cooldown
+
+
+def test_at_first() -> None:
+    """As long as nobody knows better, all wait as long as the last of those who were refused."""
+    cooldown = Cooldown()
+    assert cooldown.refused(1.0, 3, 5.0)
+    assert cooldown.refused(2.0, 4, 1.0)
+    assert cooldown.until == 6.0
+
+
+def test_whose_word() -> None:
+    """The answer to a call that was sent after the refused one ends the wait, to one before it does not."""
+    cooldown = Cooldown()
+    cooldown.refused(1.0, 3, 5.0)
+    assert not cooldown.answered(1.5, 2, 0.5)
+    assert cooldown.until == 6.0
+    assert cooldown.answered(1.6, 4, 0.6)
+    assert cooldown.until < 1.6
+
+
+def test_each_by_itself() -> None:
+    """An answer between two refusals leaves the wait of the second."""
+    cooldown = Cooldown()
+    cooldown.refused(1.0, 3, 5.0)
+    cooldown.refused(1.0, 5, 2.0)
+    assert not cooldown.answered(1.5, 4, 0.5)
+    assert cooldown.until == 3.0
+    assert cooldown.answered(1.6, 6, 0.5)
+
+
+def test_answered_before() -> None:
+    """A refusal that comes after the answer to a later call holds nobody up."""
+    cooldown = Cooldown()
+    cooldown.answered(1.0, 7, 0.0)
+    assert not cooldown.refused(1.5, 6, 5.0)
+    assert cooldown.refused(1.5, 8, 5.0)
+
+
+def test_remembered() -> None:
+    """Once refusals have shown themselves to be single calls' own, the next ones hold nobody up.
+
+    That is forgotten after a hundred calls without one.
+    """
+    cooldown = shown()
+    assert cooldown.single
+    assert not any(cooldown.refused(3.0, number, 10.0) for number in (30, 40, 50, 60, 70, 80, 90))
+    assert not Cooldown().single
+    assert not shown(3).single
+    assert cooldown.refused(3.0, 191, 10.0)
+
+
+def test_all_at_once() -> None:
+    """Six refused of eight sent in a row, and none after them answered, hold for all, whatever was seen."""
+    cooldown = shown()
+    assert [cooldown.refused(3.0, number, 10.0) for number in (30, 31, 32, 34, 35, 37)] == [False] * 5 + [
+        True
+    ]
+    assert not cooldown.answered(3.5, 29, 2.5)
+    assert cooldown.until == 13.0
+    assert cooldown.answered(3.6, 33, 3.0)
+
+
+def test_forgotten() -> None:
+    """A wait that nobody was answered in leaves nothing of what was seen; who came after it says nothing."""
+    cooldown = shown()
+    for number in range(30, 40):
+        cooldown.refused(3.0, number, 10.0)
+    for number in range(40, 60):
+        assert not cooldown.answered(14.0, number, 13.1)
+    assert not cooldown.single
+    assert cooldown.refused(15.0, 60, 10.0)
+
+
+def test_a_later_limit() -> None:
+    """Answers to calls that were sent between two waits say nothing of the second."""
+    cooldown = Cooldown()
+    cooldown.refused(0.0, 0, 10.0)
+    cooldown.answered(11.0, 1, 10.0)
+    cooldown.refused(12.0, 30, 10.0)
+    for number in range(2, 30):
+        cooldown.answered(13.0, number, 11.0)
+    assert not cooldown.single
+    assert cooldown.until == 22.0
+
+
+def test_of_others() -> None:
+    """What others were told is waited for until they know better, but not by who does."""
+    cooldown = Cooldown()
+    cooldown.tell(30.0)
+    assert cooldown.until == 30.0
+    cooldown.lift()
+    assert cooldown.until < 0.0
+    cooldown = shown()
+    cooldown.tell(30.0)
+    assert cooldown.until < 30.0
+
+
+def judged(world: World, calls: int, level: Fixed, rpm: float | None = None) -> tuple[float, Caller]:
+    """Seconds that so many calls take, and who made them."""
+
+    async def main() -> tuple[float, Caller]:
+        gate = Gate(level, Halt(), requests=Window(rpm))
+        caller = Caller(world, gate, retries=2, timeout=600.0)
+        await flood(caller, math.inf, calls=calls)
+        return anyio.current_time(), caller
+
+    return virtually(main)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("latency", [0.2, 1.0])
+@pytest.mark.parametrize(("slots", "calls"), [(1, 100), (4, 300), (32, 1500), (None, 2000)])
+def test_one_in_ten(slots: int | None, calls: int, latency: float, late: bool) -> None:
+    """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost."""
+    plain, found = [
+        judged(world, calls, Fixed(slots) if slots else Adaptive(48))
+        for world in (World(latency, spread=0.3), Gateway(latency, spread=0.3, late=late, seed=1))
+    ]
+    assert found[0] <= 2.5 * plain[0]
+    assert found[1].tally.usage.calls == calls
+    assert found[1].gate.level.limit >= 0.8 * plain[1].gate.level.limit
+
+
+def test_floor() -> None:
+    """A refused call itself waits as long as it was told, also when the others go on."""
+
+    class Noted(Gateway):
+        async def ask(self, request: Request) -> Reply | Fault:
+            waits = self.asks.pop(request.user, [])
+            assert all(anyio.current_time() >= until for until in waits)
+            return await super().ask(request)
+
+    async def main() -> None:
+        caller = Caller(Noted(share=0.3, seconds=3.0), Gate(Fixed(16), Halt()), retries=2, timeout=600.0)
+        async with anyio.create_task_group() as tasks:
+            for number in range(400):
+                tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
+        assert caller.tally.usage.calls == 400
+
+    virtually(main)
+
+
+def test_breaker_stays_closed() -> None:
+    """However many single calls are refused, the judge does not count as down."""
+
+    class Noted(Gateway):
+        opened = 0
+
+        async def ask(self, request: Request) -> Reply | Fault:
+            self.opened += anyio.current_time() > 3.0 and caller[0].gate.breaker.open
+            return await super().ask(request)
+
+    caller: list[Caller] = []
+    world = Noted(latency=1.0)
+
+    async def main() -> None:
+        caller.append(Caller(world, Gate(Fixed(200), Halt()), retries=2, timeout=600.0))
+        await flood(caller[0], math.inf, calls=2000)
+
+    virtually(main)
+    assert world.opened == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("slots", [8, 32])
+def test_limit_for_all(slots: int, late: bool) -> None:
+    """A limit of all is waited for by all: refused in a minute are only those who were in flight already."""
+    world = Gateway(latency=0.5, share=0.0, minute=120, late=late)
+    seconds, _ = judged(world, 600, Fixed(slots))
+    assert seconds < 5 * 60
+    assert max(world.over.values()) <= slots
+    assert world.refused <= 0.08 * world.asked
+
+
+def test_limit_for_all_later() -> None:
+    """A limit of all that begins after many single refusals is waited for by all as well."""
+    world = Gateway(latency=0.5, spread=0.3, minute=300, since=30.0)
+    judged(world, 3500, Fixed(32))
+    assert len(world.over) >= 3
+    assert max(world.over.values()) <= 16
+    assert max(world.taken.values()) <= 300
+
+
+def test_rpm() -> None:
+    """No minute holds more than --rpm, and nearly all of it is used, also where single calls are refused."""
+
+    class Counted(Gateway):
+        async def ask(self, request: Request) -> Reply | Fault:
+            every.append(anyio.current_time())
+            return await super().ask(request)
+
+    every: list[float] = []
+    judged(Counted(latency=1.0), 2000, Fixed(64), rpm=300)
+    fullest = max(sum(at <= other < at + 60 for other in every) for at in every[::10])
+    assert fullest <= 300
+    assert sum(60 <= at < 240 for at in every) >= 0.98 * 3 * 300
+
+
+def test_alone() -> None:
+    """A level of one at which a call is refused is not kept: the refusal is not for the number."""
+    level = Adaptive(64)
+    level.rejected(0.0, level.epoch, 3, 1.0)
+    while level.limit > 1:
+        level.rejected(1.0, level.epoch, 0, 1.0)
+    assert not level.alone
+    level.rejected(2.0, level.epoch, 0, 1.0)
+    assert (level.limit, level.alone) == (4, True)
+    level.rejected(2.0, level.epoch, 3, 1.0)
+    assert (level.limit, level.alone) == (3, False)

@@ -1,0 +1,49 @@
+"""The request types of the providers' own SDKs: which requests they take, to the last field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ruler_cli.judges.targets import Target
+
+SAMPLING = ("temperature", "top_k", "top_p")
+"""What Anthropic's API takes for its earlier models and its SDK has no types for since 1.0."""
+
+
+@cache
+def _types(target: Target) -> TypeAdapter[Any]:
+    # each takes a second to import and to make
+    if target == "anthropic":
+        from anthropic.types.messages.batch_create_params import Request
+
+        return TypeAdapter(Request)
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+
+    return TypeAdapter(CompletionCreateParamsNonStreaming)
+
+
+def assert_typed(target: Target, row: Mapping[str, Any]) -> None:
+    """AssertionError, or pydantic's ValidationError, unless an SDK would send the row with these fields.
+
+    pydantic leaves out what a TypedDict does not name, and reads an Iterable when it is gone through:
+    so all of it is, and must be what it was.
+    """
+    if target == "anthropic":
+        params = {name: each for name, each in row["params"].items() if name not in SAMPLING}
+        sent: Any = {**row, "params": params}
+    else:
+        assert set(row) == {"custom_id", "method", "url", "body"}
+        sent = row["body"]
+    assert _whole(_types(target).validate_python(sent, strict=True)) == sent
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _whole(each) for name, each in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_whole(each) for each in value]
+    return value
