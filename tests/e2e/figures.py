@@ -95,8 +95,13 @@ def table(rows: Sequence[Figures]) -> str:
     )
 
 
-def cut(source: Path, to: Path, *, groups: int, rollouts: int = 4, messages: int = 0) -> Path:
-    """Write the first rollouts of the first groups of a tau-bench file, and of each the first messages."""
+def cut(
+    source: Path, to: Path, *, groups: int, rollouts: int = 4, messages: int = 0, characters: int = 0
+) -> Path:
+    """Write the first rollouts of the first groups of a tau-bench file, and of each the first messages.
+
+    `characters` bounds each text: the rules for the agent are longer than all that it says.
+    """
     taken: dict[int, int] = {}
     kept: list[str] = []
     for line in source.read_text().splitlines():
@@ -104,7 +109,10 @@ def cut(source: Path, to: Path, *, groups: int, rollouts: int = 4, messages: int
         task = record["task_id"]
         if taken.get(task, 0) < rollouts and (task in taken or len(taken) < groups):
             taken[task] = taken.get(task, 0) + 1
-            record["traj"] = record["traj"][: messages or None]
+            record["traj"] = [
+                {**each, "content": (each["content"] or "")[: characters or None] or None}
+                for each in record["traj"][: messages or None]
+            ]
             kept.append(json.dumps(record) + "\n")
     to.write_text("".join(kept))
     return to

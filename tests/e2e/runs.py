@@ -38,10 +38,10 @@ class Run:
 
 
 def real(folder: Path) -> Path:
-    """Rollouts of a real agent, cut to their first messages; where these are not there, a sample."""
+    """The beginnings of a real agent's rollouts; a sample where these are not there."""
     if not TAU_BENCH.exists():
         return SAMPLES / "groups.jsonl"
-    return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=5)
+    return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=6, characters=800)
 
 
 def orders(folder: Path, groups: int) -> Path:

@@ -68,9 +68,9 @@ def reported(ruler: Ruler, run: Run, folder: Path) -> None:
     assert 'id="data"' in page.read_text()
 
 
-def test_two_passes(score: Score) -> None:
+def test_two_passes(score: Score, tmp_path: Path) -> None:
     """Each rollout that got a score in both passes has the mean of the two, and says how far they differ."""
-    source = SAMPLES / "tau_bench.jsonl"
+    source = runs.orders(tmp_path, 2)
     run = score("two passes", source, "--passes", 2, *COLD, *ONE)
     holds(run, source)
     for rollout in runs.rollouts(run.out):
