@@ -41,7 +41,7 @@ def real(folder: Path) -> Path:
     """Rollouts of a real agent, cut to their first messages; where these are not there, a sample."""
     if not TAU_BENCH.exists():
         return SAMPLES / "groups.jsonl"
-    return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=8)
+    return cut(TAU_BENCH, folder / "airline.jsonl", groups=2, rollouts=2, messages=5)
 
 
 def orders(folder: Path, groups: int) -> Path:

@@ -176,9 +176,12 @@ def test_by_file(judge: Recorder, ruler: Ruler, tmp_path: Path) -> None:
 # The server of these has a context of 1,280 tokens.
 
 
+_WALK = "I walk on to the next shelf of the store and count the boxes that stand there. I write this down."
+
+
 def long_rollout(number: int, words: int) -> dict[str, object]:
     """A rollout of so many words."""
-    text = " ".join(f"Shelf {number * 7 + i}: {i % 5} boxes." for i in range(words // 4))
+    text = " ".join(_WALK.split()[i % len(_WALK.split())] for i in range(words))
     return {
         "messages": [
             {"role": "user", "content": "Count the boxes in the store."},
@@ -197,7 +200,7 @@ def dump(path: Path, *sizes: int) -> Path:
 
 def test_a_group_longer_than_the_context(short: Score, tmp_path: Path) -> None:
     """A group that the server refuses as too long is shown in parts, each whole; no rollout is cut unsaid."""
-    source = dump(tmp_path / "in.jsonl", 100, 100, 100, 100)
+    source = dump(tmp_path / "in.jsonl", 200, 200, 200, 200)
     run = short("windows", source, *COLD)
     holds(run, source)
     refused = [each for each in run.seen if each.status == 400]
