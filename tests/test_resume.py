@@ -239,7 +239,7 @@ def test_max_failures_is_a_number(text: str, ruler: Ruler, tmp_path: Path) -> No
 def test_fatal_drains(server: JudgeServer, ruler: Ruler, tmp_path: Path) -> None:
     """An account that runs out in mid-run ends it with 3; what was answered is not asked again."""
     write(tmp_path / "in.jsonl", GROUPS)
-    server.configure(latency=0.05, chaos={"quota": 0.05}, seed=3)
+    server.configure(latency=0.05, chaos={"quota": 0.05}, seed=1)
     done = ruler(*line(server))
     assert done.returncode == 3
     assert "add credit" in done.stderr

@@ -220,7 +220,7 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
 def test_prompt_is_what_is_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`prompt` prints the request that `score` sends, and sends nothing itself."""
     write(tmp_path / "in.jsonl", OK)
-    shown = ruler("prompt", "in.jsonl", "--group", "b", "-m", "openai/good").stdout
+    shown = ruler("prompt", "in.jsonl", "--group", "b", "-m", "openai/good", "--api-base", server.base).stdout
     assert server.stats()["requests"] == 0
     ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, "-c", "1")
     system, user = (m["content"] for m in server.requests()[1]["messages"])
