@@ -26,7 +26,15 @@ _LISTS: tuple[Form, ...] = ("list", "json", "text")
 _NAMES = ("max_completion_tokens", "max_tokens")
 _ANSWER, _PER_ROLLOUT = 256, 320
 """Tokens of an answer, and of each rollout in it: the longest explanation, at a token a letter."""
-_THOUGHT = {"none": 0, "minimal": 4096, "low": 4096, "medium": 8192, "high": 32_768, "xhigh": 65_536}
+_THOUGHT = {
+    "none": 0,
+    "disable": 0,
+    "minimal": 4096,
+    "low": 4096,
+    "medium": 8192,
+    "high": 32_768,
+    "xhigh": 65_536,
+}
 """Tokens for thought, by the effort that is asked for."""
 _MEDIUM, _MOST_THOUGHT = 8192, 65_536
 _LIMIT = re.compile(r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens")

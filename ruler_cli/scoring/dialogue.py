@@ -32,14 +32,15 @@ that was too long, and a part of it may take more. Of a window that still does t
 class State:
     """What has happened so far: second chances are given a few times each at most.
 
-    `fitted`: the room is all that the judge's context leaves beside the prompt.
+    `fitted`: the room is all that the judge's context leaves beside the prompt. `cuts` are the tokens of
+    prompt and answer of each that was cut off.
     """
 
     attempt: int = 0
     note: str = ""
     room: int | None = None
     fitted: bool = False
-    truncated: int = 0
+    cuts: tuple[tuple[int, int], ...] = ()
     refused: bool = False
     corrected: int = 0
 
@@ -89,8 +90,8 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
             return _ballot(part, paper, replace(reading, entries=entries))
         failure = _second_chance(answer, reading, state)
         if failure:
-            return failure
-        given = read_complete(answer.text, paper.request.labels) if state.truncated == 2 else {}
+            return _crowded(failure, sheet, part, state) if len(state.cuts) > 2 else failure
+        given = read_complete(answer.text, paper.request.labels) if len(state.cuts) == 2 else {}
         if answer.truncated and given:
             note = words.missing(given)
         else:
@@ -134,8 +135,8 @@ def _second_chance(answer: Reply, defect: Reading | Defect, state: State) -> Fai
             return Failure("refused", f"the judge refused twice: {reason}")
         state.refused = True
     elif answer.truncated:
-        state.truncated += 1
-        if state.truncated > 2:
+        state.cuts += ((answer.usage.prompt, answer.usage.completion),)
+        if len(state.cuts) > 2:
             told = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
             return Failure("reply", told)
         state.room, state.fitted = 2 * answer.usage.completion or None, False
@@ -159,6 +160,21 @@ def _ended(fault: Fault, sheet: Sheet, part: Part, state: State) -> Failure | Ov
     # vLLM counts no further than it must: of a prompt that is one too long nobody knows the length
     target = int(min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1))
     return Overflow(limit, actual, target, failure, state)
+
+
+def _crowded(failure: Failure, sheet: Sheet, part: Part, state: State) -> Failure | Overflow:
+    """The failure, unless a context that took the prompt had no room left for the answer.
+
+    Prompt and answer then end at the same token each time; a bound of the user's cuts at the same length.
+    """
+    (_, first), (before, second), (prompt, answer) = state.cuts
+    limit = prompt + answer
+    if not prompt or first == second == answer or answer >= 2 * second or abs(before + second - limit) > 2:
+        return failure
+    most = max(limit - 3 * _least(len(part.bodies)), limit / 2)
+    target = int(sheet.tokens_of(part.bodies) * min(most / prompt, 0.75))
+    again = State(state.attempt + 1, words.shorter())
+    return Overflow(limit, limit + answer, target, failure, again)
 
 
 def _ballot(part: Part, paper: Paper, reading: Reading) -> Ballot:

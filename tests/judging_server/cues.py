@@ -135,6 +135,14 @@ def _refuse_limits(ask: Ask) -> Reply:
     return refuse(422, f"extra fields not permitted: {', '.join(ask.limits)}") if ask.limits else good(ask)
 
 
+def _crowded(ask: Ask) -> Reply:
+    """As llama.cpp does with a prompt that fits a context of 10,000 tokens and leaves too little of it."""
+    if ask.prompt_tokens <= 5000:
+        return good(ask)
+    ask.completion_tokens = max(1, 10_000 - ask.prompt_tokens)
+    return complete(ask, '{"scores": {', finish="length")
+
+
 def _refuse_beside(ask: Ask) -> Reply:
     """As vLLM says it where the context holds the prompt, and 300 tokens more."""
     prompt = len(ask.texts[-1]) // 4
@@ -162,6 +170,7 @@ CUES: dict[str, Callable[[Ask], Reply]] = {
     "limit-refused": _refuse_limit,
     "limits-refused": _refuse_limits,
     "beside": _refuse_beside,
+    "crowded": _crowded,
     "400": lambda ask: refuse(400, "We could not parse your request."),
     "400-context": _refuse_long,
     "400-escapes": lambda ask: refuse(400, f"Bad {HOSTILE} request."),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ruler_cli.ballots import Ballot
-from ruler_cli.records import Failure, Request
+from ruler_cli.records import Failure, Reply, Request, Usage
 from ruler_cli.scoring.dialogue import Overflow, State, converse
 from ruler_cli.scoring.plan import Part, parts
 from ruler_cli.scoring.render import blocks
-from ruler_cli.scoring.request import Sheet, lay_out
+from ruler_cli.scoring.request import Sheet, compose, lay_out
 from ruler_cli.settings import AskSettings
 from tests.scoring.replies import (
     GROUP,
@@ -86,6 +86,35 @@ def test_room_that_does_not_fit() -> None:
     requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     assert end.target < sheet.tokens * 2000 / 1990
+
+
+def ending(*, context: int = 0, most: int = 0) -> Answer:
+    """An answer that is cut off where the context ends, or at so many tokens."""
+
+    def answer(request: Request) -> Reply:
+        prompt = request.size // 4
+        return Reply("{", Usage(prompt, most or context - prompt, 0, 1), truncated=True)
+
+    return answer
+
+
+def test_no_room_for_the_answer() -> None:
+    """A group that leaves no room for its answer in the context is shown in parts; no other cut is one."""
+    sheet = lay_out(long_group(), AskSettings())
+    (part,) = parts(sheet, AskSettings(), 0)
+    context = compose(sheet, AskSettings()).request.size // 4 + 60
+    requests, end = talked(ending(context=context), sheet=sheet, part=part)
+    assert isinstance(end, Overflow)
+    assert (len(requests), end.limit, end.failure.kind) == (3, context, "reply")
+    assert end.target < sheet.tokens * 0.8
+    (request,), ballot = talked(good, sheet=sheet, part=part, state=end.state)
+    assert isinstance(ballot, Ballot)
+    assert request.room is None
+    runaway = [ending(most=most) for most in (500, 1000, 2000)]
+    for answers in ([ending(most=100)], runaway, [cut(0)]):
+        _, end = talked(*answers, sheet=sheet, part=part)
+        assert isinstance(end, Failure)
+        assert "cut off three times" in end.reason
 
 
 def test_overflow_that_was_not_counted() -> None:
