@@ -32,8 +32,10 @@ demo: venv ## install, score the sample groups with the embedded judge, show the
 test: venv ## run the tests with coverage
 	$(BIN)/python -m pytest --cov --numprocesses auto --maxprocesses 8 --dist worksteal
 
+LONG := long or hypothesis
+
 test-long: venv ## run what `make test` leaves out, and the property tests with more examples
-	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile long \
+	$(BIN)/python -m pytest -m "$(LONG)" --hypothesis-profile long \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal
 
 # Two workers with a model of one thread each: threads of one model wait for one another, and on a busy
