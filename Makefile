@@ -32,10 +32,12 @@ demo: venv ## install, score the sample groups with the embedded judge, show the
 test: venv ## run the tests with coverage
 	$(BIN)/python -m pytest --cov --numprocesses auto --maxprocesses 8 --dist worksteal
 
+# LONG and IN choose among them: make test-long LONG=long IN=tests/browser
 LONG := long or hypothesis
+IN   :=
 
 test-long: venv ## run what `make test` leaves out, and the property tests with more examples
-	$(BIN)/python -m pytest -m "$(LONG)" --hypothesis-profile long \
+	$(BIN)/python -m pytest $(IN) -m "$(LONG)" --hypothesis-profile long \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal
 
 # Two workers with a model of one thread each: threads of one model wait for one another, and on a busy
