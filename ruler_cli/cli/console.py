@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 Progress = Literal["auto", "bar", "log", "none"]
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What could move a terminal's cursor or colour, or turn what stands on it around."""
+UNSEEN = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+"""What takes no place on a terminal, or one that depends on the terminal: a joiner, a variation."""
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
 _NAMED = 20
 """How many problems and failures are named one by one; the rest is counted."""
 _EVERY = 30.0
@@ -32,7 +38,40 @@ _EVERY = 30.0
 
 def safe(text: str) -> str:
     """Text with what could move a terminal's cursor or colour shown as escapes."""
-    return UNSAFE.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
+    return UNSAFE.sub(lambda c: escape(c[0]), text)
+
+
+def visible(text: str) -> str:
+    """Text with everything that cannot be seen shown as an escape; line breaks and tabs stay."""
+    return UNSEEN.sub(lambda c: escape(c[0]), safe(text))
+
+
+def escape(character: str) -> str:
+    """A character as `\\xHH`, `\\uHHHH` or `\\UHHHHHHHH`, as a shell reads it."""
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def shown(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
+    """A group's key as it is printed, and as `--group` takes it back; no two keys are printed alike.
+
+    One with something that cannot be seen, or that `has` says cannot be shown, is printed as `$'…'`,
+    which bash, zsh and ksh turn back into it.
+    """
+
+    def plain(text: str) -> bool:
+        return text.isprintable() and visible(text) == text and has(text)
+
+    if key and plain(key) and key == key.strip() and not key.startswith("$'"):
+        return key
+    return "$'" + "".join(c if plain(c) and c not in "\\'" else escape(c) for c in key) + "'"
+
+
+def typed(text: str) -> str:
+    """The key that `shown` printed as this text; text that is no `$'…'` is the key itself."""
+    if len(text) < 3 or not (text.startswith("$'") and text.endswith("'")):
+        return text
+    return _ESCAPED.sub(lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1])
 
 
 def safe_value(value: Any) -> Any:

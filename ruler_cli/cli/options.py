@@ -10,9 +10,35 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ruler_cli.cli import completing
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
+
+_JUDGES = (
+    "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
+    "deepseek/", "gemini/", "groq/", "litellm_proxy/", "mistral/", "ollama_chat/", "openrouter/",
+    "together_ai/", "vertex_ai/", "xai/",
+)  # fmt: skip
+"""Judges without a model, and the providers that are used most, for a shell to offer."""
+
+
+def _some_judges(incomplete: str) -> list[str]:
+    return [name for name in _JUDGES if name.startswith(incomplete)]
+
+
+def _formats(incomplete: str) -> list[str]:
+    from ruler_cli.formats.catalog import families
+
+    return [name for name in ("auto", *families()) if name.startswith(incomplete)]
+
+
+def _rubrics(incomplete: str) -> list[str]:
+    """Files behind `@`; a text is its writer's own."""
+    import glob
+
+    if not incomplete.startswith("@"):
+        return []
+    return ["@" + name for name in glob.glob(glob.escape(incomplete[1:]) + "*")]  # noqa: PTH207 - keeps `./`
+
 
 Source = Annotated[
     str,
@@ -29,7 +55,7 @@ Models = Annotated[
         "-m",
         metavar="NAME",
         envvar="RULER_JUDGE_MODEL",
-        autocompletion=completing.judges,
+        autocompletion=_some_judges,
         help="The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
         "repeat it for a panel.  [default: openai/o3]",
     ),
@@ -112,7 +138,7 @@ Escalate = Annotated[
     typer.Option(
         metavar="MODEL",
         envvar="RULER_ESCALATE",
-        autocompletion=completing.judges,
+        autocompletion=_some_judges,
         help="A stronger judge for groups that passes leave neither resolved nor tied.",
     ),
 ]
@@ -121,7 +147,7 @@ Rubric = Annotated[
     typer.Option(
         metavar="TEXT|@FILE",
         envvar="RULER_RUBRIC",
-        autocompletion=completing.rubrics,
+        autocompletion=_rubrics,
         help="Grading standards; a group's own `rubric` wins.",
     ),
 ]
@@ -169,7 +195,7 @@ Format = Annotated[
         "--format",
         metavar="auto|NAME",
         envvar="RULER_FORMAT",
-        autocompletion=completing.formats,
+        autocompletion=_formats,
         help="The dump's shape, where it shall not be found by looking.",
     ),
 ]

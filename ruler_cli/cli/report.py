@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli import options, scored
-from ruler_cli.cli.console import UNSAFE, count, say, told
+from ruler_cli.cli.console import UNSAFE, UNSEEN, count, say, told
 from ruler_cli.cli.ending import in_order
 from ruler_cli.cli.problems import Problems
 from ruler_cli.cli.waiting import waiting
@@ -127,9 +127,8 @@ def _report(
 def _show(page: Run | One) -> None:
     """On stdout: a run as a page, a group with a pager where that is a terminal."""
     from ruler_cli.cli import report_group, report_page
-    from ruler_cli.cli.pager import paged
     from ruler_cli.cli.report_look import Run
-    from ruler_cli.cli.terminal import Terminal
+    from ruler_cli.cli.terminal import Terminal, paged
 
     terminal = Terminal()
     if isinstance(page, Run):
@@ -173,8 +172,6 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
 def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
-
-    from ruler_cli.cli.keys import UNSEEN
 
     try:
         text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()

@@ -9,9 +9,8 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.console import say
-from ruler_cli.cli.keys import shown as key_shown
-from ruler_cli.cli.keys import typed
+from ruler_cli.cli.console import say, typed
+from ruler_cli.cli.console import shown as key_shown
 from ruler_cli.cli.problems import Problems
 from ruler_cli.cli.waiting import waiting
 from ruler_cli.errors import UsageError

@@ -7,7 +7,7 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.cli.keys import shown, typed
+from ruler_cli.cli.console import shown, typed
 from tests.on_terminal import RAW
 
 TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d\ufe0f é日"), max_size=12)
