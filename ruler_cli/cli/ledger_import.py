@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli import sharing
-from ruler_cli.cli.console import count, safe, say, told
 from ruler_cli.cli.ledger import place_of
-from ruler_cli.cli.scored import AsJson
+from ruler_cli.cli.messages import safe, say, told
+from ruler_cli.cli.options import AsJson
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _alike(at: tuple[int, Unread]) -> tuple[str, int, str]:
 
 
 def _as_json(place: Path, found: Imported) -> dict[str, Any]:
-    from ruler_cli.cli.console import safe_value
+    from ruler_cli.cli.messages import safe_value
 
     odd = [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.odd]
     counts = {"rows": found.rows, "new": found.new, "known": found.known}

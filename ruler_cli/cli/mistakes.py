@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ruler_cli.cli.console import say
+from ruler_cli.cli.messages import say
 from ruler_cli.files.remote import public
 
 OPTIONS = {

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ruler_cli.cli import units
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
 
@@ -199,13 +200,26 @@ Format = Annotated[
         help="The dump's shape, where it shall not be found by looking.",
     ),
 ]
-
 RetryFailed = Annotated[
     bool,
     typer.Option(
         "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
     ),
 ]
+
+
+Scored = Annotated[
+    str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        envvar="RULER_LABELS",
+        help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")]
 
 
 def params(pairs: list[str] | None) -> dict[str, Any]:
@@ -249,10 +263,9 @@ def prices(texts: list[str] | None, count: int) -> list[tuple[float, float] | No
         return [None] * count
     found = [price(text) for text in texts]
     if len(found) not in (1, count):
-        judges = f"{count} judge{'s' * (count > 1)}"
         raise UsageError(
-            f"--price is given {len(found)} times for {judges}; give it once for all, or once for each in "
-            "order, the one of --escalate last"
+            f"--price is given {len(found)} times for {units.count(count, 'judge')}; give it once for all, "
+            "or once for each in order, the one of --escalate last"
         )
     return found * count if len(found) == 1 else found
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli import options, scored
-from ruler_cli.cli.console import UNSAFE, UNSEEN, count, say, told
-from ruler_cli.cli.ending import in_order
-from ruler_cli.cli.problems import Problems
-from ruler_cli.cli.waiting import waiting
+from ruler_cli.cli import options
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, say, told
+from ruler_cli.cli.progress import Problems, waiting
+from ruler_cli.cli.signals import in_order
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    source: scored.Scored,
+    source: options.Scored,
     output: Annotated[
         str | None,
         typer.Option(
@@ -36,7 +36,7 @@ def command(
         str | None,
         typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Show one group as its judge read it."),
     ] = None,
-    as_json: scored.AsJson = False,
+    as_json: options.AsJson = False,
     max_groups: Annotated[
         int | None,
         typer.Option(
@@ -46,7 +46,7 @@ def command(
             help="Groups in FILE.html, the most telling first.  [default: 10000]",
         ),
     ] = None,
-    labels: scored.Labels = None,
+    labels: options.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     prompt: options.Prompt = None,

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import clusters, combining, options, sharing, summaries
-from ruler_cli.cli.console import Console, closing, count, say, told
+from ruler_cli.cli import clusters, combining, options, sharing
+from ruler_cli.cli.messages import say, told
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.summary import closing, refuse_summary, write_summary
+from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.listing import is_many
 from ruler_cli.files.remote import is_remote, public
@@ -198,7 +201,7 @@ def command(
         combining.refuse_what_cannot_be(settings)
         sharing.refuse_what_needs_all(settings)
         clusters.refuse_what_leads_nowhere(engine, ray_address, sys.argv[1:])
-        summaries.refuse(summary, settings)
+        refuse_summary(summary, settings)
         if misleading := combining.warning(settings):
             say(f"ruler: warning: {misleading}")
         if progress != "none" and (partly := sharing.note(settings)):
@@ -213,7 +216,7 @@ def command(
             _say_what_is_out(settings, done.summary)
         if summary is not None:
             try:
-                summaries.write(summary, done.summary)
+                write_summary(summary, done.summary)
             except OutputError as error:
                 if done.stopped is None:
                     raise
@@ -257,7 +260,7 @@ def _say_what_is_out(settings: ScoreSettings, done: Summary) -> None:
     if settings.ledger is None or not done.unanswered:
         return
     from ruler_cli.batches.journal import out
-    from ruler_cli.cli.following import on_ledger
+    from ruler_cli.cli.messages import on_ledger
 
     if number := out(settings.ledger):
         collect = f"ruler batch collect{on_ledger(sys.argv)}"

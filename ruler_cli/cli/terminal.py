@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
-from ruler_cli.cli.console import escape, shown, visible
+from ruler_cli.cli.messages import escape, shown, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -75,7 +75,7 @@ class Terminal:
         return found
 
     def key(self, key: str) -> str:
-        """A group's key in characters that stdout has; see `console.shown`."""
+        """A group's key in characters that stdout has; see `messages.shown`."""
         return shown(key, self._has)
 
     def show(self, *parts: RenderableType) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.console import shown
+from ruler_cli.cli.messages import shown
 from ruler_cli.report.rows import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import ROOT, Ruler, rollout, write
