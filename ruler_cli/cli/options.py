@@ -208,6 +208,47 @@ RetryFailed = Annotated[
 ]
 
 
+MinPasses = Annotated[
+    int,
+    typer.Option(
+        metavar="M",
+        min=1,
+        envvar="RULER_MIN_PASSES",
+        help="Valid passes that a judge must have brought for its scores to count.",
+    ),
+]
+Debias = Annotated[
+    bool,
+    typer.Option(
+        "--debias", envvar="RULER_DEBIAS", help="Subtract what the batch shows that a place is worth."
+    ),
+]
+Standardize = Annotated[
+    bool,
+    typer.Option(
+        "--standardize",
+        envvar="RULER_STANDARDIZE",
+        help="Bring the judges of a panel to one mean and spread before they are averaged.",
+    ),
+]
+Blend = Annotated[
+    float | None,
+    typer.Option(
+        metavar="W",
+        min=0.0,
+        max=1.0,
+        envvar="RULER_BLEND",
+        help="Mix: W times the judge's score, the rest the original reward.",
+    ),
+]
+ByOutcome = Annotated[
+    bool,
+    typer.Option(
+        "--order-by-outcome",
+        envvar="RULER_ORDER_BY_OUTCOME",
+        help="A rollout that failed its check (--outcome, else the reward) never outranks one that passed.",
+    ),
+]
 Scored = Annotated[
     str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
 ]
