@@ -17,8 +17,8 @@ from typing import Any
 
 from ruler_cli.formats.chat import tools_of
 from ruler_cli.formats.interface import Format, lookup
+from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.reader import as_text
-from ruler_cli.formats.turns import answer_turns, prompt_turns, rollout
 from ruler_cli.records import Rollout
 
 _MORE = ("env_name", "task", "step")
@@ -42,11 +42,9 @@ def _key(record: Mapping[str, Any]) -> str | None:
 
 
 def _read(record: dict[str, Any]) -> list[Rollout]:
-    asked = prompt_turns(record.get("prompt"), "prompt")
-    said = answer_turns(record.get("completion"), "completion")
     tools = tools_of({"tools": record.get("tool_defs")})
     outcome = verdict(record.get("metrics"))
-    return [rollout(asked, said, tools=tools, reward=record.get("reward"), outcome=outcome)]
+    return [pair(record, "prompt", "completion", tools=tools, outcome=outcome)]
 
 
 RESULTS = Format(
