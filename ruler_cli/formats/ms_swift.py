@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked_key import prompt_key
+from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.interface import Format, Layout, has
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.parallel import columns

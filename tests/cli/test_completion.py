@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli import completing
-from ruler_cli.formats.catalog import families
+from ruler_cli.formats.detect import families
 from tests.conftest import ROOT
 
 HEAVY = ("aiohttp", "anyio", "litellm", "orjson", "pydantic", "rich", "sqlite3", "tqdm")
