@@ -27,7 +27,7 @@ def _some_judges(incomplete: str) -> list[str]:
 
 
 def _formats(incomplete: str) -> list[str]:
-    from ruler_cli.formats.catalog import families
+    from ruler_cli.formats.detect import families
 
     return [name for name in ("auto", *families()) if name.startswith(incomplete)]
 

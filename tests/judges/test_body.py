@@ -114,6 +114,8 @@ def test_a_sized_schema() -> None:
         ("mine", "http://vllm.models.svc.cluster.local/v1", "keyed", "max_tokens"),
         ("Qwen/Qwen3-8B", "http://[::1]:8000/v1", "keyed", "max_tokens"),
         ("openai/mine", "https://openrouter.ai/api/v1", "list", "max_tokens"),
+        ("openai/mine", "https://eu.api.openai.com/v1", "sized", "max_completion_tokens"),
+        ("openai/mine", "https://notopenai.com/v1", "list", "max_tokens"),
         ("litellm_proxy/mine", "http://localhost:4000", "list", "max_tokens"),
     ],
 )
@@ -140,6 +142,14 @@ def test_room(base: str, params: dict[str, Any], name: str) -> None:
     how = answering(JudgeSettings("openai/gpt-4o", params=params), base)
     sent = body(params, how, Request("", "", (), 99, fitted=True))
     assert {key: value for key, value in sent.items() if key.startswith("max_")} == {name: 99}
+
+
+@pytest.mark.parametrize("value", [None, "many", 0.5])
+def test_a_limit_that_is_no_number(value: Any) -> None:
+    """A limit that the user gives is sent as it is, `null` among it, and no other beside it."""
+    how = answering(JudgeSettings("openai/gpt-4o", params={"max_tokens": value}), OPENAI)
+    sent = body({"max_tokens": value}, how, Request("", "", ("a",), 99))
+    assert {key: got for key, got in sent.items() if key.startswith("max_")} == {"max_tokens": value}
 
 
 def test_a_limit_for_the_rollouts() -> None:

@@ -83,6 +83,10 @@ def test_room_that_does_not_fit() -> None:
     assert requests[0].user == requests[1].user
     requests, end = talked(beside, beside, sheet=sheet, part=part)
     assert isinstance(end, Overflow)
+    longer = fault(kind="too_long", context=(2000, 1540))  # a corrective request says more
+    requests, ballot = talked(beside, bad, longer, good, sheet=sheet, part=part)
+    assert isinstance(ballot, Ballot)
+    assert [request.room for request in requests] == [None, 500, 500, 460]
     requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     assert end.target < sheet.tokens * 2000 / 1990
