@@ -108,7 +108,8 @@ def paged(terminal: Terminal) -> Iterator[None]:
     import pydoc
     import shutil
 
-    os.environ.setdefault("PAGER", "less" if shutil.which("less") else "")
+    able = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("less")
+    os.environ.setdefault("PAGER", "less" if able else "")
     if not terminal.tty or not os.environ["PAGER"]:
         yield
         return
