@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -99,81 +96,21 @@ def test_nothing_heavy(place: Path) -> None:
     assert done.stdout.endswith("heavy: []\n")
 
 
-def typed(place: Path, shell: list[str], setup: str, keys: list[str]) -> list[str]:
-    """What each line of keys has become in an interactive shell on a terminal, by the time TAB is done.
-
-    A mark in front of the line makes a command of it that only shows it.
-    """
-    terminal, end = pty.openpty()
-    running = subprocess.Popen(
-        shell,
-        cwd=place / "work",
-        env=environment(place),
-        stdin=end,
-        stdout=end,
-        stderr=end,
-        start_new_session=True,
-    )
-    os.close(end)
-    try:
-        os.write(terminal, f"{setup}; echo rea''dy\n".encode())
-        _until(terminal, "ready\r\n")
-        return [_line(terminal, line) for line in keys]
-    finally:
-        running.kill()
-        running.wait(_LONGEST)
-        os.close(terminal)
-
-
-def _line(terminal: int, keys: str) -> str:
-    os.write(terminal, keys.encode())
-    os.write(terminal, b"\x01echo 'be''gin' \x05; echo 'e''nd'\n")  # Ctrl-A and Ctrl-E: the line's ends
-    found = _until(terminal, "end\r\n")
-    return found.rpartition("begin ")[2].partition("\r\n")[0]
-
-
-def _until(terminal: int, mark: str) -> str:
-    text, last = "", time.monotonic() + _LONGEST
-    while mark not in text:
-        ready, _, _ = select.select([terminal], [], [], max(0.0, last - time.monotonic()))
-        if not ready:
-            pytest.fail(f"the shell does not answer; it said {text!r}")
-        text += os.read(terminal, 1 << 16).decode(errors="replace")
-    return text
-
-
-KEYS = [
-    "ruler sc\t",
-    "ruler ledger st\t",
-    "ruler score --max-c\t",
-    "ruler score a b --order r\t",
-    "ruler check a -m of\t",
-    "ruler check a --format verl\t",
-    "ruler score ro\t",
-    "ruler score a b --failed st\t",
-    "ruler score a b --rubric @st\t",
-]
-BECOME = [
-    "ruler score",
-    "ruler ledger stats",
-    "ruler score --max-cost",
-    "ruler score a b --order random",
-    "ruler check a -m offline",
-    "ruler check a --format verl",
-    "ruler score rollouts.jsonl",
-    "ruler score a b --failed strict.txt",
-    "ruler score a b --rubric @strict.txt",
-]
-
-
-def need(shell: str) -> None:
-    """Skip where a shell is not installed."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-
-
 def test_bash(place: Path) -> None:
-    """In bash TAB completes commands, options, values and files, but none behind `@`: a word ends there."""
-    need("bash")
-    setup = 'eval "$(ruler --show-completion)"'
-    assert typed(place, ["bash", "--norc", "--noprofile", "-i"], setup, KEYS[:-1]) == BECOME[:-1]
+    """The script that `--show-completion` prints makes bash offer commands, options and words."""
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    script = 'eval "$(ruler --show-completion)"\n'
+    for line in ("ruler sc", "ruler score --max-c", "ruler score a b --order r"):
+        script += f"COMP_WORDS=({line}) COMP_CWORD={line.count(' ')}\n"
+        script += "_ruler_completion ruler; echo ${COMPREPLY[@]}\n"
+    done = subprocess.run(
+        ["bash", "--norc", "--noprofile", "-c", script],
+        env=environment(place),
+        cwd=place / "work",
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["score", "--max-cost", "random"], done.stderr
