@@ -55,10 +55,11 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "found"), FORMS)
-def test_context(message: str, found: tuple[int, int]) -> None:
+def test_context(subtests: pytest.Subtests) -> None:
     """The limit and the request's size are read from the message of each provider."""
-    assert context_of(message) == found
+    for message, found in FORMS:
+        with subtests.test(message=message, found=found):
+            assert context_of(message) == found
 
 
 @pytest.mark.parametrize("index", range(len(faults._FORMS)))
