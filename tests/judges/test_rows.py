@@ -215,9 +215,7 @@ def test_errors_as_live(said: Answer) -> None:
         assert label
 
 
-@pytest.mark.parametrize(
-    ("fields", "label"),
-    [
+ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
         ({"response": None, "error": {"code": "batch_expired", "message": "not executed"}}, "expired"),
         ({"response": None, "error": {"code": "batch_cancelled", "message": "canceled"}}, "canceled"),
         ({"response": None, "error": {"code": "surprise", "message": "oh"}}, "engine error"),
@@ -237,13 +235,16 @@ def test_errors_as_live(said: Answer) -> None:
         (result("errored", error={"type": "new_error", "message": "?"}), "engine error"),
         ({"__inference_error__": "ValueError: oh", "prompt": "p"}, "engine error"),
         ({"text": "", "meta_info": {"finish_reason": {"type": "abort", "message": "x"}}}, "aborted"),
-    ],
-)  # fmt: skip
-def test_asked_again(fields: dict[str, Any], label: str) -> None:
+    ]  # fmt: skip
+
+
+def test_asked_again(subtests: pytest.Subtests) -> None:
     """What may be answered another time is no failure for good: its label says why, in few words."""
-    fault, found = fault_from(**fields)
-    assert (fault.scope != "group", fault.body, found) == (True, b"", label)
-    assert fault.reason
+    for fields, label in ASKED_AGAIN:
+        with subtests.test(fields=fields, label=label):
+            fault, found = fault_from(**fields)
+            assert (fault.scope != "group", fault.body, found) == (True, b"", label)
+            assert fault.reason
 
 
 @pytest.mark.parametrize(
@@ -284,32 +285,32 @@ def test_odd_bodies(body: Any) -> None:
     assert fault.body
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b'{"custom_id": "0123", "respo', "is cut off or no JSON"),
-        (b"\0\0\0\0", "is cut off or no JSON"),
-        (b"[1, 2]", "is a JSON array, "),
-        (b"null", "is no JSON object"),
-        (b"7", "is no JSON object"),
-        (b"{}", "has no custom_id"),
-        (b'{"custom_id": 7, "text": "x"}', "has no custom_id"),
-        (b'{"custom_id": "a"}', "holds no reply of a known form"),
-        (b'{"custom_id": "a", "generated_text": null}', "holds no reply of a known form"),
-        (b'{"custom_id": "a", "text": ["x"]}', "holds no reply of a known form"),
-        (b'{"custom_id": "a", "result": {"type": "renewed"}}', "has a result of an unknown type"),
-        (b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}', "is a request; "),
-        (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
-        (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is nested too deep"),
-        (b'{"custom_id": "a", "text": "' + b"x" * BIGGEST + b'"}', "is longer than 32 MiB"),
-    ],
-    ids=lambda value: value[:20] if isinstance(value, str) else "",
-)
-def test_odd_lines(line: bytes, reason: str) -> None:
+ODD_LINES = [
+    (b'{"custom_id": "0123", "respo', "is cut off or no JSON"),
+    (b"\0\0\0\0", "is cut off or no JSON"),
+    (b"[1, 2]", "is a JSON array, "),
+    (b"null", "is no JSON object"),
+    (b"7", "is no JSON object"),
+    (b"{}", "has no custom_id"),
+    (b'{"custom_id": 7, "text": "x"}', "has no custom_id"),
+    (b'{"custom_id": "a"}', "holds no reply of a known form"),
+    (b'{"custom_id": "a", "generated_text": null}', "holds no reply of a known form"),
+    (b'{"custom_id": "a", "text": ["x"]}', "holds no reply of a known form"),
+    (b'{"custom_id": "a", "result": {"type": "renewed"}}', "has a result of an unknown type"),
+    (b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}', "is a request; "),
+    (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
+    (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is nested too deep"),
+    (b'{"custom_id": "a", "text": "' + b"x" * BIGGEST + b'"}', "is longer than 32 MiB"),
+]
+
+
+def test_odd_lines(subtests: pytest.Subtests) -> None:
     """What is no row of a reply file is told with the reason."""
-    found = read_row(line)
-    assert isinstance(found, Odd)
-    assert found.reason.startswith(reason)
+    for line, reason in ODD_LINES:
+        with subtests.test(line=line, reason=reason):
+            found = read_row(line)
+            assert isinstance(found, Odd)
+            assert found.reason.startswith(reason)
 
 
 def test_byte_order_mark() -> None:

@@ -43,20 +43,21 @@ def talked(
 SHEET = lay_out(GROUP, AskSettings())
 
 
-@pytest.mark.parametrize("turn", range(4))
-@pytest.mark.parametrize("answers", [(good,), (bad, good), (cut(1), cut(2), good)])
-def test_ballot(turn: int, answers: tuple[Answer, ...]) -> None:
+def test_ballot(subtests: pytest.Subtests) -> None:
     """A ballot holds the scores of a part's rollouts in the order of the request that showed them."""
-    (part,) = parts(SHEET, AskSettings(), turn)
-    requests, ballot = talked(*answers, sheet=SHEET, part=part)
-    assert isinstance(ballot, Ballot)
-    assert (ballot.judge, ballot.turn, ballot.window) == (0, turn, 0)
-    bodies = list(blocks(requests[-1].user).values())
-    assert bodies == [SHEET.bodies[body] for body in ballot.bodies]
-    assert ballot.scores == tuple(TRUTH[body[-2]] for body in bodies)
-    assert ballot.explanations == ("so",) * 3
-    assert {request.turn for request in requests} == {turn}
-    assert len(requests) > 1 or ballot.bodies == part.bodies
+    for answers in [(good,), (bad, good), (cut(1), cut(2), good)]:
+        for turn in range(4):
+            with subtests.test(turn=turn, answers=answers):
+                (part,) = parts(SHEET, AskSettings(), turn)
+                requests, ballot = talked(*answers, sheet=SHEET, part=part)
+                assert isinstance(ballot, Ballot)
+                assert (ballot.judge, ballot.turn, ballot.window) == (0, turn, 0)
+                bodies = list(blocks(requests[-1].user).values())
+                assert bodies == [SHEET.bodies[body] for body in ballot.bodies]
+                assert ballot.scores == tuple(TRUTH[body[-2]] for body in bodies)
+                assert ballot.explanations == ("so",) * 3
+                assert {request.turn for request in requests} == {turn}
+                assert len(requests) > 1 or ballot.bodies == part.bodies
 
 
 def test_ballot_of_a_window() -> None:
