@@ -19,6 +19,7 @@ from ruler_cli.files.container import Container, Lines
 from ruler_cli.files.document import Document
 from ruler_cli.files.gathered import gathered, may_be_event
 from ruler_cli.files.listing import is_many, listed
+from ruler_cli.files.parquet import Parquet
 from ruler_cli.files.remote import is_remote, open_remote, public
 from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
@@ -104,7 +105,7 @@ def _one(name: str, stack: ExitStack) -> Container:
         regular = name != "-" and not remote and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
     if head.startswith(PARQUET_MAGIC):
-        return _parquet(name, stream if regular or remote else _spooled(name, stream, stack), stack)
+        return Parquet(shown(name), stream if regular or remote else _spooled(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
         return _zip(name, stream if regular else _spooled(name, stream, stack), stack)
     if remote:
@@ -174,12 +175,6 @@ def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -
         shutil.copyfileobj(stream, spool, 1 << 20)
     spool.flush()  # it is read by its descriptor
     return cast(BinaryIO, spool)
-
-
-def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    from ruler_cli.files.parquet.table import Parquet  # what it needs is an extra
-
-    return stack.enter_context(Parquet(shown(name), file))
 
 
 def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
