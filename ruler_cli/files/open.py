@@ -114,7 +114,7 @@ def _one(name: str, stack: ExitStack) -> Container:
         return _stream(name, decompressed(name, stream), stack, lambda rest: LinesOnce(name, rest), once=True)
     if not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         decompressed(name, from_file(stream.fileno()))  # which refuses what is no text
-        return _file(name, stream.fileno(), stack)
+        return _file(name, stream.fileno())
     opened = partial(from_file, stream.fileno())
     return _stream(name, decompressed(name, opened()), stack, lambda _: JsonLines(name, opened))
 
@@ -129,7 +129,7 @@ def _many(name: str) -> Container:
     return Shards(public(name), listing, open_container)
 
 
-def _file(name: str, fd: int, stack: ExitStack) -> Container:
+def _file(name: str, fd: int) -> Container:
     """A regular file that holds text."""
 
     def read(at: int, size: int) -> bytes:
@@ -139,7 +139,7 @@ def _file(name: str, fd: int, stack: ExitStack) -> Container:
     shape = shape_of(read)
     if shape is None:
         return JsonLines(name, partial(from_file, fd), fd)
-    return Document(name, fd, shape, stack)
+    return Document(name, fd, shape)
 
 
 def _stream(
@@ -164,7 +164,7 @@ def _stream(
     events = once and whole and bool(first) and may_be_event(first[-1].removeprefix(BOM))
     if not events and (not first or (whole and not may_be_document(first[-1]))):
         return lines_of(itertools.chain(first, stream))
-    return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno(), stack)
+    return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno())
 
 
 def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -> BinaryIO:
