@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.requests import Limits
 from ruler_cli.judges.answer_form import EMBEDDED
 from ruler_cli.judges.body import answering, chat_body
 from ruler_cli.judges.endpoint import HERE, OPENAI, model_there
@@ -15,18 +15,6 @@ from ruler_cli.settings import JudgeSettings
 
 Target = Literal["openai", "anthropic", "vllm"]
 Line = Callable[[bytes, Request], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one file or batch may hold; `bytes` are those of its lines and of what is `around` them all.
-
-    None: as much as there is.
-    """
-
-    requests: int | None = None
-    bytes: int | None = None
-    around: int = 0
 
 
 LIMITS: dict[Target, Limits] = {
@@ -98,3 +86,6 @@ def _named(target: Target, judge: JudgeSettings) -> str:
 
         return model_at_provider(model)
     return model
+
+
+__all__ = ["LIMITS", "Limits", "Line", "Target", "batches_of", "request_line", "target_of"]

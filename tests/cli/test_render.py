@@ -229,14 +229,3 @@ def test_litellm_is_not_imported(process: Ruler, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "orjson" in done.stderr
     assert not re.search(r"\| +(litellm|aiohttp)$", done.stderr, re.MULTILINE)
-
-
-def test_input_is_not_written_over(ruler: Ruler, tmp_path: Path) -> None:
-    """INPUT is not taken for what an earlier rendering left behind, whatever it is called."""
-    for number, code in ((1, 2), (2, 0)):
-        name = f"requests-000{number}.jsonl.partial"
-        before = write(tmp_path / name, GROUPS).read_bytes()
-        done = ruler("render", name, "requests.jsonl", "-m", "openai/o3")
-        assert (done.returncode, "rename it" in done.stderr) == (code, code == 2)
-        assert (tmp_path / name).read_bytes() == before
-        (tmp_path / name).unlink()
