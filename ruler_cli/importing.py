@@ -73,7 +73,7 @@ async def take_in_stream(lines: AsyncIterable[bytes], importer: Importer) -> Imp
     try:
         async for line in lines:
             number += 1
-            if importer.put(line, number):
+            if importer.add(line, number):
                 await anyio.to_thread.run_sync(importer.flush)
     finally:
         with anyio.CancelScope(shield=True):  # what came is paid for
@@ -105,13 +105,8 @@ class Importer:
         self._open: dict[bytes, tuple[bool, str]] = {}
         """Requests without an answer: whether each failed for good, and its kind or reason."""
 
-    def add(self, line: bytes, number: int, where: str = "") -> None:
-        """Take a row and put it on record, together with others; blank lines are none."""
-        if self.put(line, number, where):
-            self.flush()
-
-    def put(self, line: bytes, number: int, where: str = "") -> bool:
-        """Take a row, without writing; whether it is time to `flush`."""
+    def add(self, line: bytes, number: int, where: str = "") -> bool:
+        """Take a row, unless the line is blank, without writing; whether it is time to `flush`."""
         line = line.strip()
         if line:
             self._waiting.append((line, number, where or f"line {number}"))

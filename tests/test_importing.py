@@ -92,7 +92,8 @@ def take_in(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) ->
     """Put every row of a reply file on record."""
     with Importer(ledger, model) as importer:
         for number, line in enumerate(lines, 1):
-            importer.add(line, number)
+            if importer.add(line, number):
+                importer.flush()
     return importer.result
 
 

@@ -123,7 +123,8 @@ def _take(name: str, importer: Importer) -> None:
             )
             for line in rows:
                 number = line.number
-                importer.add(line.raw, number, f"{shown(name)} {line.where}")
+                if importer.add(line.raw, number, f"{shown(name)} {line.where}"):
+                    importer.flush()
     except UsageError as error:  # what was read of a file that is damaged stays, and the other files
         why = str(error).removeprefix(f"{shown(name)}: ").partition(";")[0]
         end = f"cannot be read behind line {number}" if number else "cannot be read"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -78,24 +79,18 @@ def command(
         options.refuse_passes(
             passes, judges=1 if fallback else len(judges), adaptive=adaptive, escalate=escalate
         )
-        first_ledger, more_ledgers = sharing.ledgers(ledger)
+        kept, others = sharing.ledgers(ledger)
+        part = sharing.shard(shard)
+        where = InputSettings(
+            source, format_, grouping, group_by, reward, messages, outcome, prompt=prompt, shard=part
+        )
         settings = ScoreSettings(
-            InputSettings(
-                source,
-                format_,
-                grouping,
-                group_by,
-                reward,
-                messages,
-                outcome,
-                shard=sharing.shard(shard),
-                prompt=prompt,
-            ),
+            where,
             requests,
             judges[0],
             AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
-            ledger=first_ledger,
-            ledgers=more_ledgers,
+            ledger=kept,
+            ledgers=others,
             retry_failed=retry_failed,
             panel=tuple(judges[1:]),
             fallback=fallback,
@@ -111,7 +106,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     import anyio
 
     from ruler_cli.cli.signals import interruptible
-    from ruler_cli.files.requests import RequestFiles
+    from ruler_cli.files.requests import RequestFiles, names_for
     from ruler_cli.files.source import shown
     from ruler_cli.hearing import judges_of
     from ruler_cli.judges.choose import unasked
@@ -125,19 +120,25 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     refuse_clashes(settings.input.source, settings.output)
     targets = [target_of(judge, target) for judge in judges]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
-    sets = [(judge.model, LIMITS[each]) for each, judge in zip(targets, judges, strict=True)]
+    names = names_for(settings.output, [judge.model for judge in judges])
     console = Console("log", shown(settings.input.source))
     large = [0] * len(judges)
-    with RequestFiles(settings.output, sets) as files:
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(RequestFiles(name, LIMITS[each]))
+            for name, each in zip(names, targets, strict=True)
+        ]
 
         def take(seat: int, key: bytes, request: Request) -> None:
-            large[seat] += not files.put(seat, lines[seat](key, request))
+            large[seat] += not files[seat].put(lines[seat](key, request))
 
         try:
             done = anyio.run(interruptible, lambda halt: render(settings, take, console, halt))
         finally:
             console.close()
-        made = files.commit()
+        for each in files:
+            each.end()
+        made = [one for each in files for one in each.commit()]
     for name, number in zip(targets, large, strict=True):
         if number:
             most = (LIMITS[name].bytes or 0) / 1e6

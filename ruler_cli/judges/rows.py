@@ -173,7 +173,7 @@ def _of_message(message: Mapping[str, Any]) -> _Found:
 
 
 def _of_body(data: bytes, told: Any = None) -> _Found:
-    """A body that came with a good status, also as it was `told`; what is no chat completion is a Fault that carries it."""
+    """A body that came with a good status, `told` is what it holds; no chat completion is a Fault with it."""
     answer = reply_of(data)
     told = orjson.loads(data) if told is None and isinstance(answer, Reply) else told
     model = told.get("model") if isinstance(told, Mapping) else None

@@ -64,28 +64,18 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
 
         params = anthropic_params(judge)
         return lambda key, request: (
-            b'{"custom_id":"%s","params":%s}\n'
-            % (
-                key.hex().encode(),
-                params(request),
-            )
+            b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
         )
-    model = _named(target, judge)
+    model = model_there(judge)
+    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
+        from ruler_cli.judges.through_litellm import model_at_provider
+
+        model = model_at_provider(model)  # a provider knows its model without its own name
     how = answering(judge, judge.api_base or (OPENAI if target == "openai" else HERE))
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
         % (key.hex().encode(), chat_body(model, judge.params, request, how))
     )
-
-
-def _named(target: Target, judge: JudgeSettings) -> str:
-    """The model as whoever answers knows it: a provider that litellm knows by name knows it without that."""
-    model = model_there(judge)
-    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
-        from ruler_cli.judges.through_litellm import model_at_provider
-
-        return model_at_provider(model)
-    return model
 
 
 __all__ = ["LIMITS", "Limits", "Line", "Target", "batches_of", "request_line", "target_of"]

@@ -10,7 +10,7 @@ import pytest
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.requests import Limits, RequestFiles
+from ruler_cli.files.requests import Limits, RequestFiles, names_for
 
 ANY = Limits()
 
@@ -30,8 +30,9 @@ def names(folder: Path) -> list[str]:
 
 def written(path: Path, count: int, limits: Limits = ANY) -> list[tuple[str, int, int]]:
     """Write so many requests for one judge."""
-    with RequestFiles(str(path), [("openai/o3", limits)]) as files:
-        assert all(files.put(0, line(number)) for number in range(count))
+    with RequestFiles(str(path), limits) as files:
+        assert all(files.put(line(number)) for number in range(count))
+        files.end()
         return files.commit()
 
 
@@ -70,8 +71,9 @@ def test_split_by_size(path: Path) -> None:
 
 def test_larger_than_a_file(path: Path) -> None:
     """A request that fits no file is told, and the others are written."""
-    with RequestFiles(str(path), [("openai/o3", Limits(bytes=len(line(0))))]) as files:
-        assert [files.put(0, line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+    with RequestFiles(str(path), Limits(bytes=len(line(0)))) as files:
+        assert [files.put(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+        files.end()
         made = files.commit()
     assert [Path(name).read_bytes() for name, _, _ in made] == [line(0), line(2)]
 
@@ -80,10 +82,9 @@ def test_all_or_none(path: Path) -> None:
     """Until all is written the files of before stand as they were, and an end before that leaves nothing."""
     written(path, 7, Limits(requests=3))
     before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
-    one = [("openai/o3", Limits(requests=1))]
-    with pytest.raises(OutputError), RequestFiles(str(path), one) as files:
-        files.put(0, line(8))
-        files.put(0, line(9))
+    with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
+        files.put(line(8))
+        files.put(line(9))
         assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(before)
         raise OutputError("no room")
     assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
@@ -117,8 +118,9 @@ def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyP
         with (
             monkeypatch.context() as patch,
             pytest.raises(KeyboardInterrupt),
-            RequestFiles(str(path), [("openai/o3", ANY)]) as files,
+            RequestFiles(str(path), ANY) as files,
         ):
+            files.end()
             patch.setattr(Path, "unlink", die)
             files.commit()
             raise KeyboardInterrupt
@@ -136,7 +138,7 @@ def test_somebody_elses_file(name: str, path: Path) -> None:
         (path.parent / name).write_text(text)
         before = names(path.parent)
         with pytest.raises(UsageError, match=f"{name}: is in the way"):
-            RequestFiles(str(path), [("openai/o3", ANY)])
+            RequestFiles(str(path), ANY)
         assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
 
 
@@ -149,34 +151,19 @@ def test_other_names_are_left_alone(path: Path) -> None:
     assert names(path.parent) == sorted([*others, "requests.jsonl"])
 
 
-def test_sets_of_a_panel(path: Path) -> None:
-    """Each judge has its set, named after it, in place of the files before it under the same names."""
-    written(path, 1)
-    panel = [("openai/o3", Limits(requests=2)), ("hosted_vllm/Qwen/Qwen3-8B", ANY)]
-    for count, parts in ((3, ["-0001", "-0002"]), (1, [""])):
-        with RequestFiles(str(path), panel) as files:
-            assert all(files.put(0, line(number)) for number in range(count))
-            made = files.commit()
-        assert [Path(name).name for name, _, _ in made] == [
-            *(f"requests.openai-o3{part}.jsonl" for part in parts),
-            "requests.hosted_vllm-Qwen-Qwen3-8B.jsonl",
-        ]
-        assert names(path.parent) == sorted(Path(name).name for name, _, _ in made)
-
-
-@pytest.mark.parametrize(
-    "judge", ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
-)
-def test_a_name_of_any_judge(judge: str, path: Path) -> None:
-    """Whatever a judge is called, its file lies in the folder and has a plain name."""
-    panel = [(name, Limits()) for name in (judge, judge.upper(), "openai/o3")]
-    with RequestFiles(str(path), panel) as files:
-        made = files.commit()
-    found = names(path.parent)
-    assert len(found) == len({name.lower() for name in found}) == 3
-    assert sorted(Path(name).name for name, _, _ in made) == found
-    assert all(name.startswith("requests.") and name.isascii() and name.isprintable() for name in found)
-    assert max(map(len, found)) < 120
+def test_names_of_a_panel() -> None:
+    """Each judge of a panel has files named after it, plain and different, whatever it is called."""
+    assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
+    assert names_for("a/r.jsonl.gz", ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B"]) == [
+        "a/r.openai-o3.jsonl.gz",
+        "a/r.hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
+    ]
+    odd = ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
+    found = [Path(name) for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])]
+    assert {str(path.parent) for path in found} == {"a"}
+    assert len({path.name.lower() for path in found}) == len(found)
+    assert all(path.name.startswith("r.") and path.name.isascii() for path in found)
+    assert all(path.name.isprintable() and len(path.name) < 120 for path in found)
 
 
 @pytest.mark.parametrize(("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)])
@@ -203,27 +190,26 @@ def test_names_without_an_ending(tmp_path: Path) -> None:
 
 def test_two_at_once(path: Path) -> None:
     """Two renderings do not write the same files."""
-    one = [("openai/o3", ANY)]
-    with RequestFiles(str(path), one) as files:
+    with RequestFiles(str(path), ANY) as files:
         with pytest.raises(UsageError, match="another run"):
-            RequestFiles(str(path), one)
+            RequestFiles(str(path), ANY)
+        files.end()
         assert files.commit()
 
 
 @pytest.mark.parametrize(
-    ("name", "judges", "said"),
+    ("name", "said"),
     [
-        ("no/such/requests.jsonl", 1, "mkdir -p"),
-        (".", 1, "directory"),
-        ("s3://b/requests.jsonl", 1, "address"),
-        ("a\0b", 1, "cannot be written"),
-        ("-", 2, "one model"),
+        ("no/such/requests.jsonl", "mkdir -p"),
+        (".", "directory"),
+        ("s3://b/requests.jsonl", "address"),
+        ("a\0b", "cannot be written"),
     ],
 )
-def test_places_that_cannot_be(name: str, judges: int, said: str) -> None:
+def test_places_that_cannot_be(name: str, said: str) -> None:
     """A place that cannot be written is told before anything is read, with the way out."""
     with pytest.raises(UsageError, match=said):
-        RequestFiles(name, [("a", Limits()), ("b", Limits())][:judges])
+        RequestFiles(name, ANY)
 
 
 def test_a_link_stays_one(path: Path) -> None:
