@@ -26,25 +26,23 @@ from ruler_cli.files.source import decompressed, open_raw, readable
 _OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """The beginning of a line of ours."""
 _LOOKED_AT = 64
+_AROUND = 64
+"""Bytes of a batch, which may be one call, that are no line's own."""
 _LONGEST = 80
 """Characters of a judge's name in a file's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one file or batch may hold; `bytes` are those of its lines and of what is `around` them all.
-
-    None: as much as there is.
-    """
+    """What one file or batch may hold; None: as much as there is."""
 
     requests: int | None = None
     bytes: int | None = None
-    around: int = 0
 
     def allow(self, requests: int, size: int) -> bool:
         """Whether a file may hold so many requests, of so many bytes."""
         number = self.requests is None or requests <= self.requests
-        return number and (self.bytes is None or size + self.around <= self.bytes)
+        return number and (self.bytes is None or size + _AROUND <= self.bytes)
 
 
 class RequestFiles:

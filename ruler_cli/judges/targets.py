@@ -19,8 +19,7 @@ Line = Callable[[bytes, Request], bytes]
 
 LIMITS: dict[Target, Limits] = {
     "openai": Limits(50_000, 200_000_000),
-    # the whole call counts: {"requests":[…]}, where a comma stands for each line's end
-    "anthropic": Limits(100_000, 256_000_000, len(b'{"requests":[]}')),
+    "anthropic": Limits(100_000, 256_000_000),
     "vllm": Limits(),
 }
 """Megabytes are taken as 1,000,000 bytes, which is the less where a provider counts 1,048,576."""
