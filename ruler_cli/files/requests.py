@@ -69,6 +69,8 @@ class RequestFiles:
             folder = Path(os.path.realpath(name)).parent
             way = f"create it with: mkdir -p {folder}"
             raise UsageError(f"{name}: its directory does not exist; {way}") from None
+        except FileExistsError:
+            raise UsageError(f"{self._folder}: is in the way; move it, or write to another file") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(

@@ -141,6 +141,14 @@ def test_somebody_elses_file(name: str, path: Path) -> None:
         assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
 
 
+def test_a_file_where_requests_wait(path: Path) -> None:
+    """A file by the name of the folder in which requests wait is told, and left as it is."""
+    path.with_name("requests.jsonl.partial").write_text("a note")
+    with pytest.raises(UsageError, match="partial: is in the way"):
+        RequestFiles(str(path), ANY)
+    assert names(path.parent) == ["requests.jsonl.partial"]
+
+
 def test_other_names_are_left_alone(path: Path) -> None:
     """A rendering under another name, of a year or of other data, is no part of this one."""
     others = ["requests-2024.jsonl", "requests.test.jsonl", "requests-0003.jsonl", "requests.o3.json"]
