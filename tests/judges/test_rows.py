@@ -111,7 +111,7 @@ def test_completions(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"text": "hi"}, Reply("hi", Usage(calls=1))),
+        ({"text": "hi", "score": float("nan")}, Reply("hi", Usage(calls=1))),
         ({"output": "hi", "finish_reason": "length"}, Reply("hi", Usage(calls=1), truncated=True)),
         (  # Ray Data LLM, with a column of the input that is called `text`
             {"text": "Grade.", "generated_text": "hi", "num_input_tokens": 7, "num_generated_tokens": 3,
@@ -297,6 +297,7 @@ def test_odd_bodies() -> None:
         (b'{"custom_id": "a", "result": {"type": "renewed"}}', "has a result of an unknown type"),
         (b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}', "is a request; "),
         (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
+        (b'{"custom_id": "a", "text": "\\ud800"}', "is nested too deep, or holds what is no text"),
         (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
         (b'{"custom_id": "a", "text": "' + b"x" * BIGGEST + b'"}', "is longer than 32 MiB"),
     ],
