@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli import options, scored
-from ruler_cli.cli.console import safe, safe_value, say, told
-from ruler_cli.cli.problems import Problems
+from ruler_cli.cli import options
+from ruler_cli.cli.messages import safe, safe_value, say, told
+from ruler_cli.cli.progress import Problems
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 def command(
-    source: scored.Scored,
+    source: options.Scored,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
         ),
     ] = None,
-    labels: scored.Labels = None,
+    labels: options.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     prompt: options.Prompt = None,
     grouping: options.Grouping = "auto",
     format_: options.Format = "auto",
-    as_json: scored.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure how well scores agree with labels, or compare two judges on the same rollouts.
 

@@ -13,7 +13,8 @@ from ruler_cli.agreement.measures import SMALLER_IS_BETTER, Bin, Scorer
 from ruler_cli.agreement.paired import Matched
 from ruler_cli.agreement.pairs import KINDS
 from ruler_cli.agreement.scored import Seen
-from ruler_cli.cli.console import count, safe
+from ruler_cli.cli.messages import safe
+from ruler_cli.cli.units import count
 
 _TOLD = {
     "pairwise_accuracy": "pairwise accuracy",

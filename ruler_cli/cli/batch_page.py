@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from ruler_cli.batches.collect import Standing
 from ruler_cli.batches.journal import Batch
-from ruler_cli.cli.console import safe
-from ruler_cli.cli.money import rounded
+from ruler_cli.cli.messages import safe
+from ruler_cli.cli.units import iso, rounded
 
 
 def table(found: Sequence[Standing]) -> list[str]:
@@ -49,8 +48,8 @@ def as_json(standing: Standing) -> dict[str, Any]:
         "requests": batch.requests,
         "bytes": batch.bytes,
         "expected_usd": batch.usd,
-        "created": _time(batch.created),
-        "changed": _time(batch.changed),
+        "created": iso(batch.created),
+        "changed": iso(batch.changed),
         "answered": batch.answered,
         "failed": batch.failed,
         "left_out": batch.left_out,
@@ -68,10 +67,6 @@ def name(batch: Batch) -> str:
 
 def _flat(text: str) -> str:
     return safe(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _age(seconds: float) -> str:

@@ -18,10 +18,9 @@ from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.batches.tasks import unless_told
 from ruler_cli.cli.batch_page import as_json as shown
 from ruler_cli.cli.batch_page import name, table
-from ruler_cli.cli.console import Console, count, safe, say
-from ruler_cli.cli.following import on_ledger, scoring
-from ruler_cli.cli.money import rounded
-from ruler_cli.cli.sizes import size
+from ruler_cli.cli.messages import on_ledger, safe, say, scoring
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.units import count, rounded, size
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings

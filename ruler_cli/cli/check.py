@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli import options, sharing
-from ruler_cli.cli.console import Console, safe, told
+from ruler_cli.cli.messages import safe, told
+from ruler_cli.cli.progress import Console
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:

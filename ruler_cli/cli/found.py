@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 import typer
 
-from ruler_cli.cli.console import Console, safe_value
+from ruler_cli.cli.messages import safe_value
 from ruler_cli.cli.page import Page, Place, shortened
 from ruler_cli.cli.page_json import as_json
+from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate.notes import Notes
 from ruler_cli.files.container import Container

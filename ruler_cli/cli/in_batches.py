@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ruler_cli.cli.money import dollars
+from ruler_cli.cli.units import dollars
 from ruler_cli.estimate.batched import HOURS, Batched
 from ruler_cli.estimate.outlay import Range
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli import sharing
-from ruler_cli.cli.console import count, safe, safe_value, say, told
 from ruler_cli.cli.ledger import place_of
-from ruler_cli.cli.scored import AsJson
+from ruler_cli.cli.messages import safe, safe_value, say, told
+from ruler_cli.cli.options import AsJson
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:

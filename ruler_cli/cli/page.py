@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ruler_cli.cli.console import count
 from ruler_cli.cli.in_batches import batch_rows
-from ruler_cli.cli.money import dollars, rounded
+from ruler_cli.cli.units import count, dollars, rounded
 from ruler_cli.estimate.batched import Batched
 from ruler_cli.estimate.notes import Notes, Overview, Tally
 from ruler_cli.estimate.outlay import Outlay, Range

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ruler_cli.cli import options, sharing
-from ruler_cli.cli.console import Console, count, say, told
-from ruler_cli.cli.following import on_ledger, scoring
-from ruler_cli.cli.sizes import size
+from ruler_cli.cli.messages import on_ledger, say, scoring, told
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.units import count, size
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:

@@ -9,11 +9,9 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.console import say
-from ruler_cli.cli.keys import shown as key_shown
-from ruler_cli.cli.keys import typed
-from ruler_cli.cli.problems import Problems
-from ruler_cli.cli.waiting import waiting
+from ruler_cli.cli.messages import say, typed
+from ruler_cli.cli.messages import shown as key_shown
+from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.files.source import shown

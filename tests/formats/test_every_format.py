@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.catalog import formats
+from ruler_cli.formats.detect import formats
 from ruler_cli.formats.rewards import number
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings

@@ -10,7 +10,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.catalog import formats
+from ruler_cli.formats.detect import formats
 from tests.conftest import SHARED
 from tests.formats.changes import SAMPLES, SCORED, changed, keyed, raws, same_twice, written
 from tests.values import reader

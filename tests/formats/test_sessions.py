@@ -12,8 +12,7 @@ import pytest
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.catalog import formats
-from ruler_cli.formats.detect import detect
+from ruler_cli.formats.detect import detect, formats
 from ruler_cli.formats.session_documents import gemini
 from ruler_cli.formats.talk import Talk
 from ruler_cli.records import Line, Rollout

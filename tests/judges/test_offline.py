@@ -167,28 +167,29 @@ def test_a_small_difference_is_a_small_gap() -> None:
     assert 0 < verdicts[_GOOD][0] - verdicts[worse][0] <= 0.1
 
 
-@pytest.mark.parametrize(
-    ("result", "errors"),
-    [
-        ('"Error: no seats"', 1),
-        ('{"error":"gone"}', 1),
-        ('"{\\"error\\":\\"gone\\"} "', 1),
-        ('{"error":null,"items":[]}', 0),
-        ('"Traceback (most recent call last): …"', 1),
-        ('"…\\nValueError: bad"', 1),
-        ('{"success":false}', 1),
-        ('{"exit_code":2}', 1),
-        ('{"exit_code":0}', 0),
-        ('{"status":"failed"}', 1),
-        ('"Request timed out"', 0),
-        ('"timed out after 30 s"', 1),
-        ('"a book on error handling"', 0),
-        ("[]", 0),
-    ],
-)
-def test_errors_are_those_that_a_result_states(result: str, errors: int) -> None:
+ERRORS_ARE_THOSE_THAT_A_RESULT_STATES = [
+    ('"Error: no seats"', 1),
+    ('{"error":"gone"}', 1),
+    ('"{\\"error\\":\\"gone\\"} "', 1),
+    ('{"error":null,"items":[]}', 0),
+    ('"Traceback (most recent call last): …"', 1),
+    ('"…\\nValueError: bad"', 1),
+    ('{"success":false}', 1),
+    ('{"exit_code":2}', 1),
+    ('{"exit_code":0}', 0),
+    ('{"status":"failed"}', 1),
+    ('"Request timed out"', 0),
+    ('"timed out after 30 s"', 1),
+    ('"a book on error handling"', 0),
+    ("[]", 0),
+]
+
+
+def test_errors_are_those_that_a_result_states(subtests: pytest.Subtests) -> None:
     """A tool error is an error that leads a result or stands in its own field, not a word in passing."""
-    assert observe(f"tool x: {result}").errors == errors
+    for result, errors in ERRORS_ARE_THOSE_THAT_A_RESULT_STATES:
+        with subtests.test(result=result, errors=errors):
+            assert observe(f"tool x: {result}").errors == errors
 
 
 @pytest.mark.parametrize(

@@ -213,9 +213,7 @@ def test_errors_as_live() -> None:
             assert label, said
 
 
-@pytest.mark.parametrize(
-    ("fields", "label"),
-    [
+ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
         ({"response": None, "error": {"code": "batch_expired", "message": "not executed"}}, "expired"),
         ({"response": None, "error": {"code": "batch_cancelled", "message": "canceled"}}, "canceled"),
         ({"response": None, "error": {"code": "surprise", "message": "oh"}}, "engine error"),
@@ -235,13 +233,16 @@ def test_errors_as_live() -> None:
         (result("errored", error={"type": "new_error", "message": "?"}), "engine error"),
         ({"__inference_error__": "ValueError: oh", "prompt": "p"}, "engine error"),
         ({"text": "", "meta_info": {"finish_reason": {"type": "abort", "message": "x"}}}, "aborted"),
-    ],
-)  # fmt: skip
-def test_asked_again(fields: dict[str, Any], label: str) -> None:
+    ]  # fmt: skip
+
+
+def test_asked_again(subtests: pytest.Subtests) -> None:
     """What may be answered another time is no failure for good: its label says why, in few words."""
-    fault, found = fault_from(**fields)
-    assert (fault.scope != "group", fault.body, found) == (True, b"", label)
-    assert fault.reason
+    for fields, label in ASKED_AGAIN:
+        with subtests.test(fields=fields, label=label):
+            fault, found = fault_from(**fields)
+            assert (fault.scope != "group", fault.body, found) == (True, b"", label)
+            assert fault.reason
 
 
 TOO_LONG: list[dict[str, Any]] = [

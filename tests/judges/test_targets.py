@@ -121,16 +121,13 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("target", "model", "params", "room"), [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]
-)
-def test_rows_are_what_the_sdks_send(
-    target: Target, model: str, params: dict[str, Any], room: int | None
-) -> None:
+def test_rows_are_what_the_sdks_send(subtests: pytest.Subtests) -> None:
     """A row has the fields, and the values, that the types of the provider's own SDK know."""
-    for text in NASTY[:3]:
-        asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
-        assert_typed(target, row(target, model, asked, params=params))
+    for target, model, params, room in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
+        with subtests.test(target=target, model=model, params=params, room=room):
+            for text in NASTY[:3]:
+                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
+                assert_typed(target, row(target, model, asked, params=params))
 
 
 def test_an_answer_has_a_form_in_every_row() -> None:
