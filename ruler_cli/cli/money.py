@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from ruler_cli.estimate.outlay import Range
-
-
-def dollars(cost: Range) -> str:
-    """What is expected, and from what to what it may be."""
-    low, high = rounded(cost.low, up=False), rounded(cost.high, up=True)
-    return f"${rounded(cost.expected)} (from ${low} to ${high})"
-
 
 def rounded(usd: float, *, up: bool | None = None) -> str:
     """To the cent, and below ten cents to two digits that count: little is not nothing."""
