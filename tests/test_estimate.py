@@ -135,7 +135,7 @@ def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, s
 
 
 def test_one_group() -> None:
-    """A group is one request, two at most, whose prompt is what would be sent; without a group all is zero."""
+    """A group is one request, two at most, with the prompt that would be sent; nothing is zero."""
     found, tokens = of_one([PAIR, EMPTY]), lay_out(PAIR, ASK).tokens
     assert found.calls == CALLS == Range(1, 1, 2)
     assert found.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
@@ -190,7 +190,7 @@ def test_passes_and_windows() -> None:
 
 
 def test_roles() -> None:
-    """Adaptive passes are two at least, a fallback is expected not to be asked, and a stronger judge rarely."""
+    """Adaptive passes are two at least; a fallback is expected not to be asked, a stronger judge rarely."""
     groups, ask = [of(3), ALIKE], AskSettings(passes=2)
     six = AskSettings(passes=6)
     assert estimate(groups, bills("panel", adaptive=True), six).figures.calls == Range(3, 7, 14)
