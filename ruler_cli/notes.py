@@ -35,15 +35,24 @@ _ROWS, _END = 2_000, 400
 """Rows that are written at once, and characters of a rollout's last text that are looked at."""
 
 
-class Share(NamedTuple):
-    """The groups that one which is laid out stands for: how many, and how long to its own length.
+@dataclass(slots=True)
+class Share:
+    """Groups that one of `size` bytes is laid out for, itself included: bytes of all and of the longest."""
 
-    `mean` is their mean length, `most` that of the longest.
-    """
-
+    size: int = 1
     groups: int = 1
-    mean: float = 1
-    most: float = 1
+    bytes: int = 1
+    longest: int = 1
+
+    @property
+    def mean(self) -> float:
+        """How long they are on average, to the one that is laid out."""
+        return self.bytes / self.groups / self.size
+
+    @property
+    def most(self) -> float:
+        """How long the longest is, to the one that is laid out."""
+        return self.longest / self.size
 
 
 @dataclass(slots=True)
@@ -112,21 +121,6 @@ class _Noted(NamedTuple):
         return _leading(self.rollouts, 6), _leading(self.distinct, 6), _leading(self.size, 3)
 
 
-@dataclass(slots=True)
-class _Pick:
-    """A group of the sample, and how many of its kind it stands for, with the bytes of all and the most."""
-
-    group: _Noted
-    groups: int = 0
-    bytes: int = 0
-    most: int = 0
-
-    @property
-    def share(self) -> Share:
-        size = max(1, self.group.size)
-        return Share(self.groups, self.bytes / self.groups / size, self.most / size)
-
-
 class Notes:
     """Rows of rollouts, tallies of their rewards, and the first records, until `close`."""
 
@@ -177,7 +171,7 @@ class Notes:
             rollouts -= 1
             self._rollouts += 1
             member = self._rollouts if rollout.member is None else hash(rollout.member)
-            each, reward = size // len(record.rollouts), number(rollout.reward)
+            each, reward = max(1, size // len(record.rollouts)), number(rollout.reward)
             self._rows.append((group, place(record), member, each, _look(rollout), reward))
         if len(self._rows) >= _ROWS:
             self._flush()
@@ -236,9 +230,9 @@ class Notes:
         self, fetch: Callable[[Sequence[Sequence[int]]], Iterable[Group]]
     ) -> Iterator[tuple[Group, Share]]:
         """Some groups of each kind, the same each time; `fetch` reads groups by their records' numbers."""
-        picks = {pick.group.number: pick for pick in self._picks()}
-        records = self._records(picks)
-        by_first = {found[0]: picks[group].share for group, found in records.items()}
+        shares = self._shares()
+        records = self._records(shares)
+        by_first = {found[0]: shares[number] for number, found in records.items()}
         for group in fetch(list(records.values())):
             yield group, by_first[place(group.records[0])]
 
@@ -246,23 +240,23 @@ class Notes:
         """Forget everything."""
         self._db.close()
 
-    def _picks(self) -> list[_Pick]:
+    def _shares(self) -> dict[int, Share]:
         """Of each kind the first group and every so many of those that follow, each for those up to the next.
 
         A kind has as many as it has part in the bytes.
         """
         groups = sum(1 for _ in self._groups())
-        size = self.bytes / min(_SAMPLE[1], max(_SAMPLE[0], _ENOUGH * groups // self.bytes))
-        picks: list[_Pick] = []
-        last: dict[tuple[int, int, int], _Pick] = {}
+        most = self.bytes / min(_SAMPLE[1], max(_SAMPLE[0], _ENOUGH * groups // self.bytes))
+        shares: dict[int, Share] = {}
+        last: dict[tuple[int, int, int], Share] = {}
         for group in self._groups():
-            pick = last.get(group.kind)
-            if pick is None or pick.bytes + group.size > size:
-                pick = last[group.kind] = _Pick(group)
-                picks.append(pick)
-            pick.groups, pick.bytes = pick.groups + 1, pick.bytes + group.size
-            pick.most = max(pick.most, group.size)
-        return picks
+            share = last.get(group.kind)
+            if share is None or share.bytes + group.size > most:
+                last[group.kind] = shares[group.number] = Share(group.size, 1, group.size, group.size)
+                continue
+            share.groups, share.bytes = share.groups + 1, share.bytes + group.size
+            share.longest = max(share.longest, group.size)
+        return shares
 
     def _groups(self) -> Iterator[_Noted]:
         """Every group that has something to judge, in an order that has nothing to do with the input's."""

@@ -238,7 +238,8 @@ def _who(judges: list[Facts]) -> str:
         "fallback": ", where it refuses {}",
         "escalation": "; for groups that stay unresolved {}",
     }
-    return judges[0]["model"] + "".join(when[each["asked"]].format(each["model"]) for each in judges[1:])
+    others = "".join(when[each["asked"]].format(each["model"]) for each in judges[1:])
+    return f"{judges[0]['model']}{others}"
 
 
 def _passes(facts: Facts, about: str) -> list[tuple[str, str]]:
