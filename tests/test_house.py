@@ -22,6 +22,7 @@ FLOORS = (
     {"counts", "holding", "marks"},
     {"rendering"},
     {"hearing"},
+    {"notes"},
     {"blocks", "judging", "reading", "shelf", "writing"},
     {"rereading", "labels"},
     {"annotate", "groups", "marked", "talks"},

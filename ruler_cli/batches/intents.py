@@ -10,7 +10,7 @@ from ruler_cli.batches.journal import Journal, Writing
 from ruler_cli.batches.provider import Provider
 from ruler_cli.batches.spool import Pick, Spool
 from ruler_cli.errors import RulerError
-from ruler_cli.estimate.outlay import ALWAYS, Range, Total
+from ruler_cli.estimate import ALWAYS, Bill, Range
 from ruler_cli.judges.prices import Model
 from ruler_cli.scoring.request import BYTES_PER_TOKEN
 from ruler_cli.settings import JudgeSettings
@@ -88,7 +88,7 @@ class _Filling:
 
     def __init__(self, writing: Writing, owner: str, number: int, seat: Seat) -> None:
         self._writing, self._number, self._seat = writing, number, seat
-        self._total = Total.of(seat.model, seat.judge.params)
+        self._bill = Bill(seat.judge.model, seat.model, seat.judge.params)
         self._id, self._tag = writing.begin(way_of(seat.provider, seat.judge), owner)
         self._first: Pick | None = None
         self._last: Pick | None = None
@@ -105,7 +105,8 @@ class _Filling:
             return
         self._requests, self._bytes = self._requests + 1, self._bytes + pick.size
         self._first, self._last = self._first or pick, pick
-        self._total.add(pick.prompt / BYTES_PER_TOKEN, pick.labels)
+        tokens = pick.prompt / BYTES_PER_TOKEN
+        self._bill.add(Range(tokens, tokens, tokens), pick.labels, ALWAYS)
 
     def close(self, lots: list[Lot]) -> float:
         """Record what it holds and what that is expected to cost; the most that it may cost, in USD."""
@@ -120,5 +121,4 @@ class _Filling:
 
     def _cost(self) -> Range | None:
         """What it costs, each request asked once: whether it is to be asked again shows in another batch."""
-        model = self._seat.model
-        return self._total.outlay(self._seat.judge.model, "panel", model, ALWAYS).cost_usd
+        return self._bill.figures(self._seat.model.price, ALWAYS).cost_usd

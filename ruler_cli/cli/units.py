@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ruler_cli.estimate.outlay import Range
 
 _PLURALS = {
     "reply": "replies", "batch": "batches", "pass": "passes", "line or trajectory": "lines or trajectories",
@@ -60,12 +56,6 @@ def iso(at: float | None) -> str | None:
 def usd(x: float) -> str:
     """Money: cents, and of less than a dollar four digits."""
     return "$0" if not x else f"${x:.2f}" if x >= 1 else f"${x:.4f}" if x >= 0.0001 else f"${x:.1e}"
-
-
-def dollars(cost: Range) -> str:
-    """An expected cost, and its range."""
-    low, high = rounded(cost.low, up=False), rounded(cost.high, up=True)
-    return f"${rounded(cost.expected)} (from ${low} to ${high})"
 
 
 def rounded(usd: float, *, up: bool | None = None) -> str:
