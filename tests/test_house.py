@@ -23,7 +23,6 @@ FLOORS = (
     {"rendering"},
     {"hearing"},
     {"blocks", "judging", "reading", "shelf", "writing"},
-    {"rereading", "labels"},
     {"annotate", "groups", "marked", "talks"},
     {"index", "ledgers"},
     {"pool", "ledger"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from ruler_cli.agreement.measure import Agreement
-    from ruler_cli.agreement.paired import Matched
-    from ruler_cli.agreement.scored import Extract, Scored
-    from ruler_cli.cli.agree_page import File
+    from ruler_cli.agreement.scored import Scored
 
 
 def command(
@@ -60,94 +58,99 @@ def command(
 
 
 def _agree(where: list[InputSettings], *, as_json: bool) -> bool:
+    """Print what was measured; false if some rollouts could not be."""
     from contextlib import ExitStack
 
     from ruler_cli.agreement.measure import measure, measure_two
-    from ruler_cli.agreement.paired import Matched, paired
 
-    problems, matched = Problems(quiet=as_json), Matched()
+    problems = Problems(quiet=as_json)
     with ExitStack() as stack:
         stack.push(problems.left)
-        opened = [_Opened(one, problems, stack, prints=len(where) == 2) for one in where]
-        if len(opened) == 1:
-            result = measure(opened[0].groups(), "score")
+        files = [_File(one, problems, stack, digests=len(where) == 2) for one in where]
+        if len(files) == 1:
+            found = measure(files[0].groups(), "score")
         else:
-            one, other = (file.groups() for file in opened)
-            result = measure_two(paired(one, other, matched, problems.tell), ("A", "B"))
-        for file in opened:
-            file.refuse_unmarked()
-            if doubt := file.doubt():
-                say(f"ruler: warning: {doubt}")
-        if result.empty:
-            raise UsageError(f"{opened[0].name}: nothing to compare: {_why(opened, matched)}")
-        files = [file.told() for file in opened]
+            found = measure_two(files[0].groups(), files[1].groups(), problems.tell)
+        for file in files:
+            file.doubt()
+        _refuse_empty(found, files)
+        page = {"version": 1, "inputs": [file.as_json() for file in files], **found}
+        page["labels"]["path"] = where[0].outcome
     problems.close()
-    _show(result, files, matched if len(files) == 2 else None, problems, as_json=as_json)
-    return not problems.number and all(file.seen.complete for file in files)
+    _show(page | {"problems": problems.number, "first_problems": problems.first}, as_json=as_json)
+    return not problems.number and all(file.complete for file in files)
 
 
-class _Opened:
+def _show(page: dict[str, Any], *, as_json: bool) -> None:
+    from ruler_cli.cli.agree_page import lines
+
+    if not as_json:
+        for line in lines(page):
+            typer.echo(safe(line).replace("\n", "\\n").replace("\t", "\\t"))
+        return
+    import orjson
+
+    typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
+
+
+class _File:
     """One scored file, ready to be read."""
 
-    def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack, *, prints: bool) -> None:
+    def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack, *, digests: bool) -> None:
         from ruler_cli.agreement.scored import Extract
         from ruler_cli.files.remote import public
         from ruler_cli.files.source import shown
         from ruler_cli.reading import open_input
 
-        self.name, self._public, self._labels = shown(where.source), public(where.source), where.outcome
+        self.name, self._labels, self._public = shown(where.source), where.outcome, public(where.source)
         self._input = open_input(where, stack, lambda problem: problems.problem(self.name, problem))
         if self._input.reader is None:
             raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
-        self.extract: Extract = Extract(self._input.reader, given=where.outcome is not None, prints=prints)
+        self._extract = Extract(self._input.reader, given=where.outcome is not None, digests=digests)
+        self.seen = self._extract.seen
 
     def groups(self) -> Iterator[Scored]:
         """Each group as it is measured."""
-        return map(self.extract.group, self._input.groups)
+        return map(self._extract.group, self._input.groups)
 
-    def told(self) -> File:
-        """What is told of the file."""
-        from ruler_cli.cli.agree_page import File
+    @property
+    def complete(self) -> bool:
+        """Whether every rollout has a score and a label."""
+        from ruler_cli.agreement.scored import LEFT_OUT
 
-        return File(self._public, self._input.found(), self._labels, self.extract.seen)
+        return not any(self.seen[name] for name in LEFT_OUT)
 
-    def refuse_unmarked(self) -> None:
-        """A file that was never scored."""
-        from ruler_cli.marked.doubts import refuse_unmarked
+    def doubt(self) -> None:
+        """UsageError if the file was never scored; a warning if labels may be what ruler wrote."""
+        from ruler_cli.marked.read import doubt, refuse_unmarked
 
-        refuse_unmarked(self.name, 1, int(not self.extract.seen.marked))
+        refuse_unmarked(self.name, self.seen["rollouts"], self.seen["unmarked"])
+        if said := doubt(self._labels, self.seen["own_labels"], self.seen["scored"]):
+            say(f"ruler: warning: {said}")
 
-    def doubt(self) -> str | None:
-        """Whether labels may be what ruler wrote."""
-        from ruler_cli.marked.doubts import doubt
+    def as_json(self) -> dict[str, Any]:
+        """What the file is, and what was seen in it."""
+        from ruler_cli.agreement.scored import COUNTS
 
-        return doubt(self._labels, self.extract.seen.own_labels, self.extract.seen.scored)
-
-
-def _why(opened: list[_Opened], matched: Matched) -> str:
-    """Why there is nothing to compare, and the way out."""
-    seen = opened[0].extract.seen
-    if len(opened) == 2 and not matched.groups:
-        return "the two files have no group in common; give two scored files of the same input"
-    if not all(file.extract.seen.scored for file in opened):
-        return "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
-    if seen.unlabelled + seen.odd_labels == seen.rollouts:
-        return "no rollout has a label that can be used; say where labels stand, with --labels PATH"
-    return "no group has two scored rollouts with different labels; name other labels with --labels PATH"
+        names = {"source": self._public, "found": self._input.found(), "judges": list(self._extract.names)}
+        return names | {name: self.seen[name] for name in COUNTS}
 
 
-def _show(
-    result: Agreement, files: list[File], matched: Matched | None, problems: Problems, *, as_json: bool
-) -> None:
-    from ruler_cli.cli.agree_page import lines, values
-
-    if not as_json:
-        for line in lines(result, files, matched):
-            typer.echo(safe(line).replace("\n", "\\n").replace("\t", "\\t"))
+def _refuse_empty(found: Agreement, files: list[_File]) -> None:
+    """UsageError where there is nothing to compare, with the reason and the way out."""
+    told = [
+        scorer[name] for scorer in found["scorers"] for name in ("pairwise_accuracy", "auc") if name in scorer
+    ]
+    told += [pair["scores"] for pair in found["correlations"]]
+    if any(figure["value"] is not None for figure in told):
         return
-    import orjson
-
-    page = values(result, files, matched) | {"problems": problems.number, "first_problems": problems.first}
-    out = typer.get_binary_stream("stdout")
-    out.write(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2) + b"\n")
-    out.flush()
+    seen = files[0].seen
+    if found["paired"] and not found["paired"]["groups"]:
+        why = "the two files have no group in common; give two scored files of the same input"
+    elif not all(file.seen["scored"] for file in files):
+        why = "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
+    elif seen["unlabelled"] + seen["odd_labels"] == seen["rollouts"]:
+        why = "no rollout has a label that can be used; say where labels stand, with --labels PATH"
+    else:
+        why = "no group has two scored rollouts with different labels; name other labels with --labels PATH"
+    raise UsageError(f"{files[0].name}: nothing to compare: {why}")
