@@ -76,8 +76,9 @@ class LengthSums:
         slope = self._xy / self._xx
         square = max(0.0, self._xy2 - 2 * slope * self._xyxx + slope * slope * self._xx2)
         error = sqrt(square * self._groups / (self._groups - 1)) / self._xx
-        r = correlation({"aa": self._xx, "bb": self._yy, "ab": self._xy})
-        return Length(slope, error, r or 0.0, self._groups)
+        below = sqrt(self._xx * self._yy)
+        r = max(-1.0, min(1.0, self._xy / below)) if below else 0.0
+        return Length(slope, error, r, self._groups)
 
 
 class PairSums:
