@@ -1,14 +1,25 @@
-"""The JSON object of `ruler agree`, as a table for a person."""
+"""Scored files → what `ruler agree` prints: one JSON object, or that object as a table for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from textwrap import wrap
 from typing import Any
 
-from ruler_cli.agreement.measure import KINDS
-from ruler_cli.agreement.scored import LEFT_OUT
-from ruler_cli.cli.console import count, safe
+import orjson
+import typer
+
+from ruler_cli.agreement.measure import KINDS, Agreement, measure, measure_two
+from ruler_cli.agreement.scored import COUNTS, LEFT_OUT, Extract, Scored
+from ruler_cli.cli.console import count, safe, safe_value, say
+from ruler_cli.cli.problems import Problems
+from ruler_cli.errors import UsageError
+from ruler_cli.files.remote import public
+from ruler_cli.files.source import shown
+from ruler_cli.marked.read import doubt, refuse_unmarked
+from ruler_cli.reading import open_input
+from ruler_cli.settings import InputSettings
 
 _Json = Mapping[str, Any]
 _FIGURES = {
@@ -31,6 +42,80 @@ _KINDS = {
 _OWN = "the judges' own, without what --blend or --order-by-outcome made of them"
 _FEW = 100
 """Mixed groups below which the width to expect is told."""
+
+
+def agree(where: list[InputSettings], *, as_json: bool) -> bool:
+    """Print what was measured; false if some rollouts could not be."""
+    problems = Problems(quiet=as_json)
+    with ExitStack() as stack:
+        stack.push(problems.left)
+        files = [_File(one, problems, stack, digests=len(where) == 2) for one in where]
+        if len(files) == 1:
+            found = measure(files[0].groups(), "score")
+        else:
+            found = measure_two(files[0].groups(), files[1].groups(), problems.tell)
+        for file in files:
+            file.doubt()
+        _refuse_empty(found, files)
+        page = {"version": 1, "inputs": [file.as_json() for file in files], **found}
+        page["labels"]["path"] = where[0].outcome
+    problems.close()
+    if as_json:
+        page |= {"problems": problems.number, "first_problems": problems.first}
+        typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
+    else:
+        for line in lines(page):
+            typer.echo(safe(line).replace("\n", "\\n").replace("\t", "\\t"))
+    return not problems.number and all(file.complete for file in files)
+
+
+class _File:
+    """One scored file, ready to be read."""
+
+    def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack, *, digests: bool) -> None:
+        self.name, self._labels, self._public = shown(where.source), where.outcome, public(where.source)
+        self._input = open_input(where, stack, lambda problem: problems.problem(self.name, problem))
+        if self._input.reader is None:
+            raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
+        self._extract = Extract(self._input.reader, given=where.outcome is not None, digests=digests)
+        self.seen = self._extract.seen
+
+    def groups(self) -> Iterator[Scored]:
+        """Each group as it is measured."""
+        return map(self._extract.group, self._input.groups)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rollout has a score and a label."""
+        return not any(self.seen[name] for name in LEFT_OUT)
+
+    def doubt(self) -> None:
+        """UsageError if the file was never scored; a warning if labels may be what ruler wrote."""
+        refuse_unmarked(self.name, self.seen["rollouts"], self.seen["unmarked"])
+        if said := doubt(self._labels, self.seen["own_labels"], self.seen["scored"]):
+            say(f"ruler: warning: {said}")
+
+    def as_json(self) -> dict[str, Any]:
+        """What the file is, and what was seen in it."""
+        names = {"source": self._public, "found": self._input.found(), "judges": list(self._extract.names)}
+        return names | {name: self.seen[name] for name in COUNTS}
+
+
+def _refuse_empty(found: Agreement, files: list[_File]) -> None:
+    """UsageError where there is nothing to compare, with the reason and the way out."""
+    compared = any(scorer["pairs"] or "auc" in scorer for scorer in found["scorers"])
+    if compared or any(pair["scores"]["value"] is not None for pair in found["correlations"]):
+        return
+    seen = files[0].seen
+    if found["paired"] and not found["paired"]["groups"]:
+        why = "the two files have no group in common; give two scored files of the same input"
+    elif not all(file.seen["scored"] for file in files):
+        why = "no rollout has a score; `ruler score` says why each failed, and --retry-failed asks again"
+    elif seen["unlabelled"] + seen["odd_labels"] == seen["rollouts"]:
+        why = "no rollout has a label that can be used; say where labels stand, with --labels PATH"
+    else:
+        why = "no group has two scored rollouts with different labels; name other labels with --labels PATH"
+    raise UsageError(f"{files[0].name}: nothing to compare: {why}")
 
 
 def lines(page: _Json) -> Iterator[str]:
