@@ -24,7 +24,6 @@ FLOORS = (
     {"hearing"},
     {"notes"},
     {"blocks", "judging", "reading", "shelf", "writing"},
-    {"rereading", "labels"},
     {"annotate", "groups", "marked", "talks"},
     {"index", "ledgers"},
     {"pool", "ledger"},

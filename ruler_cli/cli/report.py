@@ -146,7 +146,7 @@ def _show(page: Run | One) -> None:
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
     from ruler_cli.files.source import shown
-    from ruler_cli.marked.doubts import doubt
+    from ruler_cli.marked.read import doubt
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
     name = shown(where.source)

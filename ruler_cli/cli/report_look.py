@@ -15,8 +15,7 @@ from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.files.source import shown
-from ruler_cli.marked.doubts import doubt, refuse_unmarked, refuse_unusable
-from ruler_cli.marked.read import Marks
+from ruler_cli.marked.read import Marks, doubt, refuse_unmarked, refuse_unusable
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Group

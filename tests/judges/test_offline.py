@@ -243,14 +243,9 @@ def test_a_megabyte(unit: str) -> None:
 def test_better_than_chance_on_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
     found = agreement(_TAU)
-    assert (found.groups, found.mixed) == (50, 26)
-    figures = found.scorers[0].figures
-    accuracy, regret, chance = (figures[n] for n in ("pairwise_accuracy", "top1_regret", "chance_regret"))
-    assert accuracy.value is not None
-    assert accuracy.value > 0.55
-    assert regret.value is not None
-    assert chance.value is not None
-    assert regret.value < chance.value
-    assert accuracy.low is not None
-    assert accuracy.high is not None
-    assert accuracy.low < accuracy.value < accuracy.high
+    assert (found["groups"], found["mixed_groups"]) == (50, 26)
+    (judge,) = found["scorers"]
+    accuracy = judge["pairwise_accuracy"]
+    assert accuracy["value"] > 0.55
+    assert judge["top1_regret"]["value"] < judge["chance_regret"]["value"]
+    assert accuracy["low"] < accuracy["value"] < accuracy["high"]
