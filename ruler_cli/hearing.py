@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ruler_cli.judges.choose import Chosen
+from ruler_cli.judges.prices import Model
 from ruler_cli.judging import Bench, Outcome, Seat, Turns, judge_group
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.records import Group
 from ruler_cli.scoring.collect import Check
@@ -29,8 +31,8 @@ class Hearing:
     def __init__(
         self,
         settings: ScoreSettings,
-        chosen: Sequence[Chosen],
-        callers: Sequence[Caller],
+        chosen: Sequence[Chosen | Model],
+        callers: Sequence[Caller | CachedOnly],
         told: Told | None = None,
         coverage: Coverage | None = None,
     ) -> None:
@@ -41,8 +43,8 @@ class Hearing:
         self._coverage = coverage
         context = settings.ask.context_tokens
         seats = [
-            Seat(found.judge.name, caller.call, context or found.context)
-            for found, caller in zip(chosen, callers, strict=True)
+            Seat(judge.model, caller.call, context or found.context)
+            for judge, found, caller in zip(judges_of(settings), chosen, callers, strict=True)
         ]
         stronger = seats.pop() if settings.escalate else None
         self._bench = Bench(tuple(seats), settings.fallback, stronger, _check(settings))

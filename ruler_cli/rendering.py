@@ -16,20 +16,17 @@ import anyio
 from ruler_cli.blocks import SIZE
 from ruler_cli.errors import OutputError
 from ruler_cli.hearing import Hearing, Item, judges_of
-from ruler_cli.judges.choose import unasked
+from ruler_cli.judges.choose import cached_only
 from ruler_cli.judging import Outcome
-from ruler_cli.ledger import key_of
-from ruler_cli.ledgers import Ledgers
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer
-from ruler_cli.pool.caller import Keeper
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.engine import Bounds, first_of, run
 from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.unasked import Unasked
 from ruler_cli.reading import Input, open_input
-from ruler_cli.records import Failure, Fault, Problem, Reply, Request
-from ruler_cli.settings import JudgeSettings, ScoreSettings
-from ruler_cli.shelf import Shelf
+from ruler_cli.records import Failure, Problem, Request
+from ruler_cli.settings import ScoreSettings
 
 Take = Callable[[int, bytes, Request], None]
 """Told the judge's number in `judges_of`, the key and the text of a request."""
@@ -95,14 +92,13 @@ class _Rendering:
     ) -> None:
         self._settings, self._take, self._observer, self._halt = settings, take, observer, halt
         judges = judges_of(settings)
-        chosen = [unasked(judge) for judge in judges]
+        chosen = [cached_only(judge) for judge in judges]
         ledger = _ledgers(settings, stack)
         self._seen = stack.enter_context(_Seen())
         callers = [
-            Unasked(found.judge, halt, _keeper(ledger, judge), partial(self._wanted, seat))
-            for seat, (judge, found) in enumerate(zip(judges, chosen, strict=True))
+            CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(self._wanted, seat))
+            for seat, judge in enumerate(judges)
         ]
-        self._callers = callers
         self._hearing = Hearing(settings, chosen, callers)
         self._together = bool(settings.adaptive or settings.escalate)
         self._line: deque[_Lacking] = deque()
@@ -211,33 +207,11 @@ def _size(lacking: _Lacking) -> int:
     return lacking.item.group.size
 
 
-def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledgers | None:
+def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledger | None:
     """What is answered already; a ledger that is not there is not made."""
     if settings.ledger is None:
         return None
-    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
-
-
-def _keeper(ledger: Ledgers | None, judge: JudgeSettings) -> Keeper:
-    if ledger is None:
-        return _Blank(judge)
-    return Shelf(ledger, judge.model, judge.params)
-
-
-class _Blank:
-    """A shelf on which nothing stands."""
-
-    def __init__(self, judge: JudgeSettings) -> None:
-        self._judge = judge
-
-    def key(self, request: Request) -> bytes:
-        return key_of(self._judge.model, self._judge.params, request)
-
-    def find(self, key: bytes) -> Reply | Fault | None:
-        return None
-
-    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
-        raise RuntimeError("nobody is asked")
+    return stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
 
 
 class _Seen:

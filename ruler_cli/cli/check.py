@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ruler_cli.estimate.notes import Notes, Overview
     from ruler_cli.estimate.outlay import Role
     from ruler_cli.estimate.whole import Estimate
-    from ruler_cli.ledgers import Ledgers
+    from ruler_cli.ledger import Ledger
     from ruler_cli.reading import Input
 
 _ASK = AskSettings()
@@ -132,7 +132,7 @@ def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
     from ruler_cli.estimate.bill import Seat
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
-    from ruler_cli.shelf import Shelf
+    from ruler_cli.ledger import ReplyCache
 
     roles = _roles(settings)
     embedded = [judge for judge, _ in roles if judge.model in EMBEDDED]
@@ -140,7 +140,7 @@ def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
     ledger = _ledgers(settings, stack) if len(embedded) < len(roles) else None
     shelves = [
-        None if ledger is None or judge in embedded else Shelf(ledger, judge.model, judge.params)
+        None if ledger is None or judge in embedded else ReplyCache(ledger, judge.model, judge.params)
         for judge, _ in roles
     ]
     return [
@@ -193,10 +193,10 @@ def _show(page: Page, console: Console) -> None:
         typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
 
 
-def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledgers | None:
+def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledger | None:
     """The kept replies where `score` would look for them; a ledger that is not there is not made."""
-    from ruler_cli.ledgers import Ledgers
+    from ruler_cli.ledger import Ledger
 
     if settings.ledger is None:
         return None
-    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
+    return stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))

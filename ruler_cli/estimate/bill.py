@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ruler_cli.estimate.outlay import NEVER, Outlay, Range, Role, Total, times
 from ruler_cli.judges.prices import Model
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.records import Fault, Group, Reply, Request
 from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import Sheet, compose, lay_out
@@ -19,16 +20,6 @@ from ruler_cli.settings import AskSettings
 
 SHOWN = 5
 """Keys of groups that are too long, to look at."""
-
-
-class Kept(Protocol):
-    """What was answered before, by the content of the request."""
-
-    def key(self, request: Request) -> bytes:
-        """What tells this request from every other."""
-
-    def find(self, key: bytes) -> Reply | Fault | None:
-        """The answer; a Fault is a call that failed for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +32,7 @@ class Seat:
     name: str
     model: Model
     params: Mapping[str, Any] = field(default_factory=dict)
-    kept: Kept | None = None
+    kept: ReplyCache | None = None
     role: Role = "panel"
     place: int = 0
 

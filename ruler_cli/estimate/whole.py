@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ruler_cli.estimate.bill import Bill, Kept, Seat
+from ruler_cli.estimate.bill import Bill, Seat
 from ruler_cli.estimate.outlay import (
     CALLS,
     ENTRY,
@@ -159,6 +159,6 @@ class Seen:
 
 
 __all__ = [
-    "CALLS", "ENTRY", "PROMPT", "THINKING", "Estimate", "Kept", "Outlay", "Range", "Seat", "Seen", "added",
+    "CALLS", "ENTRY", "PROMPT", "THINKING", "Estimate", "Outlay", "Range", "Seat", "Seen", "added",
     "answer_bound", "charge", "estimate",
 ]  # fmt: skip

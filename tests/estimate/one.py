@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ruler_cli.estimate.bill import Kept, Seat
+from ruler_cli.estimate.bill import Seat
 from ruler_cli.estimate.extrapolate import Fetch, extrapolate
 from ruler_cli.estimate.notes import Notes, Overview
 from ruler_cli.estimate.whole import Estimate, estimate
 from ruler_cli.judges.prices import Model
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.records import Group
 from ruler_cli.settings import AskSettings
 
@@ -19,7 +20,7 @@ def estimate_one(
     ask: AskSettings,
     model: Model,
     params: Mapping[str, Any] | None = None,
-    kept: Kept | None = None,
+    kept: ReplyCache | None = None,
 ) -> Estimate:
     """What one judge is asked, all groups laid out."""
     return estimate(groups, ask, [Seat("", model, params or {}, kept)])
@@ -32,7 +33,7 @@ def extrapolate_one(
     ask: AskSettings,
     model: Model,
     params: Mapping[str, Any] | None = None,
-    kept: Kept | None = None,
+    kept: ReplyCache | None = None,
 ) -> Estimate:
     """What one judge is asked, by some of the groups."""
     return extrapolate(notes, whole, fetch, ask, [Seat("", model, params or {}, kept)])

@@ -14,13 +14,12 @@ from ruler_cli.estimate.bill import Seat
 from ruler_cli.estimate.outlay import ESCALATED, Role
 from ruler_cli.estimate.whole import Range, estimate
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.pool.estimates import Estimates
 from ruler_cli.records import Fault, Group, Reply
 from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
-from ruler_cli.shelf import Shelf
 from tests.estimate.one import estimate_one
 from tests.values import group, talk
 
@@ -150,7 +149,7 @@ def test_fallback() -> None:
 def test_fallback_after_a_refusal(answer: Reply | Fault, more: int, tmp_path: Path) -> None:
     """A group that the first judge is known to refuse is one that the next is sure to be asked about."""
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        shelf = Shelf(ledger, "j0", {})
+        shelf = ReplyCache(ledger, "j0", {})
         request = compose(lay_out(of(3), AskSettings()), AskSettings()).request
         ledger.keep(shelf.key(request), "j0", answer, 1.0)
         two = [Seat("j0", PLAIN, kept=shelf), Seat("j1", PLAIN, role="fallback")]
@@ -171,7 +170,7 @@ def test_kept_by_pass_and_judge(tmp_path: Path) -> None:
     ask, one = AskSettings(passes=2, group_size=4), of(8)
     sheet = lay_out(one, ask)
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        shelves = [Shelf(ledger, name, {}) for name in "ab"]
+        shelves = [ReplyCache(ledger, name, {}) for name in "ab"]
         for shelf, wanted in zip(shelves, ([(0, 0), (1, 1)], [(1, 0)]), strict=True):
             for turn, window in wanted:
                 request = compose(sheet, ask, plan.parts(sheet, ask, turn)[window]).request

@@ -16,12 +16,11 @@ from ruler_cli.estimate.extrapolate import extrapolate
 from ruler_cli.estimate.notes import Notes
 from ruler_cli.estimate.whole import Estimate, Range, estimate
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Fault, Reply
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings, InputSettings
-from ruler_cli.shelf import Shelf
 from tests.estimate.one import estimate_one, extrapolate_one
 from tests.values import talk
 
@@ -153,7 +152,7 @@ def test_kept(tmp_path: Path) -> None:
     """What the ledger answers of the sample is taken for its part of all; the highest figures ignore it."""
     path = dump(tmp_path / "in.jsonl", 600, uneven, "adjacent")
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        shelf = Shelf(ledger, "m", {})
+        shelf = ReplyCache(ledger, "m", {})
         with noted(path) as (_, found):
             for i, group in enumerate(found.groups):
                 if i % 2:
@@ -228,7 +227,7 @@ def test_refused_before(tmp_path: Path) -> None:
     """Where the ledger knows the first judge to refuse the sample, the next is expected to be asked."""
     path = dump(tmp_path / "in.jsonl", 200, uneven, "adjacent")
     with Ledger(tmp_path / "l.sqlite") as ledger, noted(path) as (notes, found):
-        shelf = Shelf(ledger, "a", {})
+        shelf = ReplyCache(ledger, "a", {})
         for i, group in enumerate(found.groups):
             if i % 2:
                 request = compose(lay_out(group, ASK), ASK).request

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from ruler_cli.estimate.whole import CALLS, ENTRY, PROMPT, THINKING, Estimate, Range, answer_bound
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.records import Fault, Group, Reply
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
-from ruler_cli.shelf import Shelf
 from tests.estimate.one import estimate_one
 from tests.values import group, talk
 
@@ -147,14 +146,14 @@ def test_kept(tmp_path: Path) -> None:
     groups = list(many(5))
     body = b'{"choices": [{"message": {"content": "{}"}}]}'
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        shelf = Shelf(ledger, "m", {"seed": 1})
+        shelf = ReplyCache(ledger, "m", {"seed": 1})
         requests = [compose(lay_out(each, ASK), ASK).request for each in groups]
         ledger.keep(shelf.key(requests[0]), "m", Reply("{}", body=body), 1.0)
         ledger.keep(shelf.key(requests[1]), "m", Fault("refused", "no", "group"), 1.0)
         found = estimate_one(groups, ASK, PLAIN, {"seed": 1}, shelf)
         assert (found.kept, found.kept_failed) == (2, 1)
         assert numbers(found) == numbers(estimate_one(groups[2:], ASK, PLAIN))
-        for other in (Shelf(ledger, "n", {"seed": 1}), Shelf(ledger, "m", {})):
+        for other in (ReplyCache(ledger, "n", {"seed": 1}), ReplyCache(ledger, "m", {})):
             assert estimate_one(groups, ASK, PLAIN, {}, other).kept == 0
 
 
