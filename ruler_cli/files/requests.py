@@ -17,9 +17,9 @@ from typing import BinaryIO, Self
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
-from ruler_cli.files.output import locked
 from ruler_cli.files.remote import is_remote
 from ruler_cli.files.request_names import Naming
+from ruler_cli.files.whole import locked
 
 
 @dataclass(frozen=True, slots=True)
