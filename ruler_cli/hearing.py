@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Model
-from ruler_cli.judging import Bench, Outcome, Seat, Turns, judge_group
+from ruler_cli.judging import Bench, Outcome, Seat, judge_group
 from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.records import Group
@@ -16,13 +17,16 @@ from ruler_cli.scoring.coverage import Coverage
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.talks import Told
 
+if TYPE_CHECKING:  # see `Hearing`
+    from ruler_cli.blocks import Member
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """A group on its way, with its place among those that decide together."""
 
     group: Group
-    place: Turns | None
+    place: Member | None
 
 
 class Hearing:
