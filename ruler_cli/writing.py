@@ -84,7 +84,7 @@ class ByTurn(Writer):
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
     """No file of a run may be another one: the later would destroy the earlier."""
-    local = output != "-" and not is_remote(output)
+    local = _is_local(output)
     if local and same_place(source, output + ".partial"):
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
     if failed is not None:
@@ -102,7 +102,7 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
 def refuse_homeless(settings: ScoreSettings) -> None:
     """Dropped records go somewhere."""
     output = settings.output
-    if settings.on_failure == "drop" and (output == "-" or is_remote(output)) and settings.failed is None:
+    if settings.on_failure == "drop" and not _is_local(output) and settings.failed is None:
         what = "OUTPUT -" if output == "-" else "an address as OUTPUT"
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
 
@@ -134,7 +134,7 @@ def _refuse_inside(source: str, output: str, failed: Path | None) -> None:
         return
     root = Path(os.path.realpath(listing.root))
     inside = {os.path.realpath(listing.path(name)) for name in listing.names}
-    whole = as_lines(output) and not is_remote(output)
+    whole = as_lines(output) and _is_local(output)
     for name in (output if whole else "-", str(failed or "-")):
         real = Path(os.path.realpath(name))
         below = Path(source).is_dir() and root in real.parents
@@ -150,6 +150,11 @@ def _refuse_among(source: str, output: str, listing: Listing) -> None:
         raise UsageError(f"{out}: lies in INPUT and would be read as a part of it; give a place outside")
 
 
+def _is_local(output: str) -> bool:
+    """Whether OUTPUT is on this machine's disk."""
+    return output != "-" and not is_remote(output)
+
+
 def is_address(path: Path) -> bool:
     """Whether what was taken for a path is an address: `Path` makes one slash of two."""
     return is_remote(str(path).replace(":/", "://", 1)) and not path.parent.is_dir()
@@ -161,6 +166,6 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         if not settings.failed.parent.is_dir():
             raise UsageError(f"--failed {settings.failed}: its directory does not exist")
         return settings.failed
-    if settings.output == "-" or is_remote(settings.output):
+    if not _is_local(settings.output):
         return None
     return Path(settings.output.rstrip("/") + ".failed.jsonl")

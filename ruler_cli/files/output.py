@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.container import Container, Encoder, Lines
-from ruler_cli.files.remote import is_remote, public
+from ruler_cli.files.remote import public
 from ruler_cli.files.whole import LocalFile, begin
 from ruler_cli.records import Problem
 
@@ -31,10 +31,8 @@ class Output:
     def __init__(self, name: str) -> None:
         """Open OUTPUT, an address or `-`; UsageError where it cannot be written, before anything is read."""
         self.name = public(name)
-        if is_remote(name) and self.name.endswith("/"):
-            raise UsageError(f"{self.name}: is a directory; give the address of a file, or `-` for stdout")
         self._file = begin(name)
-        self.waits = name == "-" or is_remote(name)
+        self.waits = self._file.waits
         """Whether a record may have to wait for somebody who takes it, as on stdout."""
         self._empty, self._done = True, False
         self._container: Container | None = None

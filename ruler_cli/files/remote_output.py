@@ -29,7 +29,7 @@ _PART = 32 << 20
 class RemoteFile(io.RawIOBase):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    through = False
+    through, waits = False, True
 
     def __init__(self, name: str, *, packed: bool = False) -> None:
         """UsageError where the address cannot be written, as far as that shows beforehand.
@@ -37,6 +37,8 @@ class RemoteFile(io.RawIOBase):
         `packed`: the bytes are compressed already.
         """
         self.shown = public(name)
+        if self.shown.endswith("/"):
+            raise UsageError(f"{self.shown}: is a directory; give the address of a file, or `-` for stdout")
         self._done = True  # until there is something to discard
         self._system, self._path = opened(name)
         self._staged = self._path

@@ -26,9 +26,9 @@ from ruler_cli.files.whole import LocalFile
 class StagedFiles:
     """The files of OUTPUT that are written so far, one of them open."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, remote: bool) -> None:
         """`folder` is the path or the address of the directory in which they will appear."""
-        self._folder, self._remote = folder.rstrip("/") or "/", is_remote(folder)
+        self._folder, self._remote = folder, remote
         self._files: list[LocalFile | RemoteFile] = []
         self._open: LocalFile | RemoteFile | None = None
         self._made: list[Path] = []
@@ -58,7 +58,7 @@ class StagedFiles:
         with open_raw(source) as stream:
             shutil.copyfileobj(stream, file.stream, 1 << 20)
         file.end(durable=False)
-        if isinstance(file, LocalFile) and not is_remote(source):
+        if isinstance(file, LocalFile) and Path(source).is_file():
             shutil.copymode(source, file.partial)
 
     def publish(self) -> None:
@@ -95,12 +95,11 @@ class OutputTree:
 
     def __init__(self, name: str) -> None:
         """Make and lock the directory; UsageError where it cannot be, before anything is read."""
-        self.name, self._address = public(name), name.rstrip("/")
-        self.waits = is_remote(name)
+        self.name, self._address, self.waits = public(name), name.rstrip("/") or "/", is_remote(name)
         self._folder: Path | None = None
         self._empty = True
         self._whole = False
-        self._staged = StagedFiles(name)
+        self._staged = StagedFiles(self._address, remote=self.waits)
         self._container: Many | None = None
         self._encoder: TreeEncoder | None = None
         if self.waits:

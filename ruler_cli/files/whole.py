@@ -21,7 +21,7 @@ _BUFFER = 1 << 16
 class LocalFile:
     """A file of this machine; until `commit` it is NAME.partial, which its writer alone has open."""
 
-    through = False
+    through = waits = False
 
     def __init__(self, name: str, *, packed: bool = False, alone: bool = True) -> None:
         """Open it; UsageError where another run writes it, OSError where it cannot be written.
@@ -84,7 +84,7 @@ class Passing:
         """Open it; UsageError where stdout is closed, OSError where it cannot be written."""
         if name == "-" and sys.stdout is None:
             raise UsageError("-: stdout is closed; give a file name")
-        self._own = name != "-"
+        self._own, self.waits = name != "-", name == "-"
         self._file: BinaryIO = Path(name).open("wb") if self._own else sys.stdout.buffer  # noqa: SIM115 - `keep`
         self.stream = compressed(name, self._file) if self._own else self._file
 
