@@ -120,11 +120,11 @@ def begin(name: str) -> WholeFile:
         return RemoteFile(name)
     try:
         given = Path(name)
-        if name == "-" or (given.exists() and not given.is_file()):
-            if given.is_dir():
-                raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
+        if name == "-":
             return Passing(name)
-        return LocalFile(name)
+        if given.is_dir():
+            raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
+        return Passing(name) if given.exists() and not given.is_file() else LocalFile(name)
     except FileNotFoundError:
         way = f"create it with: mkdir -p {Path(os.path.realpath(name)).parent}"
         raise UsageError(f"{name}: its directory does not exist; {way}") from None
