@@ -20,7 +20,7 @@ from ruler_cli.cluster.chunk import Chunk, Judged, bare
 from ruler_cli.cluster.messages import Heard, News, Parcel, Room, Snapshot, Stop
 from ruler_cli.cluster.packing import packed as pack
 from ruler_cli.cluster.packing import unpacked
-from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, NearShelf, SharedClaims, SharedLimits
+from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, NearShelf, SharedLimits
 from ruler_cli.cluster.source import body_of
 from ruler_cli.errors import RulerError, UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
@@ -133,11 +133,10 @@ class Worker:
         settings, keeper = brief.settings, None
         if settings.ledger is not None and not found.embedded:
             keeper = self._keeper(ledger, seat, judge, brief.began)
-        claims = SharedClaims(self._line, seat, keeper, far=ledger is None) if keeper is not None else None
         if settings.cached_only and keeper is not None:
-            return Unasked(found.judge, self._line.halt, keeper, claims=claims if ledger is None else None)
+            return Unasked(found.judge, self._line.halt, keeper)
         shared = SharedLimits(self._line, seat, brief.limited)
-        return part_of_a_pool(found, judge, settings.pool, self._line.halt, budget, keeper, shared, claims)
+        return part_of_a_pool(found, judge, settings.pool, self._line.halt, budget, keeper, shared)
 
     def _keeper(self, ledger: Ledgers | None, seat: int, judge: JudgeSettings, began: float) -> Keeper:
         if ledger is None:

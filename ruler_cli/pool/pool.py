@@ -9,7 +9,7 @@ from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller, Claims, Keeper
+from ruler_cli.pool.caller import Caller, Keeper
 from ruler_cli.pool.estimates import Estimates
 from ruler_cli.pool.gate import Cost, Gate, Shared
 from ruler_cli.pool.halt import Halt
@@ -71,7 +71,6 @@ def part_of_a_pool(
     budget: Budget,
     keeper: Keeper | None,
     shared: Shared,
-    claims: Claims | None,
 ) -> Caller:
     """What asks one judge in one of several processes: limits are `shared`, a level is its own.
 
@@ -82,7 +81,7 @@ def part_of_a_pool(
     level = Fixed(min(limit, most_open)) if limit else Adaptive(most_open)
     gate = Gate(level, halt, budget=budget, cost=_cost(chosen.price), shared=shared)
     retries, timeout = settings.retries, judge.timeout
-    return Caller(chosen.judge, gate, retries=retries, timeout=timeout, keeper=keeper, claims=claims)
+    return Caller(chosen.judge, gate, retries=retries, timeout=timeout, keeper=keeper)
 
 
 def _cost(price: Price | None) -> Cost:

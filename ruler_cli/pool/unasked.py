@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ruler_cli.judges.interface import Judge
-from ruler_cli.pool.caller import Caller, Claims, Keeper
+from ruler_cli.pool.caller import Caller, Keeper
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
@@ -17,16 +17,9 @@ Wanted = Callable[[bytes, Request], None]
 class Unasked(Caller):
     """A judge's kept replies; it stands where else the judge is asked."""
 
-    def __init__(
-        self,
-        judge: Judge,
-        halt: Halt,
-        keeper: Keeper,
-        wanted: Wanted | None = None,
-        claims: Claims | None = None,
-    ) -> None:
+    def __init__(self, judge: Judge, halt: Halt, keeper: Keeper, wanted: Wanted | None = None) -> None:
         """`wanted` is told the key and the text of each request without an answer, however often it comes."""
-        super().__init__(judge, Gate(Fixed(1), halt), retries=0, timeout=0.0, keeper=keeper, claims=claims)
+        super().__init__(judge, Gate(Fixed(1), halt), retries=0, timeout=0.0, keeper=keeper)
         self._wanted = wanted
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
