@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,21 @@ class Status:
     waiting: float = 0.0
     why: str = ""
     spent_usd: float | None = None
+
+    @classmethod
+    def of(cls, each: Sequence[Status], spent_usd: float | None = None) -> Status:
+        """Return several at one moment as one, with the longest wait of any."""
+        longest = max(each, key=lambda status: status.waiting, default=cls())
+        return cls(
+            sum(s.in_flight for s in each),
+            sum(s.limit for s in each),
+            sum(s.queued for s in each),
+            sum(s.requests_per_minute for s in each),
+            sum(s.tokens_per_minute for s in each),
+            longest.waiting,
+            longest.why,
+            spent_usd,
+        )
 
 
 class Observer:
