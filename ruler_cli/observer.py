@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ruler_cli.records import Problem, Usage
@@ -59,6 +60,21 @@ class Summary:
     seconds: float = 0.0
     stopped: str | None = None
     figures: Figures | None = None
+
+    @classmethod
+    def of(cls, parts: Sequence[Summary]) -> Summary:
+        """Return the sums over parts of one run; None where one of them is not known."""
+        whole = cls()
+        for part in parts:
+            for name in (each.name for each in fields(cls)):
+                one, other = getattr(whole, name), getattr(part, name)
+                if name in ("total", "stopped", "figures"):
+                    continue
+                if isinstance(one, dict):
+                    setattr(whole, name, dict(sorted((Counter(one) + Counter(other)).items())))
+                else:
+                    setattr(whole, name, None if one is None or other is None else one + other)
+        return whole
 
     @property
     def complete(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.cli import clusters
-from ruler_cli.cluster import _environment
+from ruler_cli.judges.providers import environment
 from ruler_cli.settings import JudgeSettings
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
@@ -132,7 +132,7 @@ def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more
 
 
 def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
-    """Two workers write the bytes of one process, with as many calls, as few in flight and the same summary."""
+    """Two workers write the bytes of one process, with as many calls, as few in flight, the same summary."""
     options = ("--passes", "3", "--debias", "-c", "3", "--rpm", "60000", "--max-cost", "9", "--price", "1,2")
     there = process(*line(server, "ray.jsonl", *on_ray(*options)))
     assert there.returncode == 0, there.stderr
@@ -282,6 +282,6 @@ def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "MINE", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY"):
         monkeypatch.setenv(name, name.lower())
     judges = [JudgeSettings("openai/o3"), JudgeSettings("groq/x", api_key_env="MINE")]
-    assert set(_environment(judges)) == {"OPENAI_API_KEY", "MINE", "GROQ_API_KEY"}
-    assert "AWS_SECRET_ACCESS_KEY" in _environment([JudgeSettings("bedrock/x")])
-    assert "OPENAI_API_KEY" not in _environment([JudgeSettings("bedrock/x")])
+    assert set(environment(judges)) == {"OPENAI_API_KEY", "MINE", "GROQ_API_KEY"}
+    assert "AWS_SECRET_ACCESS_KEY" in environment([JudgeSettings("bedrock/x")])
+    assert "OPENAI_API_KEY" not in environment([JudgeSettings("bedrock/x")])

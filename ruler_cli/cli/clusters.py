@@ -70,7 +70,7 @@ def refuse(settings: ScoreSettings, engine: str, address: str | None, words: Seq
 def _refuse_unreachable(option: str, address: str) -> None:
     """UsageError if nobody answers there, or not as Ray does.
 
-    Ray itself tries an address for minutes, in C++ that cannot be stopped, so a process asks that can be ended.
+    Ray itself tries an address for minutes, in C++ that cannot be stopped: a process asks that can be ended.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto`, and forms of Ray's

@@ -257,7 +257,7 @@ def _run_on_ray(
     chosen = chosen_for(settings)
     if settings.cached_only or all(found.embedded for found in chosen):
         return _run(settings, progress)  # there is no call that a worker could make
-    from ruler_cli.cluster import score_on_ray, started
+    from ruler_cli.cluster.run import score_on_ray, started
     from ruler_cli.writing import open_output
 
     with open_output(settings.input.source, settings.output):
