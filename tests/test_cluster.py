@@ -144,25 +144,20 @@ def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--adaptive", "--passes", "3"),
-        ("-m", "openai/fine", "-m", "openai/other", "--standardize"),
-        ("--escalate", "openai/other", "--passes", "2"),
-    ],
-)
-def test_other_ways(
-    options: tuple[str, ...], process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
+def test_decided_together(
+    process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
 ) -> None:
-    """What is decided among all groups is decided as in one process, also by workers of several nodes."""
-    there = process(*line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options)))
-    assert there.returncode == 0, there.stderr
-    asked = server.stats()["requests"]
-    assert server.stats()["books"]["paid_again"] == 0
+    """What is decided among all groups is decided as in one process, also by workers of two nodes."""
+    others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
+    options = ("--adaptive", "--passes", "3", *others)
+    run = line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options))
+    done = process(*run)
+    assert done.returncode == 0, done.stderr
+    asked, books = server.stats()["requests"], server.stats()["books"]
+    assert books["paid_again"] == 0
     same_as_one_process(process, server, tmp_path, *options)
     assert server.stats()["requests"] == 2 * asked
-    again = process(*line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options)))
+    again = process(*run)
     assert "80 groups answered from the ledger" in again.stderr, again.stderr
     assert server.stats()["requests"] == 2 * asked
 
@@ -222,6 +217,16 @@ def test_a_driver_that_ends(
     assert books["contents"] == 80
     lost = 12 if joined else 6  # of a worker elsewhere also what was not fetched yet
     assert books["paid_again"] <= (lost if how == signal.SIGKILL else 0)
+
+
+@pytest.mark.long
+def test_too_many_failures(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """More failures than are allowed, all workers together, stop the run long before its end."""
+    server.configure(latency=0.5)
+    model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2", "--max-failures", "5")
+    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *on_ray())
+    assert (done.returncode, "more failed than --max-failures 5 allows" in done.stderr) == (1, True)
+    assert server.stats()["requests"] < 40
 
 
 @pytest.mark.long
