@@ -163,6 +163,26 @@ def test_decided_together(
 
 
 @pytest.mark.long
+def test_a_node_without_the_input(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """A worker that does not find INPUT is sent a copy."""
+    script = (
+        "import ruler_cli.cluster.run as run; run.size_of = lambda _: 1; "
+        "from ruler_cli.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *line(server, "ray.jsonl", *on_ray())],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert server.stats()["requests"] == 80
+    same_as_one_process(process, server, tmp_path)
+
+
+@pytest.mark.long
 def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
     """The cap is of the whole run, what a shard leaves of its share is another's, and the end says so."""
     cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2")
