@@ -30,7 +30,7 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
     if importlib.util.find_spec("ray") is None:
         yield Result(None, "Ray", None, "ray is not installed")
         return
-    groups = 500 if quick else 4_000
+    groups = 2_000 if quick else 8_000
     few, rich = folder / "few.jsonl", folder / "rich.jsonl"
     write_small(few, _FEW, "line")
     write_rich(rich, groups)

@@ -52,7 +52,7 @@ class MaxFailures:
     percent: bool = False
 
     def of(self, groups: int) -> float:
-        """How many may fail of so many groups."""
+        """Return how many may fail of so many groups."""
         return self.number * groups / 100 if self.percent else self.number
 
     @property

@@ -68,7 +68,9 @@ async def score_on_ray(
     """Score INPUT into OUTPUT as `score` does, with so many workers of a Ray that runs."""
     began = time.perf_counter()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ruler-")))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="ruler-", ignore_cleanup_errors=True))
+        )
         settings = replace(settings, ledger=settings.ledger or folder / "ledger.sqlite")
         problems = list[object]()
         found = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
@@ -296,7 +298,7 @@ class _Fleet:
 
 
 def _job(settings: ScoreSettings) -> Job:
-    """Return what workers are told, without what needs the whole batch."""
+    """Return the orders to workers, without what needs the whole batch."""
     source, ledger = settings.input.source, settings.ledger
     if not is_remote(source):
         source = str(Path(source).absolute())

@@ -22,7 +22,7 @@ from ruler_cli.settings import PoolSettings, ScoreSettings
 from ruler_cli.shard import Shard
 
 VERSION = f"ruler {__version__} on Python {sys.version_info[0]}.{sys.version_info[1]}"
-"""What both ends must have alike, since they exchange values of their own."""
+"""The same at both ends, which exchange values of their own."""
 _ROWS = 2_000
 """Rows of a ledger that go between two nodes at once."""
 _PATIENCE = 60.0
@@ -34,7 +34,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all workers are told: how a shard is scored, the driver's node and version, and the judges' keys.
+    """Orders to all workers: how a shard is scored, the driver's node and version, the judges' keys.
 
     `files` are copies, as parts in Ray's store, for nodes without these files; `size` is INPUT's.
     """
@@ -78,7 +78,7 @@ class Worker(Observer):
         for name, value in job.environment.items():
             os.environ.setdefault(name, value)
         self._report, self._after, self._halt = Report(), 0, Halt()
-        with tempfile.TemporaryDirectory(prefix="ruler-") as name:
+        with tempfile.TemporaryDirectory(prefix="ruler-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             settings = await self._here(job, folder)
             if settings is None:
