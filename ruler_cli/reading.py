@@ -258,15 +258,6 @@ def _key_at(number: int, lines: Iterable[Line], reader: Reader) -> str:
     return str(reader.read(line)[0].key)
 
 
-def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitStack) -> Iterator[Group]:
-    """The groups, in order, of an input that was surveyed elsewhere and whose groups do not lie apart."""
-    container = open_container(settings.source, stack)
-    if isinstance(container, Many):
-        container.settle(_fits(reader), lambda _: None)
-    lines = container.records() if container.plain else placed(container.records())
-    return in_order(shown(settings.source), lines, reader, found)
-
-
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
     """Whether a record is of the format, well-formed or not; None where it is no JSON object."""
 

@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import anyio
 
@@ -21,19 +20,6 @@ PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
 _UNREACHED = 3
 """Tries of a judge that no call of this run has reached yet."""
-
-
-class Claims(Protocol):
-    """Who asks what, among the processes of one run: each request is asked by one of them at a time."""
-
-    async def claim(self, key: bytes, again: bool) -> Reply | Fault | None:
-        """Wait until nobody else asks it: what was answered by then, or None, and it is ours to ask.
-
-        `again`: only what was answered in this run.
-        """
-
-    def release(self, key: bytes) -> None:
-        """What came of it is kept, or it failed: the next may have it."""
 
 
 @dataclass(slots=True)
@@ -63,10 +49,9 @@ class Caller:
         retries: int,
         timeout: float,
         cache: ReplyCache | None = None,
-        claims: Claims | None = None,
     ) -> None:
         """`timeout` is the judge's own deadline for one try, in seconds."""
-        self.gate, self._judge, self._cache, self._claims = gate, judge, cache, claims
+        self.gate, self._judge, self._cache = gate, judge, cache
         self._retries, self._seconds = retries, (1 + retries) * timeout
         self._reached, self._answered = False, -math.inf
         self._random = random.Random()  # jitter only, which must differ between processes
@@ -97,23 +82,10 @@ class Caller:
         try:
             if again:
                 self._again.add(key)
-            if self._claims is None:
-                return await self._ask(request, key)
-            return await self._claimed(request, key, self._claims, again)
+            return await self._ask(request, key)
         finally:
             del self._asking[key]
             done.set()
-
-    async def _claimed(self, request: Request, key: bytes, claims: Claims, again: bool) -> Reply | Fault:
-        """Ask, unless another process did meanwhile."""
-        kept = await claims.claim(key, again)
-        if kept is not None:
-            self.tally.kept += not (isinstance(kept, Fault) and kept.kind == "interrupted")
-            return kept
-        try:
-            return await self._ask(request, key)
-        finally:
-            claims.release(key)
 
     async def _ask(self, request: Request, key: bytes = b"") -> Reply | Fault:
         number = ticket = next(self._tickets)

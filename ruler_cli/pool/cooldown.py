@@ -30,7 +30,7 @@ class Cooldown:
 
     def __init__(self) -> None:
         """Nobody was refused yet, and nobody knows whose word a refusal is."""
-        self._held = self._told = -math.inf
+        self._held = -math.inf
         self._open: list[tuple[int, float]] = []
         self._newest = -1
         self._first, self._end = 0, -math.inf
@@ -41,7 +41,7 @@ class Cooldown:
     @property
     def until(self) -> float:
         """The time before which nobody goes."""
-        return max(self._held, self._told)
+        return self._held
 
     @property
     def single(self) -> bool:
@@ -79,15 +79,6 @@ class Cooldown:
         if self._refused + self._answered > _LATELY:
             self._refused, self._answered = self._refused / 2, self._answered / 2
         return self._decide() <= now < held
-
-    def tell(self, until: float) -> None:
-        """Others who share the judge wait until then; their matter where refusals are single calls' own."""
-        if not self.single:
-            self._told = max(self._told, until)
-
-    def lift(self) -> None:
-        """Others who share the judge know that the wait was not for all."""
-        self._told = -math.inf
 
     @property
     def begun(self) -> bool:

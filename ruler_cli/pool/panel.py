@@ -60,19 +60,7 @@ class Panel:
     def status(self) -> Status:
         """What is going on right now, all judges together; the longest wait of any."""
         each = [gate.status() for gate in self.gates] or [Status(spent_usd=self.budget.spent)]
-        if len(each) == 1:
-            return each[0]
-        longest = max(each, key=lambda status: status.waiting)
-        return Status(
-            sum(s.in_flight for s in each),
-            sum(s.limit for s in each),
-            sum(s.queued for s in each),
-            sum(s.requests_per_minute for s in each),
-            sum(s.tokens_per_minute for s in each),
-            longest.waiting,
-            longest.why,
-            self.budget.spent,
-        )
+        return each[0] if len(each) == 1 else Status.of(each, self.budget.spent)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens, by judge; None where the price of a judge that was asked is not known."""

@@ -9,9 +9,9 @@ from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller, Claims
+from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.estimates import Estimates
-from ruler_cli.pool.gate import Cost, Gate, Shared
+from ruler_cli.pool.gate import Cost, Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
@@ -61,28 +61,6 @@ def limited(
         estimates=Estimates(stated_limit(judge.params)),
         cost=_cost(chosen.price),
     )
-
-
-def part_of_a_pool(
-    chosen: Chosen,
-    judge: JudgeSettings,
-    settings: PoolSettings,
-    halt: Halt,
-    budget: Budget,
-    cache: ReplyCache | None,
-    shared: Shared,
-    claims: Claims | None,
-) -> Caller:
-    """What asks one judge in one of several processes: limits are `shared`, a level is its own.
-
-    `budget` only counts.
-    """
-    most_open = max(1, open_files() - _SPARE)
-    limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
-    level = Fixed(min(limit, most_open)) if limit else Adaptive(most_open)
-    gate = Gate(level, halt, budget=budget, cost=_cost(chosen.price), shared=shared)
-    retries, timeout = settings.retries, judge.timeout
-    return Caller(chosen.judge, gate, retries=retries, timeout=timeout, cache=cache, claims=claims)
 
 
 def _cost(price: Price | None) -> Cost:
