@@ -44,7 +44,7 @@ from ruler_cli.groups import (
 )
 from ruler_cli.index import PARTS, Index, place
 from ruler_cli.openings import Openings
-from ruler_cli.pool.feed import inline, threaded
+from ruler_cli.pool.engine import inline, threaded
 from ruler_cli.records import Group, Line, Problem
 from ruler_cli.scratch import Scratch, placed, spooled
 from ruler_cli.settings import InputSettings

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 import anyio
 
 from ruler_cli.observer import Status
-from ruler_cli.pool.breaker import Breaker
-from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.cooldown import Cooldown
-from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.budget import Budget, Estimates
+from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.limits import Entry, Window
