@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.batches.provider import UnclearError
+from ruler_cli.batches.wire import UnclearError
 from tests.batch_server import KINDS, BatchServer
 from tests.batches.apis import APIS, TAG, api, every, request, requests, submit
 
@@ -85,7 +85,7 @@ async def test_hooks(name: str, tmp_path: Path) -> None:
             assert seen[-2:] == [("before", "create", 0), ("after", "create", 1)]
             server.before = lambda step: False
             with pytest.raises(UnclearError):
-                await made.create(tmp_path / "r.jsonl", "file-0001", TAG, 2)
+                await made.create(tmp_path / "r.jsonl", "file-0001", TAG)
             assert server.created == 1
 
 

@@ -291,7 +291,7 @@ def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer)
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all that is lacking is too large, nothing says that nothing is lacking."""
-    monkeypatch.setattr("ruler_cli.batches.submit.fits", lambda provider, size: False)
+    monkeypatch.setattr("ruler_cli.batches.submit._fits", lambda judge, size: False)
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "6 requests larger than the provider takes" in done.stderr
