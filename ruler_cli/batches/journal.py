@@ -202,19 +202,13 @@ class Journal:
         being submitted is told from one that was left behind. `folder`, for request files, is empty at
         first, and removed at the end.
         """
-        lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = self._locked()
         try:
-            if not self._locked(lock):
-                yield False
-                return
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(mode=0o700)
-            try:
-                yield True
-            finally:
-                shutil.rmtree(self.folder, ignore_errors=True)
+            yield lock is not None
         finally:
-            os.close(lock)
+            if lock is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                os.close(lock)
 
     def close(self) -> None:
         """Close it; what was recorded is on the disk."""
@@ -230,17 +224,23 @@ class Journal:
         """Close it."""
         self.close()
 
-    def _locked(self, lock: int) -> bool:
+    def _locked(self) -> int | None:
+        lock = -1
         try:
+            lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(mode=0o700)
         except OSError as error:
+            if lock >= 0:
+                os.close(lock)
+            if isinstance(error, BlockingIOError):
+                return None
             raise OutputError(
-                f"{self.folder.parent}: no lock can be had there ({error.strerror}), without which two "
-                "submissions may both pay; put the ledger on another file system, with --ledger PATH"
+                f"{self._lock}: cannot be locked ({error.strerror}), and without that two submissions may "
+                "both pay; make room, or put the ledger on another file system, with --ledger PATH"
             ) from None
-        return True
+        return lock
 
     def _commit(self) -> None:
         self._db.execute("COMMIT")

@@ -125,7 +125,7 @@ async def submit(
                     )
                     packer = _Packer(journal, judges)
                     rendered = await packer.all(settings, observer, halt)
-                    batches = await _Sending(journal, halt, observer).all(packer.drafts, done)
+                    batches = await _send_all(journal, packer.drafts, done, observer, halt)
                     out = sum(rendered.requests) - packer.large - sum(each.requests for each in batches)
                     return Submitted(rendered, tuple(batches), out, packer.large, tuple(doubts))
             if not waits:
@@ -136,22 +136,24 @@ async def submit(
 
 async def unless_told(halt: Halt, work: Callable[[], Awaitable[T]]) -> T:
     """Do the work; if `halt` is told to stop before it is done, leave off and raise the reason."""
-    done: list[T] = []
 
-    async def watch() -> None:
+    async def stop() -> None:
         await halt.told.wait()
-        tasks.cancel_scope.cancel()
+        raise halt.reason or RulerError("stopped")
 
+    return await _beside(stop, work)
+
+
+async def _beside(companion: Callable[[], Awaitable[None]], work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work, beside a companion that ends with it, or ends it by raising."""
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            done.append(await work())
+            tasks.start_soon(companion)
+            done = await work()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
-    if not done and halt.reason is not None:
-        raise halt.reason
-    return done[0]
+    return done
 
 
 class _Draft:
@@ -271,77 +273,66 @@ class _Packer:
             ) from None
 
 
-class _Sending:
-    """Takes each intent to its provider, step by step."""
+async def _send_all(
+    journal: Journal, drafts: list[_Draft], done: Callable[[Batch], None], observer: Observer, halt: Halt
+) -> list[Batch]:
+    """Submit one batch after the other; those behind a failure are given up."""
+    batches: list[Batch] = []
+    try:
+        for draft in drafts:
+            if halt.reason is not None:
+                raise halt.reason
+            batches.append(await _send(journal, draft, observer, halt))
+            done(batches[-1])
+    except RulerError as error:
+        for draft in drafts[len(batches) :]:
+            batch = journal.one(draft.batch.id)
+            if batch.state in ("intended", "uploaded"):
+                journal.move(batch, "abandoned", reason=str(error))
+        raise
+    return batches
 
-    def __init__(self, journal: Journal, halt: Halt, observer: Observer) -> None:
-        self._journal, self._halt, self._observer, self._noted = journal, halt, observer, False
 
-    async def all(self, drafts: list[_Draft], done: Callable[[Batch], None]) -> list[Batch]:
-        """Submit one after the other; those behind a failure are given up."""
-        batches: list[Batch] = []
-        try:
-            for draft in drafts:
-                if self._halt.reason is not None:
-                    raise self._halt.reason
-                batches.append(await self._one(draft))
-                done(batches[-1])
-        except RulerError as error:
-            for draft in drafts[len(batches) :]:
-                batch = self._journal.one(draft.batch.id)
-                if batch.state in ("intended", "uploaded"):
-                    self._journal.move(batch, "abandoned", reason=str(error))
-            raise
-        return batches
+async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt) -> Batch:
+    """Take one batch to its provider, each step on record before it is taken."""
+    provider, file, tag = draft.judge.provider, draft.file, draft.batch.tag
 
-    async def _one(self, draft: _Draft) -> Batch:
-        provider, file, tag = draft.judge.provider, draft.file, draft.batch.tag
-        uploaded = await unless_told(self._halt, lambda: provider.upload(file, tag))
-        batch = self._moved(draft.batch, "uploaded", file=uploaded)
-        batch = self._moved(batch, "creating", began=time.time())
-        try:
-            remote = await self._alive(batch, lambda: provider.create(file, uploaded, tag))
-        except UnclearError as error:
-            self._journal.move(batch, "creating", reason=str(error))
-            raise UnclearError(
-                f"{error}; batch {tag} is on record as perhaps submitted, and the next `ruler batch` "
-                "command looks for it"
-            ) from None
-        except RulerError as error:
-            self._journal.move(batch, "failed", reason=str(error))
-            raise
-        file.unlink(missing_ok=True)
-        return self._moved(batch, "submitted", remote=remote.id, label=remote.label)
+    def moved(batch: Batch, state: State, **changed: Any) -> Batch:
+        found = journal.move(batch, state, **changed)
+        if found is None:
+            raise RulerError(f"batch {tag}: another process changed it; run the same command again")
+        return found
 
-    async def _alive(self, batch: Batch, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work with signs of life; not interrupted, since its answer tells what is paid for."""
+    async def show_life() -> None:
+        noted = False
+        while True:
+            await anyio.sleep(_BEAT)
+            with suppress(OutputError):  # without it the batch is only looked for sooner
+                journal.move(batch, "creating")
+            if halt.reason is not None and not noted:
+                noted = True
+                observer.note(
+                    "stopping once the provider has answered, since the batch is paid for then; Ctrl-C "
+                    "stops at once, and the next `ruler batch` command looks for it"
+                )
 
-        async def beat() -> None:
-            while True:
-                await anyio.sleep(_BEAT)
-                with suppress(OutputError):  # without it the batch is only looked for sooner
-                    self._journal.move(batch, "creating")
-                if self._halt.reason is not None and not self._noted:
-                    self._noted = True
-                    self._observer.note(
-                        "stopping once the provider has answered, since the batch is paid for then; Ctrl-C "
-                        "stops at once, and the next `ruler batch` command looks for it"
-                    )
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(beat)
-                done = await work()
-                tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise first_of(group) from None
-        return done
-
-    def _moved(self, batch: Batch, state: State, **changed: Any) -> Batch:
-        moved = self._journal.move(batch, state, **changed)
-        if moved is None:
-            raise RulerError(f"batch {batch.tag}: another process changed it; run the same command again")
-        return moved
+    uploaded = await unless_told(halt, lambda: provider.upload(file, tag))
+    batch = moved(draft.batch, "uploaded", file=uploaded)
+    batch = moved(batch, "creating", began=time.time())
+    try:
+        # not interrupted: without the answer nobody knows what is paid for
+        remote = await _beside(show_life, lambda: provider.create(file, uploaded, tag))
+    except UnclearError as error:
+        journal.move(batch, "creating", reason=str(error))
+        raise UnclearError(
+            f"{error}; batch {tag} is on record as perhaps submitted, and the next `ruler batch` "
+            "command looks for it"
+        ) from None
+    except RulerError as error:
+        journal.move(batch, "failed", reason=str(error))
+        raise
+    file.unlink(missing_ok=True)
+    return moved(batch, "submitted", remote=remote.id, label=remote.label)
 
 
 def _fits(judge: _Judge, size: int) -> bool:

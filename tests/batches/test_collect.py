@@ -78,19 +78,6 @@ def test_odd_rows(
     assert client.lacking() == 0
 
 
-@each_api
-def test_expired(name: str, tmp_path: Path) -> None:
-    """What a batch that expired had done is taken in; the rest is free."""
-    with BatchServer(expires=4) as server:
-        client = client_of(tmp_path, server, name)
-        client.submit()
-        assert client.collect().left_out == 2
-        assert client.batches()[0].answered == 4
-        server.conduct.expires = None
-        client.until_all_is_in()
-        assert (server.billed, server.billed_again) == (6, 0)
-
-
 def test_invalid(tmp_path: Path) -> None:
     """A batch that its provider finds invalid is failed, with the reason, and frees what it held."""
     with BatchServer(fails=True) as server:
@@ -103,42 +90,6 @@ def test_invalid(tmp_path: Path) -> None:
         server.conduct.fails = False
         client.until_all_is_in()
         assert client.lacking() == 0
-
-
-@each_api
-def test_twice(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Results that are taken in twice are in the ledger once, and what is closed is not fetched again."""
-    client = client_of(tmp_path, batch_server, name)
-    client.submit()
-    (batch,) = client.batches()
-    client.collect()
-    with Ledger(client.place) as ledger:
-        before = ledger.stats().rows
-    with Journal(client.place) as journal:  # as if it had ended before this was on record
-        journal._db.execute("UPDATE batches SET state = 'submitted'")
-        with Ledger(client.place) as ledger:
-            assert ledger.stats().rows == before
-    client.collect()
-    count = batch_server.steps.count("results")
-    assert client.collect().exit_code == 0
-    assert batch_server.steps.count("results") == count
-    with Ledger(client.place) as ledger:
-        assert ledger.stats().rows == before
-    assert batch.requests == 6
-
-
-@each_api
-def test_broken_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Results that break off are fetched again, by this process or the next; no answer is lost or doubled."""
-    client = client_of(tmp_path, batch_server, name)
-    client.submit()
-    batch_server.fault("results", "half", times=50)
-    done = client.collect()
-    assert (done.exit_code, len(done.open)) == (1, 1)
-    batch_server.faults.clear()
-    assert client.collect().exit_code == 0
-    with Ledger(client.place) as ledger:
-        assert ledger.stats().rows["answer"] == 6
 
 
 @each_api

@@ -111,18 +111,6 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     assert 0 < sum(batch.usd or 0 for batch in done.batches) < 1
 
 
-def test_half_price(client: Client) -> None:
-    """A batch is expected to cost half of the price that is given."""
-    prices = ((2.0, 8.0), (4.0, 16.0))
-    costs = []
-    for number, price in enumerate(prices):
-        judge = replace(client.settings.judge, price=price)
-        (batch,) = client.submit(judge=judge, ledger=client.place.with_name(f"{number}.sqlite")).batches
-        costs.append(batch.usd)
-    assert costs[0] is not None
-    assert costs[1] == pytest.approx(2 * costs[0])
-
-
 def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
     """A run that is told to stop ends between two batches, what it has submitted being on record."""
     client.limits = {"requests": 2}
@@ -140,12 +128,6 @@ def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
     assert (batch_server.billed, batch_server.billed_again) == (5, 0)
 
 
-def test_no_ledger(client: Client) -> None:
-    """Without a ledger there is nothing to take answers into."""
-    with pytest.raises(UsageError, match="--ledger none"):
-        client.submit(ledger=None)
-
-
 def test_another_key(client: Client) -> None:
     """With another key a batch is neither looked for nor given up: whose it is, only the first one knows."""
     client.submit()
@@ -157,15 +139,6 @@ def test_another_key(client: Client) -> None:
     assert "--forget" in str(standing.trouble)
     assert client.submit().out == 5
     assert batch.tag in str(standing.trouble)
-
-
-def test_nothing_secret(client: Client) -> None:
-    """Neither key nor prompt is in the journal."""
-    client.submit()
-    with Journal(client.place) as journal:
-        rows = journal._db.execute("SELECT * FROM batches").fetchall()
-    assert client.settings.judge.api_key
-    assert client.settings.judge.api_key not in str(rows)
 
 
 def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
