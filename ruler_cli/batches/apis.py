@@ -10,13 +10,13 @@ import contextlib
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
-from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
+from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError, WrapValidator
 
 from ruler_cli.batches.wire import Body, UnknownBatchError, Wire, as_json, unclear
 from ruler_cli.errors import RulerError
@@ -62,6 +62,17 @@ class Remote:
     files: tuple[str, ...] = ()
 
 
+def _or_none(value: Any, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        return None
+
+
+_Lenient = WrapValidator(_or_none)
+"""Of a field that a batch can do without: gateways have shapes of their own, and answers are paid for."""
+
+
 class _File(BaseModel):
     id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # it stands in addresses
 
@@ -93,12 +104,12 @@ class _OpenAIErrors(BaseModel):
 
 class _OpenAIBatch(_Batch):
     status: str
-    metadata: dict[str, Any] | None = None
+    metadata: Annotated[dict[str, Any] | None, _Lenient] = None
     input_file_id: str | None = None
     output_file_id: str | None = None
     error_file_id: str | None = None
-    request_counts: _OpenAICounts | None = None
-    errors: _OpenAIErrors | None = None
+    request_counts: Annotated[_OpenAICounts | None, _Lenient] = None
+    errors: Annotated[_OpenAIErrors | None, _Lenient] = None
 
 
 class _AnthropicCounts(BaseModel):
@@ -111,7 +122,7 @@ class _AnthropicCounts(BaseModel):
 
 class _AnthropicBatch(_Batch):
     processing_status: str
-    request_counts: _AnthropicCounts = _AnthropicCounts()
+    request_counts: Annotated[_AnthropicCounts | None, _Lenient] = None
     results_url: str | None = None
 
 
@@ -320,7 +331,8 @@ class Anthropic(Provider):
     def remote(self, value: Any) -> Remote:
         """Read a batch."""
         batch = self.read(_AnthropicBatch, value)
-        label, counts = clean(batch.processing_status, self.wire.key), batch.request_counts
+        label = clean(batch.processing_status, self.wire.key)
+        counts = batch.request_counts or _AnthropicCounts()
         failed = counts.errored + counts.canceled + counts.expired
         return Remote(
             batch.id,

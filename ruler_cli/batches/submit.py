@@ -7,7 +7,7 @@ is asked for, then its name. The next command recovers from a crash between any 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +144,7 @@ async def unless_told(halt: Halt, work: Callable[[], Awaitable[T]]) -> T:
     return await _beside(stop, work)
 
 
-async def _beside(companion: Callable[[], Awaitable[None]], work: Callable[[], Awaitable[T]]) -> T:
+async def _beside(companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]) -> T:
     """Do the work, beside a companion that ends with it, or ends it by raising."""
     try:
         async with anyio.create_task_group() as tasks:

@@ -319,6 +319,13 @@ async def test_openai_states() -> None:
             assert made.remote(_batch(status=word, **fields)).state == state, (word, fields)
 
 
+async def test_openai_odd_fields() -> None:
+    """A batch is read, and its answers fetched, although what it can do without has another shape."""
+    async with api("openai", BatchServer()) as made:
+        odd = made.remote(_batch(status="completed", request_counts={"total": None}, metadata=[1], errors=[]))
+        assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
+
+
 async def test_openai_reasons() -> None:
     """The reason why a batch failed is one clean sentence."""
     async with api("openai", BatchServer()) as made:
