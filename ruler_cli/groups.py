@@ -2,15 +2,17 @@
 
 A file is surveyed first (`survey`): every line is read, its group key noted, and nothing is judged
 before the whole input is known to be readable. The notes stand in a temporary SQLite file, so
-memory does not grow with the dump. From stdin there is no second look: groups must be adjacent.
+memory does not grow with the dump. It is read again for the groups, and refused if it is another file
+by then. From stdin there is no second look: groups must be adjacent.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Literal, Protocol
 
 from ruler_cli.errors import UnreadableError, UsageError
@@ -273,3 +275,84 @@ def part_of(group: Group, first: int) -> Group:
         return group
     record = next(record for record in group.records if place(record) == first)
     return Group(str(record.key), (record,))
+
+
+def in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
+    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
+    return grouped(name, surveyed(name, lines, found), reader, found, met=found.problems)
+
+
+def grouped(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int = 0) -> Iterator[Group]:
+    """The same of lines as the survey read them; as many as were `met` could not be read then either."""
+    problems = 0
+
+    def unlike(problem: Problem) -> None:
+        nonlocal problems
+        problems += 1
+        if problems > met:
+            raise _changed(name, problem.where)
+
+    read = records(lines, reader.read, unlike)
+    return by_line(read) if found.grouping == "line" else _runs(read)
+
+
+def _changed(name: str, where: str) -> UsageError:
+    return UsageError(f"{name}: changed while it was read ({where}); run again when it is whole")
+
+
+def surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
+    """The lines that the survey read: none that were appended since, and the last one unchanged."""
+    number = found.end[0]
+    at = (0, 0)
+    for line in again:
+        if line.number > number:
+            break
+        at = (line.number, line.offset + len(line.raw))
+        if line.number == number and at != found.end:
+            break
+        yield line
+    if at != found.end:
+        raise _changed(name, found.where(number))
+
+
+def _runs(read: Iterator[Record]) -> Iterator[Group]:
+    """Consecutive records of one key, in a file that was surveyed."""
+    for key, members in itertools.groupby(read, key=lambda record: record.key):
+        yield Group(str(key), tuple(members))
+
+
+def unchanged(name: str, groups: Iterator[Group]) -> Iterator[Group]:
+    """Groups that are fetched by their places; UsageError where something else stands there now."""
+    try:
+        yield from groups
+    except UnreadableError as error:
+        raise _changed(name, str(error)) from None
+
+
+def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader | None:
+    """The reader with a label of each file in its keys; None if the keys tell the tasks apart by themselves.
+
+    Indices of tasks begin at 0 in every file of an evaluation: without a label the first tasks of all of
+    them would be one group. `tasks` are names of files → what each says it belongs to, or "". If files
+    name several tasks, that is the label. Else it is the outermost folder, or the file, that explains as
+    many groups of different openings as the files do.
+    """
+    named = {name: task for name, task in tasks.items() if task}
+    if len(set(named.values())) > 1 and len(named) == len(tasks):
+        return replace(reader, labels=named, labelled="task")
+    if reader.by_prompt or len(tasks) < 2 or not index.mixed()[0]:
+        return None
+    files = {name: name for name in tasks}
+    least, _ = index.mixed(files)
+    if least >= index.mixed()[0]:
+        return None
+    for depth in range(1, max(len(PurePath(name).parts) for name in tasks)):
+        folders = {name: _folder(name, depth) for name in tasks}
+        if index.mixed(folders)[0] == least:
+            return replace(reader, labels=folders, labelled="folder")
+    return replace(reader, labels=files, labelled="file")
+
+
+def _folder(name: str, depth: int) -> str:
+    """The outermost folders of a file, as many as there are."""
+    return "/".join(PurePath(name).parts[:-1][:depth])

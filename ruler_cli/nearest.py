@@ -1,4 +1,4 @@
-"""What somebody may have meant: the nearest of the words, files and paths that there are.
+"""Suggestions for a mistyped word, file or path: the nearest that there is.
 
 Needed on the way to an error only, so nothing is imported before.
 """
@@ -7,78 +7,51 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 _MOST = 5000
 """Names that are compared: a directory or a record may hold any number, and an error must not take long."""
 _DEEP = 4
 _FOLDERS = 50
-_LEFT = (".partial", ".failed.jsonl")
-"""What a run leaves beside its output, which nobody means as an input."""
 
 
 def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The choice that a word was meant for, None where none is near.
+    """The choice nearest in spelling, None if none is as near as `cutoff`, from 0 to 1.
 
-    The same but for case, `-`, `_` and blanks comes first, then the one choice that it begins, then the
-    nearest in spelling, of which `cutoff`, from 0 to 1, says how near it must be.
+    Case, `-`, `_` and blanks count for nothing.
     """
-    known = _few(choices)
-    alike = {_bare(choice): choice for choice in reversed(known)}
-    bare = _bare(word)
-    if bare in alike:
-        return alike[bare]
-    begun = [choice for choice in known if len(bare) > 1 and _bare(choice).startswith(bare)]
-    if len(begun) == 1:
-        return begun[0]
     from difflib import get_close_matches
 
-    close = get_close_matches(bare, alike, 1, cutoff)
+    alike = {_bare(choice): choice for choice in islice(choices, _MOST)}
+    close = get_close_matches(_bare(word), alike, 1, cutoff)
     return alike[close[0]] if close else None
 
 
 def question(found: str | None) -> str:
-    """The end of a sentence that asks whether this was meant; empty for None."""
+    """The end of a sentence that asks if this was meant; empty for None."""
     return f"; did you mean {found}?" if found is not None else ""
 
 
 def file(name: str) -> str | None:
     """The path, as it was begun, of the file or directory whose name is nearest to a missing one's."""
-    if name.count("/") > _FOLDERS:
-        return None
     folder, last = os.path.split(name.rstrip("/"))
     if folder and not os.path.isdir(folder):  # noqa: PTH112 - no error where the name is too long
-        other = file(folder)
-        if other is None or not os.path.isdir(other):  # noqa: PTH112 - as above
-            return None
-        same = os.path.join(other, last)  # noqa: PTH118 - `./` is kept as it was written
-        return same if os.path.exists(same) else file(same)  # noqa: PTH110 - as above
+        other = file(folder) if folder.count("/") < _FOLDERS else None
+        return other and file(os.path.join(other, last))  # noqa: PTH118 - `./` is kept as it was written
     try:
         with os.scandir(folder or ".") as found:
-            there = _few(entry.name for entry in found if not entry.name.endswith(_LEFT))
+            near = nearest(last, (entry.name for entry in found if not entry.name.endswith(".partial")), 0.8)
     except (OSError, ValueError):
         return None
-    stems: dict[str, list[str]] = {}
-    for entry in there:
-        stems.setdefault(_stem(entry), []).append(entry)
-    stem = nearest(_stem(last), stems)
-    if stem is None:
-        return None
-    from difflib import SequenceMatcher
-
-    best = max(sorted(stems[stem]), key=lambda other: SequenceMatcher(None, last, other).ratio())
-    return os.path.join(folder, best)  # noqa: PTH118 - as above
+    return near and os.path.join(folder, near)  # noqa: PTH118 - as above
 
 
 def path(dotted: str, records: Iterable[Mapping[str, Any]]) -> str | None:
     """The dotted path, of those that records have, that is nearest to one that none has."""
-    known = list(dict.fromkeys(_few(one for record in records for one in _paths(record, "", _DEEP))))
-    found = nearest(dotted, known, 0.7)
-    if found is not None:
-        return found
-    last = _bare(dotted.rsplit(".", 1)[-1])
-    ends = [one for one in known if _bare(one.rsplit(".", 1)[-1]) == last]
-    return ends[0] if ends else None
+    known = dict.fromkeys(islice((one for record in records for one in _paths(record, "", _DEEP)), _MOST))
+    ends = {one.rsplit(".", 1)[-1]: one for one in reversed(known)}
+    return nearest(dotted, known, 0.7) or ends.get(nearest(dotted.rsplit(".", 1)[-1], ends, 1.0) or "")
 
 
 def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
@@ -88,22 +61,11 @@ def _paths(value: Any, before: str, deep: int) -> Iterator[str]:
             if isinstance(key, str) and key:
                 yield before + key
                 yield from _paths(inner, f"{before}{key}.", deep - 1)
-        inner = value.get("trajectories")
-        if not before and isinstance(inner, list):
-            for item in inner[:5]:
+        rollouts = value.get("trajectories")
+        if not before and isinstance(rollouts, list):
+            for item in rollouts[:5]:
                 yield from _paths(item, "", deep - 1)
-
-
-def _few(names: Iterable[str]) -> list[str]:
-    from itertools import islice
-
-    return list(islice(names, _MOST))
 
 
 def _bare(word: str) -> str:
     return word.casefold().replace("_", "").replace("-", "").replace(" ", "")
-
-
-def _stem(name: str) -> str:
-    """A file's name without its endings, which are the same for all and would make all of them near."""
-    return name[:1] + name[1:].split(".", 1)[0]

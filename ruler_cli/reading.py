@@ -26,6 +26,9 @@ from ruler_cli.groups import (
     by_line,
     consecutive,
     fetched,
+    grouped,
+    in_order,
+    labelled,
     looked,
     own,
     own_fetched,
@@ -35,14 +38,14 @@ from ruler_cli.groups import (
     records,
     scattered,
     survey,
+    surveyed,
     told,
+    unchanged,
 )
 from ruler_cli.index import PARTS, Index, place
-from ruler_cli.labels import labelled
 from ruler_cli.openings import Openings
 from ruler_cli.pool.feed import inline, threaded
 from ruler_cli.records import Group, Line, Problem
-from ruler_cli.rereading import grouped, in_order, surveyed, unchanged
 from ruler_cli.settings import InputSettings
 from ruler_cli.shard import Shard
 from ruler_cli.spool import new_spool, placed, spooled

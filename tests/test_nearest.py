@@ -1,78 +1,46 @@
-"""What somebody may have meant."""
+"""Suggestions for what is mistyped."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from ruler_cli import nearest
 
 
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [
-        ("--max_cost", "--max-cost"),
-        ("MAXCOST", "--max-cost"),
-        ("--pases", "--passes"),
-        ("--min", "--min-passes"),
-        ("--m", None),
-        ("--zebra", None),
-        ("", None),
-    ],
-)
-def test_nearest(word: str, found: str | None) -> None:
-    """Case, `-` and `_` count for nothing; then comes what a word begins, then the nearest in spelling."""
-    assert nearest.nearest(word, ["--max-cost", "--passes", "--min-passes"]) == found
-
-
-def test_question() -> None:
-    """Nothing is asked where nothing is near."""
+def test_nearest() -> None:
+    """Case, `-` and `_` count for nothing; then the nearest in spelling is found, or none."""
+    known = ["max-cost", "passes", "min_passes"]
+    found = {"max_cost": "max-cost", "MAXCOST": "max-cost", "pases": "passes", "zebra": None, "": None}
+    assert {word: nearest.nearest(word, known) for word in found} == found
     assert nearest.question("a") == "; did you mean a?"
     assert not nearest.question(None)
 
 
 def test_file(tmp_path: Path) -> None:
-    """Names are compared without their endings, which would make all files near to each other."""
-    for name in ("rollouts.jsonl", "rollouts.jsonl.partial", "rollouts.txt", "b.jsonl", "runs/one.jsonl"):
+    """A missing file or folder is found by its name, and what can be no path has none near it."""
+    for name in ("rollouts.jsonl", "rollouts.jsonl.partial", "rollouts.txt", "runs/one.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     found = {
         "rolouts.jsonl": "rollouts.jsonl",
-        "rollouts.json": "rollouts.jsonl",
         "rollouts.text": "rollouts.txt",
-        "a.jsonl": None,
-        "run/one.jsonl": "runs/one.jsonl",
-        "run/zebra.jsonl": None,
         "run/on.jsonl": "runs/one.jsonl",
+        "run/zebra.jsonl": None,
         "zebra/one.jsonl": None,
     }
     for name, meant in found.items():
         assert nearest.file(f"{tmp_path}/{name}") == (meant and f"{tmp_path}/{meant}"), name
-
-
-def test_file_of_no_path() -> None:
-    """What can be no path has no file near it, and is no error."""
     assert nearest.file("x" * 5000 + "/y" * 5000) is None
     assert nearest.file("\0/\0") is None
 
 
-@pytest.mark.parametrize(
-    ("dotted", "found"),
-    [
-        ("task-id", "task_id"),
-        ("taskId", "task_id"),
-        ("meta.pased", "meta.passed"),
-        ("passed", "meta.passed"),
-        ("rewrad", "reward"),
-        ("zebra", None),
-    ],
-)
-def test_path(dotted: str, found: str | None) -> None:
+def test_path() -> None:
     """A path is looked for in records and in the rollouts of a group, then by its last part alone."""
     members: list[dict[str, object]] = [{"reward": 1}]
     records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
-    assert nearest.path(dotted, records) == found
+    paths = {"task-id": "task_id", "meta.pased": "meta.passed", "passed": "meta.passed", "rewrad": "reward"}
+    assert {dotted: nearest.path(dotted, records) for dotted in paths} == paths
+    assert nearest.path("zebra", records) is None
 
 
 def test_path_of_a_hostile_record() -> None:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import NormalDist
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
-Totals = Mapping[str, float]
+Totals = Mapping[Hashable, float]
 Name = TypeVar("Name", bound=Hashable)
 
 MOST_UNITS = 500
@@ -36,12 +36,11 @@ class Measure:
     """
 
     value: Callable[[Totals], float | None]
-    basis: str
+    basis: Hashable
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(TypedDict):
     """A measured value and its 95 % interval; None: not defined, or too few groups to tell.
 
     `groups` are those that it rests on.
@@ -52,13 +51,8 @@ class Figure:
     high: float | None
     groups: int
 
-    @property
-    def known(self) -> bool:
-        """Whether there is an interval."""
-        return self.low is not None and self.high is not None
 
-
-def ratio(top: str, bottom: str, scale: float = 1.0) -> Callable[[Totals], float | None]:
+def ratio(top: Hashable, bottom: Hashable, scale: float = 1.0) -> Callable[[Totals], float | None]:
     """One sum by another."""
 
     def value(sums: Totals) -> float | None:
@@ -82,69 +76,61 @@ def difference(one: Measure, other: Measure) -> Measure:
 class Units:
     """What groups add to the sums, in at most `most` units; the same groups give the same figures."""
 
-    def __init__(self, most: int = MOST_UNITS, seed: int = 0) -> None:
-        self._units: list[dict[str, float]] = []
-        self._most, self._seed = most, seed
-        self._mix = random.Random(seed)
-        self._groups: Counter[str] = Counter()
+    def __init__(self, most: int = MOST_UNITS) -> None:
+        self._units: list[dict[Hashable, float]] = []
+        self._most, self._mix = most, random.Random(0)
+        self._groups: Counter[Hashable] = Counter()
 
     def __len__(self) -> int:
         return len(self._units)
 
-    def add(self, sums: Mapping[str, float]) -> int:
-        """One group; the number of its unit."""
+    def next(self) -> int:
+        """The number of the unit that the next group is in."""
         if len(self._units) < self._most:
             self._units.append({})
-            number = len(self._units) - 1
-        else:
-            # not in turn: a file that gets better along the way would make units alike
-            number = self._mix.randrange(self._most)
+            return len(self._units) - 1
+        # not in turn: a file that gets better along the way would make units alike
+        return self._mix.randrange(self._most)
+
+    def add(self, number: int, sums: Totals) -> None:
+        """What a group of a unit adds to the sums."""
         unit = self._units[number]
         for key, amount in sums.items():
             unit[key] = unit.get(key, 0.0) + amount
-            if amount:
-                self._groups[key] += 1
-        return number
+            self._groups[key] += bool(amount)
 
-    def put(self, unit: int, key: str, amount: float) -> None:
-        """More for a sum of one unit, known only when all groups are."""
-        self._units[unit][key] = self._units[unit].get(key, 0.0) + amount
-
-    def groups(self, key: str) -> int:
+    def groups(self, key: Hashable) -> int:
         """How many groups added to a sum."""
         return self._groups[key]
 
-    def totals(self) -> dict[str, float]:
-        """The sums over all groups."""
-        keys = {key for unit in self._units for key in unit}
-        return {key: math.fsum(unit.get(key, 0.0) for unit in self._units) for key in keys}
+    def total(self, key: Hashable) -> float:
+        """A sum over all groups."""
+        return math.fsum(unit.get(key, 0.0) for unit in self._units)
 
     def figures(self, measures: Mapping[Name, Measure], resamples: int = RESAMPLES) -> dict[Name, Figure]:
         """Each measure with its interval, all from the same resamples."""
-        keys = sorted({key for unit in self._units for key in unit})
-        columns = [[unit.get(key, 0.0) for unit in self._units] for key in keys]
-        whole = self.totals()
+        keys = {key for unit in self._units for key in unit}
+        columns = {key: [unit.get(key, 0.0) for unit in self._units] for key in keys}
+        whole = {key: math.fsum(column) for key, column in columns.items()}
         values = {name: _defined(measure.value(whole)) for name, measure in measures.items()}
-        wanted = {
-            name: measure
+        drawn: dict[Name, list[float]] = {
+            name: []
             for name, measure in measures.items()
             if values[name] is not None and self._groups[measure.basis] >= FEWEST
         }
-        drawn: dict[Name, list[float]] = {name: [] for name in wanted}
-        random_ = random.Random(self._seed)
+        random_ = random.Random(0)
         everyone = range(len(self._units))
-        for _ in range(resamples if wanted else 0):
+        for _ in range(resamples if drawn else 0):
             pick = itemgetter(*random_.choices(everyone, k=len(everyone)))
-            sums = {key: sum(pick(column)) for key, column in zip(keys, columns, strict=True)}
-            for name, measure in wanted.items():
-                found = _defined(measure.value(sums))
-                if found is not None:
-                    drawn[name].append(found)
-        out = {}
+            sums = {key: sum(pick(column)) for key, column in columns.items()}
+            for name, found in drawn.items():
+                if (value := _defined(measures[name].value(sums))) is not None:
+                    found.append(value)
+        out: dict[Name, Figure] = {}
         for name, measure in measures.items():
-            value, groups = values[name], self._groups[measure.basis]
-            ends = _ends(value, drawn.get(name, ()), groups, measure.bounds, resamples)
-            out[name] = Figure(value, *ends, groups)
+            groups = self._groups[measure.basis]
+            low, high = _ends(values[name], drawn.get(name, ()), groups, measure.bounds, resamples)
+            out[name] = Figure(value=values[name], low=low, high=high, groups=groups)
         return out
 
 

@@ -1,193 +1,331 @@
-"""Scored groups → everything that is told of them: one file, or two of the same input."""
+"""Scored groups → everything that is told of them: one file, or two of the same input.
+
+Of each group every judge adds to sums, and each figure is a function of these (`bootstrap.py`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import random
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
-from ruler_cli.agreement.bootstrap import MOST_UNITS, Figure, Measure, Units, difference
-from ruler_cli.agreement.correlation import error_sums, of_errors, plain, sums
-from ruler_cli.agreement.measures import NO_DIFFERENCE, Scorer, Tally
-from ruler_cli.agreement.scored import Scored, Scores
+from ruler_cli.agreement.bootstrap import LEVEL, RESAMPLES, Figure, Measure, Units, difference, ratio
+from ruler_cli.agreement.scored import Item, Scored, paired
+from ruler_cli.statistics.pairs import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
 
-_Row = tuple[Tally, Scored, Scores]
+Agreement = dict[str, Any]
+"""What was measured, as `ruler agree --json` prints it.
+
+The first of `scorers` is what the file says; judges of a panel follow. `mixed_groups` have rollouts of
+different labels, `two` labels are the worse and the better one where there are only these. `differences`
+are those of two files, the first less the second, `ranked` pairs of a panel's judges whose intervals of the
+accuracy do not overlap. `expected_half_width` is about what an interval of the accuracy has on either side.
+"""
+_Pair = tuple["_Judge", "_Judge"]
+_Rated = tuple[float, float, Item]
+"""The score and the label of a rollout that has both, and all that is known of it."""
+
+KINDS = {
+    "gap": ("to 0.05", "to 0.1", "to 0.2", "to 0.4", "above 0.4"),
+    "slot": ("earlier", "later", "alike"),
+    "place": ("first third", "middle", "last third"),
+    "length": ("shorter", "longer", "alike"),
+    "size": ("to 1,000", "to 4,000", "to 16,000", "to 64,000", "above 64,000"),
+}
+"""The kinds of pairs that are told apart, and the bins of each."""
+_GAPS = (0.05, 0.1, 0.2, 0.4)
+_SIZES = (1_000, 4_000, 16_000, 64_000)
+_ALIKE = 0.05
+"""Two rollouts are of like length when the longer one is longer by at most this share."""
+_AT_ONCE = 128
+"""Rollouts whose pairs are all looked at; of a larger group the pairs inside random parts of this size."""
+_NO_MERIT = frozenset({"chance_regret", "tied_share"})
+"""Figures that are no merit of a judge, so that two judges are not compared by them."""
 _POINTS = 0.6
 """Half an interval's width is about this by the root of the number of mixed groups, for groups of 8."""
+_R, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """Two judges: how their scores go together within groups, and how their errors do."""
-
-    one: str
-    other: str
-    plain: Figure
-    errors: Figure
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """What was measured. The first scorer is what the file says; judges of a panel follow.
-
-    `mixed` are groups with rollouts of different labels, `labels` the worse and the better one where
-    there are only two. `differences` are those of two files, the first less the second. `units` is how
-    many units the groups were resampled in.
-    """
-
-    groups: int
-    mixed: int
-    rollouts: int
-    labels: tuple[float, float] | None
-    scorers: tuple[Scorer, ...]
-    correlations: tuple[Correlation, ...]
-    differences: Mapping[str, Figure]
-    units: int
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing that scores could be compared with."""
-        told = [f for s in self.scorers for name, f in s.figures.items() if name != "cost_per_1000_usd"]
-        told += [c.plain for c in self.correlations]
-        return all(figure.value is None for figure in told)
-
-    @property
-    def expected_width(self) -> float | None:
-        """About what an interval of the pairwise accuracy is wide on either side; None: nothing is mixed."""
-        return min(0.5, _POINTS / math.sqrt(self.mixed)) if self.mixed else None
-
-
-def measure(groups: Iterable[Scored], name: str, most_units: int = MOST_UNITS) -> Agreement:
+def measure(groups: Iterable[Scored], name: str) -> Agreement:
     """One scored file, and each judge of its panel."""
-    board = _Board(most_units)
-    main = board.tally(name, details=True)
-    panel: dict[str, Tally] = {}
+    board = _Board()
+    main = board.judge(name)
+    panel: dict[str, _Judge] = {}
     for group in groups:
-        rows = [(main, group, group.scores)]
-        for judge, scores in group.judges.items():
+        rows = {main: group}
+        for judge in dict.fromkeys(judge for item in group.items for judge in item.judges):
             if judge not in panel:
-                panel[judge] = board.tally(judge, details=False)
-            rows.append((panel[judge], group, scores))
-        board.add(rows, rows[1:])
+                panel[judge] = board.judge(judge, details=False)
+            own = [replace(item, score=item.judges.get(judge)) for item in group.items]
+            rows[panel[judge]] = replace(group, items=tuple(own))
+        board.add(rows, [judge for judge in panel.values() if judge in rows])
     judges = list(panel.values()) if len(panel) > 1 else []
-    return board.agreement([main, *judges], list(combinations(judges, 2)), compared=False)
+    return board.agreement([main, *judges], list(combinations(judges, 2)))
 
 
 def measure_two(
-    pairs: Iterable[tuple[Scored, Scored]], names: tuple[str, str], most_units: int = MOST_UNITS
+    first: Iterator[Scored], second: Iterator[Scored], on_unlike: Callable[[str], object]
 ) -> Agreement:
-    """Two scored files of one input, over the rollouts that both have scored."""
-    board = _Board(most_units)
-    first, second = (board.tally(name, details=True) for name in names)
-    for one, other in pairs:
-        both = [None not in pair for pair in zip(one.scores, other.scores, strict=True)]
-        rows = [(first, one, _only(one.scores, both)), (second, other, _only(other.scores, both))]
-        board.add(rows, rows)
-    return board.agreement([first, second], [(first, second)], compared=True)
+    """Two scored files of one input, over the rollouts that both have scored; `paired` tells the rest."""
+    board, matched = _Board(), dict[str, Any]()
+    judges = [board.judge(name) for name in "AB"]
+    for one, other in paired(first, second, matched, on_unlike):
+        rows = (_scored_in(one, other), _scored_in(other, one))
+        board.add(dict(zip(judges, rows, strict=True)), judges)
+    return board.agreement(judges, [(judges[0], judges[1])], matched)
 
 
-def _only(scores: Scores, wanted: list[bool]) -> Scores:
-    return tuple(score if want else None for score, want in zip(scores, wanted, strict=True))
+def _scored_in(group: Scored, other: Scored) -> Scored:
+    """A group with the scores of those rollouts only that have one in the other file, too."""
+    both = zip(group.items, other.items, strict=True)
+    return replace(group, items=tuple(replace(a, score=None) if b.score is None else a for a, b in both))
 
 
 class _Board:
-    """Tallies that share the units of one bootstrap."""
+    """Judges that share the units of one bootstrap, and so their resamples."""
 
-    def __init__(self, most_units: int) -> None:
-        self._units = Units(most_units)
-        self._tallies: list[Tally] = []
-        self._groups = self._mixed = self._rollouts = 0
+    def __init__(self) -> None:
+        self._units = Units()
+        self._groups = self._rollouts = 0
 
-    def tally(self, name: str, *, details: bool) -> Tally:
-        self._tallies.append(Tally(name, f"{len(self._tallies)}:", details=details))
-        return self._tallies[-1]
+    def judge(self, name: str, *, details: bool = True) -> _Judge:
+        return _Judge(name, self._units, details=details)
 
-    def add(self, rows: list[_Row], judges: list[_Row]) -> None:
-        """One group by the scores of each tally, first what the file says; judges are correlated."""
-        group = rows[0][1]
-        found: dict[str, float] = {}
-        for tally, own, scores in rows:
-            found |= tally.sums(own, scores)
-        for (one, _, scores), (other, _, others) in combinations(judges, 2):
-            found |= _together(group, scores, others, _pair(one, other))
-        unit = self._units.add(found)
-        for tally, _, _ in rows:
-            tally.keep(unit)
+    def add(self, rows: Mapping[_Judge, Scored], correlated: Sequence[_Judge]) -> None:
+        """One group as each judge scored it, first as the file says."""
+        unit = self._units.next()
+        for judge, group in rows.items():
+            judge.add(unit, group)
+        for one, other in combinations(correlated, 2):
+            for what, sums in _together(rows[one], rows[other]):
+                self._units.add(unit, {(one, other, what, name): sum_ for name, sum_ in sums.items()})
         self._groups += 1
-        self._rollouts += len(group.scores)
-        self._mixed += found.get(f"{rows[0][0].prefix}pairs", 0) > 0
+        self._rollouts += len(group.items)
 
     def agreement(
-        self, tallies: list[Tally], pairs: list[tuple[Tally, Tally]], *, compared: bool
+        self, judges: Sequence[_Judge], pairs: Sequence[_Pair], matched: dict[str, Any] | None = None
     ) -> Agreement:
-        units = self._units
-        each = [tally.measures(units) for tally in tallies]
-        all_: dict[tuple[object, str], Measure] = {
-            (i, name): measure for i, found in enumerate(each) for name, measure in found.items()
-        }
-        for one, other in pairs:
-            p = _pair(one, other)
-            all_["plain", p] = Measure(plain(p), f"{p}aa", (-1.0, 1.0))
-            all_["errors", p] = Measure(of_errors(f"{p}e"), f"{p}eaa", (-1.0, 1.0))
-        names = [n for n in each[0] if n in each[-1] and "." not in n and n not in NO_DIFFERENCE]
-        for name in names if compared else ():
-            all_["difference", name] = difference(each[0][name], each[-1][name])
-        figures = units.figures(all_)
-        totals = units.totals()
-        return Agreement(
-            self._groups,
-            self._mixed,
-            self._rollouts,
-            tallies[0].two,
-            tuple(
-                tally.scorer({name: figures[i, name] for name in found}, totals)
-                for i, (tally, found) in enumerate(zip(tallies, each, strict=True))
-            ),
-            tuple(
-                Correlation(a.name, b.name, figures["plain", _pair(a, b)], figures["errors", _pair(a, b)])
+        each = {judge: judge.measures() for judge in judges}
+        wanted: dict[Hashable, Measure] = {}
+        for judge, own in each.items():
+            wanted |= {(judge, name): found for name, found in own.items()}
+        for pair in pairs:
+            wanted[pair, "errors"] = _within(partial_correlation, *pair, "errors")
+            wanted[pair, "scores"] = _within(correlation, *pair, "scores")
+        first, last = each[judges[0]], each[judges[-1]]
+        names = [n for n in first if matched and n in last and "." not in n and n not in _NO_MERIT]
+        wanted |= {name: difference(first[name], last[name]) for name in names}
+        figures = self._units.figures(wanted)
+        scorers = [judge.page({name: figures[judge, name] for name in own}) for judge, own in each.items()]
+        mixed = self._units.groups((judges[0], "pairs"))
+        return {
+            "labels": {"path": None, "two": judges[0].labels and list(judges[0].labels)},
+            "groups": self._groups,
+            "mixed_groups": mixed,
+            "rollouts": self._rollouts,
+            "paired": matched,
+            "bootstrap": {"level": LEVEL, "resamples": RESAMPLES, "seed": 0, "units": len(self._units)},
+            "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed)) if mixed else None,
+            "scorers": scorers,
+            "differences": {name: _compared(figures[name]) for name in names},
+            "ranked": [] if matched else list(_ranked(scorers[1:])),
+            "correlations": [
+                {"judges": [a.name, b.name]} | {of: figures[(a, b), of] for of in ("errors", "scores")}
                 for a, b in pairs
-            ),
-            {name: figures["difference", name] for name in names} if compared else {},
-            len(units),
-        )
+            ],
+        }
 
 
-def _pair(one: Tally, other: Tally) -> str:
-    return "|".join(sorted((one.prefix, other.prefix)))
+def _compared(difference: Figure) -> dict[str, Any]:
+    """A difference is more than chance if its interval does not hold 0."""
+    low, high = difference["low"], difference["high"]
+    return {**difference, "told_apart": low is not None and high is not None and not low <= 0 <= high}
 
 
-def _together(group: Scored, scores: Scores, others: Scores, prefix: str) -> dict[str, float]:
-    """What a group adds to the correlations of two judges: rollouts that both scored."""
+def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+    for pair in combinations(scorers, 2):
+        for better, worse in (pair, pair[::-1]):
+            low, high = better["pairwise_accuracy"]["low"], worse["pairwise_accuracy"]["high"]
+            if low is not None and high is not None and low > high:
+                yield {"better": better["name"], "worse": worse["name"]}
+
+
+def _together(one: Scored, other: Scored) -> Iterator[tuple[str, Sums]]:
+    """Sums for the correlations of two judges, over the rollouts that both scored."""
     both = [
-        (a, b, label)
-        for a, b, label in zip(scores, others, group.labels, strict=True)
-        if a is not None and b is not None
+        (a.score, b.score, a.label)
+        for a, b in zip(one.items, other.items, strict=True)
+        if a.score is not None and b.score is not None
     ]
     labelled = [(a, b, label) for a, b, label in both if label is not None]
-    found: dict[str, float] = {}
     if len(both) > 1:
-        found = sums([a for a, _, _ in both], [b for _, b, _ in both], prefix)
+        yield "scores", products(a=[a for a, _, _ in both], b=[b for _, b, _ in both])
     if len(labelled) > 1:
-        ones, twos, labels = ([row[i] for row in labelled] for i in range(3))
-        found |= error_sums(ones, twos, labels, f"{prefix}e")
+        a, b, y = zip(*labelled, strict=True)
+        yield "errors", products(a=a, b=b, y=y)
+
+
+def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Measure:
+    """A correlation within groups, by the sums whose keys begin so."""
+    return Measure(
+        lambda totals: of({name: totals.get((*key, name), 0.0) for name in PRODUCTS}),
+        (*key, "aa"),
+        _R,
+    )
+
+
+class _Judge:
+    """Sums of one judge over groups. `details`: its cost, and pairs told apart by kind, as well."""
+
+    def __init__(self, name: str, units: Units, *, details: bool) -> None:
+        self.name, self._units, self._details = name, units, details
+        self._range = (math.inf, -math.inf)
+        self._labels: set[float] = set()
+        # unit, score and label of each rollout, until there is a third label
+        self._rows = (array("H"), array("d"), array("d"))
+
+    @property
+    def labels(self) -> tuple[float, float] | None:
+        """The worse and the better label, where there are exactly two."""
+        return self._range if len(self._labels) == 2 else None
+
+    def add(self, unit: int, group: Scored) -> None:
+        """One group, which is in this unit of the bootstrap."""
+        rated = [(i.score, i.label, i) for i in group.items if i.score is not None and i.label is not None]
+        found = _sums(rated)
+        if self._details and group.cost is not None and group.items:
+            found |= {"cost": group.cost, "costed": float(len(group.items))}
+        if self._details and "pairs" in found:
+            found |= by_kind(rated)
+        self._units.add(unit, {(self, name): amount for name, amount in found.items()})
+        for score, label, _ in rated:
+            self._range = (min(self._range[0], label), max(self._range[1], label))
+            if len(self._labels) < 3:
+                self._labels.add(label)
+                self._rows[0].append(unit)
+                self._rows[1].append(score)
+                self._rows[2].append(label)
+
+    def measures(self) -> dict[str, Measure]:
+        """All that can be measured of this judge, by name; asked for once, when all groups are there."""
+
+        def share(top: str, of: str, bounds: tuple[float, float] = _SHARE, scale: float = 1.0) -> Measure:
+            return Measure(ratio((self, top), (self, of), scale), (self, of), bounds)
+
+        found = {
+            "pairwise_accuracy": share("won", "pairs"),
+            "tied_share": share("tied", "pairs"),
+            "kendall_tau_b": share("tau", "taus", _R),
+        }
+        if self.labels is not None:  # then the pairs are those of the AUC
+            found["auc_within_groups"] = found["pairwise_accuracy"]
+            found["auc"] = self._auc(*self.labels)
+        worst = (0.0, max(0.0, self._range[1] - self._range[0]))
+        found |= {name: share(name, "tops", worst) for name in ("top1_regret", "chance_regret")}
+        if self._details:
+            found["cost_per_1000_usd"] = share("cost", "costed", _UNBOUND, 1000.0)
+            bins = [f"{kind}.{i}" for kind, names in KINDS.items() for i in range(len(names))]
+            found |= {bin_: share(f"{bin_}.won", bin_) for bin_ in bins if self._units.groups((self, bin_))}
+        return found
+
+    def _auc(self, worse: float, better: float) -> Measure:
+        """The share of pairs (better, worse) of all groups in which the better has the higher score.
+
+        AUC is no ratio of sums over groups, as rollouts of different groups are compared, but near its
+        value it is linear in what each rollout adds to its error (Obuchowski 1997, for ROC data in clusters).
+        """
+        _, scores, labels = self._rows
+        bad, good = (
+            sorted(score for score, label in zip(scores, labels, strict=True) if label == side)
+            for side in (worse, better)
+        )
+        auc = sum(_below(bad, score) for score in good) / (len(good) * len(bad))
+        for unit, score, label in zip(*self._rows, strict=True):
+            if label == better:
+                term = (_below(bad, score) / len(bad) - auc) / len(good)
+            else:
+                term = (1 - _below(good, score) / len(good) - auc) / len(bad)
+            self._units.add(unit, {(self, "auc"): term})
+        return Measure(lambda sums: auc + sums.get((self, "auc"), 0.0), (self, "compared"), _SHARE)
+
+    def page(self, figures: Mapping[str, Figure]) -> dict[str, Any]:
+        """The figures that `measures` came to; those of a kind's bins as a list."""
+        found: dict[str, Any] = {"name": self.name}
+        found |= {name: round(self._units.total((self, name))) for name in ("compared", "pairs")}
+        found |= {name: figure for name, figure in figures.items() if "." not in name}
+        for name, figure in figures.items():
+            if "." in name:
+                kind, number = name.split(".")
+                pairs = round(self._units.total((self, name)))
+                bin_ = {"bin": KINDS[kind][int(number)], "pairs": pairs, "accuracy": figure}
+                found.setdefault(f"by_{kind}", []).append(bin_)
+        return found
+
+
+def _sums(rated: Sequence[_Rated]) -> dict[str, float]:
+    """What a group adds for the figures: accuracy over pairs, τ_b and regret over groups.
+
+    Regret is the best label less that of the top-scored rollout, the mean of several; by chance it is
+    less that of any.
+    """
+    if not rated:
+        return {}
+    scores, labels = [score for score, _, _ in rated], [label for _, label, _ in rated]
+    found: dict[str, float] = {"compared": len(rated)}
+    pairs = concordance(scores, labels)
+    if pairs.pairs:
+        found |= {"pairs": pairs.pairs, "won": pairs.won + pairs.tied / 2, "tied": pairs.tied}
+        best, top = max(labels), max(scores)
+        picked = [label for score, label, _ in rated if score == top]
+        found |= {
+            "tops": 1.0,
+            "top1_regret": best - math.fsum(picked) / len(picked),
+            "chance_regret": best - math.fsum(labels) / len(labels),
+        }
+        if (tau := pairs.tau_b) is not None:
+            found |= {"taus": 1.0, "tau": tau}
     return found
 
 
-def told_apart(figure: Figure) -> bool:
-    """Whether a difference is more than chance: its interval does not hold 0."""
-    return figure.low is not None and figure.high is not None and not figure.low <= 0 <= figure.high
+def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
+    """Pairs by kind: `gap.0` how many there are in its first bin, `gap.0.won` how many won, a tie one half.
+
+    A tied pair has no score gap and is in no bin of that kind.
+    """
+    found: dict[str, float] = {}
+    if len(rated) > _AT_ONCE:
+        rated = random.Random(len(rated)).sample(rated, len(rated))
+    for start in range(0, len(rated), _AT_ONCE):
+        for one, other in combinations(rated[start : start + _AT_ONCE], 2):
+            if one[1] == other[1]:
+                continue
+            (better, _, a), (worse, _, b) = (one, other) if one[1] > other[1] else (other, one)
+            won = 1.0 if better > worse else 0.0 if better < worse else 0.5
+            for bin_ in _bins(round(abs(better - worse), 9), a, b):
+                found[bin_] = found.get(bin_, 0.0) + 1
+                found[f"{bin_}.won"] = found.get(f"{bin_}.won", 0.0) + won
+    return found
 
 
-def ranked(scorers: tuple[Scorer, ...], name: str = "pairwise_accuracy") -> list[tuple[str, str]]:
-    """Pairs (better, worse) of judges whose intervals do not overlap; no other two are ranked."""
-    out = []
-    for one, other in combinations(scorers, 2):
-        a, b = one.figures.get(name), other.figures.get(name)
-        if a is None or b is None or None in (a.low, a.high, b.low, b.high):
-            continue
-        if (a.low or 0) > (b.high or 0):
-            out.append((one.name, other.name))
-        elif (b.low or 0) > (a.high or 0):
-            out.append((other.name, one.name))
-    return out
+def _bins(gap: float, better: Item, worse: Item) -> Iterator[str]:
+    if gap:
+        yield f"gap.{bisect_left(_GAPS, gap)}"
+    if better.place is not None and worse.place is not None:
+        later = round(better.place - worse.place, 9)
+        yield f"slot.{0 if later < 0 else 1 if later > 0 else 2}"
+        yield f"place.{min(2, int(better.place * 3))}"
+    if better.size is not None and worse.size is not None:
+        longer = max(better.size, worse.size)
+        alike = abs(better.size - worse.size) <= _ALIKE * longer
+        yield f"length.{2 if alike else 0 if better.size < worse.size else 1}"
+        yield f"size.{bisect_left(_SIZES, longer)}"
+
+
+def _below(ordered: Sequence[float], score: float) -> float:
+    """How many are lower, equal ones one half."""
+    return (bisect_left(ordered, score) + bisect_right(ordered, score)) / 2

@@ -21,7 +21,7 @@ from ruler_cli.batches.providers import Providers
 from ruler_cli.batches.recover import WINDOW, Standing, settle_and_wait
 from ruler_cli.batches.wire import UnclearError
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.estimate.outlay import ALWAYS, Range, Total
+from ruler_cli.estimate import ALWAYS, Bill, Range
 from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import batch_price, model_of
 from ruler_cli.judges.prices import Model
@@ -37,6 +37,8 @@ from ruler_cli.settings import JudgeSettings, ScoreSettings
 T = TypeVar("T")
 _ROWS, _BYTES = 1000, 8 << 20
 """Requests, or bytes of them, that are claimed in one transaction."""
+_AROUND = 64
+"""Bytes of a batch's file or call that are no request's own."""
 _BEAT = 1.0
 """Seconds between two signs of life."""
 _TURN = 0.5
@@ -163,7 +165,7 @@ class _Draft:
         self.batch, self.judge, self.file = batch, judge, file
         self.requests = self.bytes = 0
         self._out: BinaryIO = file.open("wb")
-        self._total = Total.of(judge.model, judge.settings.params)
+        self._bill = Bill(judge.settings.model, judge.model, judge.settings.params)
 
     def fits(self, size: int) -> bool:
         """Tell if the provider takes so many bytes more in the same batch."""
@@ -175,7 +177,8 @@ class _Draft:
         self.requests, self.bytes = self.requests + 1, self.bytes + len(line)
         self._out.write(line)
         prompt = sum(len(text.encode("utf-8", "replace")) for text in (request.system, request.user))
-        self._total.add(prompt / BYTES_PER_TOKEN, len(request.labels))
+        tokens = prompt / BYTES_PER_TOKEN
+        self._bill.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
 
     def close(self) -> None:
         """Write the rest of the file."""
@@ -183,8 +186,7 @@ class _Draft:
 
     def cost(self) -> Range | None:
         """USD, each request asked once: if it is to be asked again, that will be in another batch."""
-        model = self.judge.model
-        return self._total.outlay(self.judge.settings.model, "panel", model, ALWAYS).cost_usd
+        return self._bill.figures(self.judge.model.price, ALWAYS).cost_usd
 
 
 class _Packer:
@@ -338,4 +340,4 @@ async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt)
 def _fits(judge: _Judge, size: int) -> bool:
     """Tell if requests of so many bytes fit a batch."""
     limits = judge.provider.limits
-    return limits.bytes is None or size + limits.around <= limits.bytes
+    return limits.bytes is None or size + _AROUND <= limits.bytes

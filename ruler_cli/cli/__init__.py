@@ -58,13 +58,13 @@ def main() -> None:
     if "_RULER_COMPLETE" in os.environ:  # a shell waits: typer would load rich for longer than all the rest
         sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # Python's word for "not there"
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="ruler", standalone_mode=False)
     except KeyboardInterrupt:  # before a run has begun to listen for signals
         code = 130
     except Exception as error:
         from ruler_cli.cli.mistakes import explain
 
-        code = explain(error, app, sys.argv[1:])
+        code = explain(error)
         if code is None:
             raise
     sys.exit(code)

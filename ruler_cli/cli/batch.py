@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ruler_cli.cli import options, sharing
-from ruler_cli.cli.console import Console, told
+from ruler_cli.cli.messages import told
+from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from ruler_cli.batches.journal import Batch, there
 from ruler_cli.batches.providers import Providers
 from ruler_cli.batches.recover import Standing
 from ruler_cli.batches.submit import Submitted, TooDear, submit, unless_told
-from ruler_cli.cli.console import Console, count, safe, say
-from ruler_cli.cli.following import on_ledger, scoring
-from ruler_cli.cli.money import rounded
-from ruler_cli.cli.sizes import size
+from ruler_cli.cli.messages import on_ledger, safe, say, scoring
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings
@@ -211,7 +209,7 @@ def _as_json(standing: Standing) -> dict[str, Any]:
     return {
         "tag": batch.tag, "id": batch.remote, "provider": batch.provider, "model": safe(batch.model),
         "state": batch.state, "requests": batch.requests, "bytes": batch.bytes, "expected_usd": batch.usd,
-        "created": _time(batch.created), "changed": _time(batch.changed), "answered": batch.answered,
+        "created": iso(batch.created), "changed": iso(batch.changed), "answered": batch.answered,
         "failed": batch.failed, "left_out": batch.left_out, "reason": safe(batch.reason), "remote": said,
         "candidates": [safe(each.id) for each in standing.candidates],
         "trouble": None if trouble is None else safe(trouble),
@@ -225,7 +223,3 @@ def _name(batch: Batch) -> str:
 
 def _flat(text: str) -> str:
     return safe(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

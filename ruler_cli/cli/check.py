@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import tempfile
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from ruler_cli.cli import options, sharing
-from ruler_cli.cli.console import Console, safe, told
+from ruler_cli.cli.messages import safe, safe_value, told
+from ruler_cli.cli.progress import Console
+from ruler_cli.files.parse import dump
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
-    from ruler_cli.cli.page import Page
-    from ruler_cli.estimate.batched import Batched
-    from ruler_cli.estimate.bill import Seat
-    from ruler_cli.estimate.notes import Notes, Overview
-    from ruler_cli.estimate.outlay import Role
-    from ruler_cli.estimate.whole import Estimate
-    from ruler_cli.ledgers import Ledgers
-    from ruler_cli.reading import Input
+    from ruler_cli.estimate import Bill, Find, Role
+    from ruler_cli.records import Problem
 
 _ASK = AskSettings()
 
@@ -54,9 +52,7 @@ def command(
             "--batch", envvar="RULER_BATCH", help="Show, too, what it takes by a provider's batch API."
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
-    ] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
@@ -68,135 +64,120 @@ def command(
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
     with told():
-        names = options.models(model, escalate, fallback=fallback)
-        scoring = 1 if fallback else len(names)
+        usual = JudgeSettings(api_base=api_base, params=options.params(param))
+        judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
+        scoring = 1 if fallback else len(judges)
         options.refuse_passes(passes, judges=scoring, adaptive=adaptive, escalate=escalate)
-        last = [] if escalate is None else [escalate]
         first_ledger, more_ledgers = sharing.ledgers(ledger)
-        params, prices = options.params(param), options.prices(price, len(names + last))
-        first, *others = (
-            JudgeSettings(name, api_base, params=params, price=each)
-            for name, each in zip(names + last, prices, strict=True)
-        )
         settings = ScoreSettings(
             InputSettings(source, format_, grouping, group_by, reward, messages, outcome, prompt=prompt),
             "",
-            first,
-            AskSettings(
-                options.rubric(rubric), order, seed, passes=passes, group_size=group_size, single=single
-            ),
+            judges[0],
+            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
             ledger=first_ledger,
             ledgers=more_ledgers,
-            panel=tuple(others[: len(names) - 1]),
+            panel=tuple(judges[1:]),
             fallback=fallback,
             adaptive=adaptive,
-            escalate=others[-1] if last else None,
+            escalate=stronger,
         )
         raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
 
 
 def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
-    """Whether all can be scored."""
-    from contextlib import ExitStack
-
-    from ruler_cli.cli.found import Found
-    from ruler_cli.cli.page import Page
-    from ruler_cli.files.remote import public
+    """Print what INPUT holds and what `score` would take; whether all can be scored."""
+    from ruler_cli.cli.check_page import batches, facts_of, rows
+    from ruler_cli.estimate import estimate
     from ruler_cli.files.source import shown
+    from ruler_cli.hearing import judges_of
+    from ruler_cli.notes import SMALL, Notes, Share
     from ruler_cli.reading import open_input
 
-    where = settings.input
-    console = Console("log", shown(where.source), float("inf"))
+    console = Console("log", shown(settings.input.source), float("inf"))
     with ExitStack() as stack:
-        seats = _seats(settings, stack)
-        seen = stack.enter_context(Found(console, quiet=as_json))
-        found = open_input(where, stack, seen.unreadable, seen.opened, seen.record, seen.again)
-        result, whole = _estimate(found, seen.notes, settings, seats)
-        doubts = found.survey.warnings() if found.survey else found.openings.sentences()
-        warnings = (*found.notes, *doubts, *result.coverage.doubts())
-        agreed = seen.agreed(found.reader)
-        places = seen.places(found.reader, where)
-        page = Page(
-            public(where.source), found, *agreed, places, seen.notes, whole, result, settings.ask.passes,
-            settings.adaptive, seen.lost, warnings, seen.unit, _batched(settings, result) if batch else None,
-        )  # fmt: skip
-        if as_json:
-            seen.write_json(page)
+        bills = _bills(settings, stack)
+        lost = _Lost(None if as_json else console, stack)
+        notes = stack.enter_context(closing(Notes(lost.add)))
+        found = open_input(settings.input, stack, lost.add, notes.opened, notes.add, notes.again)
+        if found.survey is None or notes.bytes <= SMALL:
+            result = estimate(((group, Share()) for group in found.groups), bills)
         else:
-            _show(page, console)
-    return not page.lost and not result.too_long
+            result = estimate(notes.sample(found.picked), bills)
+        whole = notes.overview()
+        facts = facts_of(settings, found, notes, whole, result)
+        if batch:
+            facts["batch"] = batches(judges_of(settings), bills)
+        if as_json:
+            lost.write(facts)
+            return not lost.number and not result.widest.too_long
+        for sentence in facts["warnings"]:
+            console.warn(sentence)
+        for name, value in [("input", found.found()), *rows(facts, len(whole.sizes), lost.number, result)]:
+            typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
+    return not lost.number and not result.widest.too_long
 
 
-def _seats(settings: ScoreSettings, stack: ExitStack) -> list[Seat]:
-    """The judges that `score` would ask, with the kept replies of each."""
-    from ruler_cli.estimate.bill import Seat
+def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
+    """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
+    from ruler_cli.estimate import Bill
+    from ruler_cli.hearing import judges_of
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
+    from ruler_cli.ledgers import Ledgers
     from ruler_cli.shelf import Shelf
 
-    roles = _roles(settings)
-    embedded = [judge for judge, _ in roles if judge.model in EMBEDDED]
+    judges = judges_of(settings)
+    embedded = [judge for judge in judges if judge.model in EMBEDDED]
     for judge in embedded:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
-    ledger = _ledgers(settings, stack) if len(embedded) < len(roles) else None
-    shelves = [
-        None if ledger is None or judge in embedded else Shelf(ledger, judge.model, judge.params)
-        for judge, _ in roles
-    ]
-    return [
-        Seat(judge.model, model_of(judge), judge.params, shelf, role, number if role == "panel" else 0)
-        for number, ((judge, role), shelf) in enumerate(zip(roles, shelves, strict=True))
-    ]
+    ledger = None
+    if settings.ledger is not None and len(embedded) < len(judges):
+        ledger = stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
+
+    def lookup(judge: JudgeSettings) -> Find | None:
+        if ledger is None or judge in embedded:
+            return None
+        shelf = Shelf(ledger, judge.model, judge.params)
+        return lambda request: shelf.find(shelf.key(request))
+
+    def bill(number: int, judge: JudgeSettings) -> Bill:
+        later: Role = "fallback" if settings.fallback and number else "panel"
+        role: Role = "escalation" if judge is settings.escalate else later
+        model, place = model_of(judge), number if role == "panel" else 0
+        ask = replace(settings.ask, context_tokens=model.context)
+        return Bill(judge.model, model, judge.params, lookup(judge), role, place, ask, settings.adaptive)
+
+    return [bill(number, judge) for number, judge in enumerate(judges)]
 
 
-def _roles(settings: ScoreSettings) -> list[tuple[JudgeSettings, Role]]:
-    roles: list[tuple[JudgeSettings, Role]] = [(settings.judge, "panel")]
-    roles += [(judge, "fallback" if settings.fallback else "panel") for judge in settings.panel]
-    return roles + ([(settings.escalate, "escalation")] if settings.escalate else [])
+class _Lost:
+    """Names what cannot be scored as it is found: to a person at once, to a program in a list at the end.
 
+    The list may be as long as the input: it waits in a temporary file.
+    """
 
-def _batched(settings: ScoreSettings, result: Estimate) -> tuple[Batched, ...]:
-    """What the same takes in batches, by judge."""
-    from ruler_cli.estimate.batched import batched
-    from ruler_cli.judges.choose import batch_price, lists_batches
-    from ruler_cli.judges.targets import LIMITS, Limits, batches_of
+    def __init__(self, console: Console | None, stack: ExitStack) -> None:
+        """Without a console nothing is named on stderr."""
+        self._console = console
+        self._list = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed by the stack
+        self.number = 0
 
-    found = []
-    for (judge, _), outlay in zip(_roles(settings), result.judges, strict=True):
-        target = batches_of(judge)
-        limits, listed = LIMITS[target] if target else Limits(), lists_batches(judge)
-        found.append(batched(outlay, target, limits, batch_price(judge), listed=listed))
-    return tuple(found)
+    def add(self, problem: Problem) -> None:
+        """Name a line, or a trajectory of one."""
+        self.number += 1
+        if self._console is not None:
+            self._console.problem(problem)
+            return
+        entry = {"line": problem.line, "where": problem.where, "reason": problem.reason}
+        self._list.write((b",\n    " if self.number > 1 else b"\n    ") + dump(entry))
 
-
-def _estimate(
-    found: Input, notes: Notes, settings: ScoreSettings, seats: list[Seat]
-) -> tuple[Estimate, Overview]:
-    """From all groups of a small input, or of one that can be read once; from some of a large one."""
-    from ruler_cli.estimate.extrapolate import SMALL, extrapolate
-    from ruler_cli.estimate.whole import estimate
-
-    ask, adaptive = settings.ask, settings.adaptive
-    if found.survey is None or notes.bytes <= SMALL:
-        result = estimate(found.groups, ask, seats, adaptive=adaptive)
-        return result, notes.overview()
-    whole = notes.overview()
-    return extrapolate(notes, whole, found.picked, ask, seats, adaptive=adaptive), whole
-
-
-def _show(page: Page, console: Console) -> None:
-    from ruler_cli.cli.page import rows
-
-    for sentence in page.warnings:
-        console.warn(sentence)
-    for name, value in rows(page):
-        typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
-
-
-def _ledgers(settings: ScoreSettings, stack: ExitStack) -> Ledgers | None:
-    """The kept replies where `score` would look for them; a ledger that is not there is not made."""
-    from ruler_cli.ledgers import Ledgers
-
-    if settings.ledger is None:
-        return None
-    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
+    def write(self, facts: dict[str, Any]) -> None:
+        """Print one object, its list of what cannot be scored last."""
+        text = orjson.dumps(safe_value(facts), option=orjson.OPT_INDENT_2)
+        out = typer.get_binary_stream("stdout")
+        out.write(text[:-2] + b',\n  "cannot_be_scored": %d,\n  "bad": [' % self.number)
+        self._list.seek(0)
+        while part := self._list.read(1 << 16):
+            out.write(part)
+        out.write(b"\n  ]\n}\n" if self.number else b"]\n}\n")
+        out.flush()

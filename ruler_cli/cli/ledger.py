@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli import sharing
-from ruler_cli.cli.console import count, safe, told
-from ruler_cli.cli.sizes import size
+from ruler_cli.cli.messages import one_line, safe, told
+from ruler_cli.cli.units import count, iso, size
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _as_json(place: Path, found: Stats) -> dict[str, Any]:
         }
         for tally in found.models
     ]
-    times = {"first": _time(found.first), "last": _time(found.last)}
+    times = {"first": iso(found.first), "last": iso(found.last)}
     return {"ledger": str(place), "bytes": found.size, **times, "rows": found.rows, "models": models}
 
 
@@ -157,7 +157,7 @@ def _table(place: Path, found: Stats) -> list[str]:
     if not found.models:
         return [*head, "it is empty"]
     head.append(f"size:    {size(found.size)}, {count(sum(found.rows.values()), 'row')}")
-    head.append(f"from:    {_time(found.first)} to {_time(found.last)}")
+    head.append(f"from:    {iso(found.first)} to {iso(found.last)}")
     rows = [
         ["model", "answers", "refusals", "truncated", "unreadable", "failed", "prompt", "completion", "cost"]
     ]
@@ -166,7 +166,7 @@ def _table(place: Path, found: Stats) -> list[str]:
         counts = [tally.rows.get(status, 0) for status in ("answer", "refusal", "truncated", "odd", "fault")]
         tokens = [tally.usage.prompt, tally.usage.completion]
         rows.append(
-            [_name(tally.model), *map(str, counts + tokens), "unknown" if cost is None else f"${cost:.2f}"]
+            [one_line(tally.model), *map(str, counts + tokens), "unknown" if cost is None else f"${cost:.2f}"]
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
@@ -174,13 +174,3 @@ def _table(place: Path, found: Stats) -> list[str]:
         for cells in (zip(row, widths, strict=True) for row in rows)
     ]
     return [*head, "", *lines, "", "prompt and completion are tokens; cost is at list price"]
-
-
-def _name(model: str) -> str:
-    return safe(model).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _time(at: float | None) -> str | None:
-    from datetime import UTC, datetime
-
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli import sharing
-from ruler_cli.cli.console import count, safe, say, told
 from ruler_cli.cli.ledger import place_of
-from ruler_cli.cli.scored import AsJson
+from ruler_cli.cli.messages import safe, safe_value, say, told
+from ruler_cli.cli.options import AsJson
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ruler_cli.importing import Imported, Importer, Unread
-    from ruler_cli.records import Line
 
 _DATABASE = b"SQLite format 3\0"
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
@@ -65,17 +65,14 @@ def command(
 
         place, names = place_of(ledger), _names(replies)
         with Ledger(place) as kept, Importer(kept, model) as importer:
-            try:
-                for name in names:
-                    _take(name, importer)
-            finally:
-                importer.flush()
-            found = importer.result
+            for name in names:
+                _take(name, importer)
+        found = importer.result
         _tell(found)
         if as_json:
             import json
 
-            typer.echo(json.dumps(_as_json(place, found)))
+            typer.echo(json.dumps(safe_value(_as_json(place, found))))
         else:
             for line in _table(place, found, len(names)):
                 typer.echo(line)
@@ -89,11 +86,13 @@ def _names(replies: Sequence[str]) -> list[str]:
     from ruler_cli.files.remote import is_remote
     from ruler_cli.files.source import open_raw, readable
 
+    if replies.count("-") > 1:
+        raise UsageError("`-` is given twice; stdin can be read once")
     names: list[str] = []
     for given in replies:
         if is_many(given):
             listing = listed(given)
-            names += [listing.source(name) for name in listing.names]
+            names += map(listing.source, listing.names)
             continue
         if given != "-" and not is_remote(given):
             with open_raw(given) as stream, readable(given):
@@ -102,40 +101,36 @@ def _names(replies: Sequence[str]) -> list[str]:
                         f"{given}: is a database, no file of replies; a ledger is read beside another with "
                         f"`ruler score … --ledger PATH --ledger {shlex.quote(given)}`"
                     )
-        if given == "-" and given in names:
-            raise UsageError("`-` is given twice; stdin can be read once")
         names.append(given)
     return names
 
 
 def _take(name: str, importer: Importer) -> None:
-    from ruler_cli.files.source import shown
+    from ruler_cli.files.compression import PARQUET_MAGIC
+    from ruler_cli.files.open import open_container
+    from ruler_cli.files.source import capped, decompressed, lines, open_raw, readable, shown
+    from ruler_cli.judges.rows import BIGGEST
 
     number = 0
     try:
         with ExitStack() as stack:
-            for line in _lines(name, stack):
+            stream = stack.enter_context(open_raw(name))
+            with readable(name):
+                parquet = name != "-" and stream.peek(4).startswith(PARQUET_MAGIC)
+            rows = (
+                open_container(name, stack).records()
+                if parquet
+                else lines(name, capped(decompressed(name, stream), BIGGEST))
+            )
+            for line in rows:
                 number = line.number
-                importer.add(line.raw, number, f"{shown(name)} {line.where}")
+                if importer.add(line.raw, number, f"{shown(name)} {line.where}"):
+                    importer.flush()
     except UsageError as error:  # what was read of a file that is damaged stays, and the other files
         why = str(error).removeprefix(f"{shown(name)}: ").partition(";")[0]
         end = f"cannot be read behind line {number}" if number else "cannot be read"
         way = "pipe what can be unpacked into `ruler ledger import -`"
         importer.refuse(number, f"{end}: {why}; {way}", shown(name))
-
-
-def _lines(name: str, stack: ExitStack) -> Iterator[Line]:
-    from ruler_cli.files.compression import PARQUET_MAGIC
-    from ruler_cli.files.open import open_container
-    from ruler_cli.files.source import capped, decompressed, lines, open_raw, readable
-    from ruler_cli.judges.rows import BIGGEST
-
-    stream = stack.enter_context(open_raw(name))
-    with readable(name):
-        parquet = name != "-" and stream.peek(4).startswith(PARQUET_MAGIC)
-    if parquet:
-        return open_container(name, stack).records()
-    return lines(name, capped(decompressed(name, stream), BIGGEST))
 
 
 def _tell(found: Imported) -> None:
@@ -161,46 +156,36 @@ def _alike(at: tuple[int, Unread]) -> tuple[str, int, str]:
 
 
 def _as_json(place: Path, found: Imported) -> dict[str, Any]:
-    from ruler_cli.cli.console import safe_value
-
-    odd = [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.odd]
-    counts = {"rows": found.rows, "new": found.new, "known": found.known}
-    value: dict[str, Any] = safe_value(
-        {
-            "ledger": str(place),
-            **counts,
-            "failed_for_good": found.failed_for_good,
-            "failed": dict(found.failed),
-            "again": found.to_ask,
-            "again_by_reason": dict(found.again),
-            "foreign": found.foreign,
-            "unreadable": found.unreadable,
-            "odd": odd,
-        }
-    )
-    return value
+    return {
+        "ledger": str(place),
+        "rows": found.rows,
+        "new": found.new,
+        "known": found.known,
+        "failed_for_good": sum(found.failed.values()),
+        "failed": dict(found.failed),
+        "again": sum(found.again.values()),
+        "again_by_reason": dict(found.again),
+        "foreign": found.foreign,
+        "unreadable": found.unreadable,
+        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.odd],
+    }
 
 
 def _table(place: Path, found: Imported, files: int) -> list[str]:
     rows = [
-        ("ledger", safe(str(place))),
-        ("read", f"{count(found.rows, 'row')} of {count(files, 'file')}"),
-        ("new", count(found.new, "answer")),
-        ("known", f"{count(found.known, 'row')}, whose requests had an answer"),
+        ("ledger", 1, safe(str(place))),
+        ("read", 1, f"{count(found.rows, 'row')} of {count(files, 'file')}"),
+        ("new", 1, count(found.new, "answer")),
+        ("known", 1, f"{count(found.known, 'row')}, whose requests had an answer"),
+        ("failed", len(found.failed), _listed(found.failed, "for good")),
+        ("again", len(found.again), _listed(found.again, "to be asked again")),
+        ("foreign", found.foreign, f"{count(found.foreign, 'row')} of other requests, left out"),
+        ("unreadable", found.unreadable, f"{count(found.unreadable, 'row')}, left out"),
     ]
-    if found.failed:
-        rows.append(
-            ("failed", f"{count(found.failed_for_good, 'request')} for good: {_listed(found.failed)}")
-        )
-    if found.again:
-        rows.append(("again", f"{count(found.to_ask, 'request')} to be asked again: {_listed(found.again)}"))
-    if found.foreign:
-        rows.append(("foreign", f"{count(found.foreign, 'row')} of other requests, left out"))
-    if found.unreadable:
-        rows.append(("unreadable", f"{count(found.unreadable, 'row')}, left out"))
-    width = max(len(name) for name, _ in rows) + 2
-    return [f"{name + ':':{width}}{text}" for name, text in rows]
+    width = max(len(name) for name, number, _ in rows if number) + 2
+    return [f"{name + ':':{width}}{text}" for name, number, text in rows if number]
 
 
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items())
+def _listed(counts: Mapping[str, int], what: str) -> str:
+    kinds = ", ".join(f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items())
+    return f"{count(sum(counts.values()), 'request')} {what}: {kinds}"

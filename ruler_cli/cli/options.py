@@ -10,9 +10,36 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ruler_cli.cli import completing
+from ruler_cli.cli import units
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import JudgeSettings, MaxFailures
+
+_JUDGES = (
+    "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
+    "deepseek/", "gemini/", "groq/", "litellm_proxy/", "mistral/", "ollama_chat/", "openrouter/",
+    "together_ai/", "vertex_ai/", "xai/",
+)  # fmt: skip
+"""Judges without a model, and the providers that are used most, for a shell to offer."""
+
+
+def _some_judges(incomplete: str) -> list[str]:
+    return [name for name in _JUDGES if name.startswith(incomplete)]
+
+
+def _formats(incomplete: str) -> list[str]:
+    from ruler_cli.formats.detect import families
+
+    return [name for name in ("auto", *families()) if name.startswith(incomplete)]
+
+
+def _rubrics(incomplete: str) -> list[str]:
+    """Files behind `@`; a text is its writer's own."""
+    import glob
+
+    if not incomplete.startswith("@"):
+        return []
+    return ["@" + name for name in glob.glob(glob.escape(incomplete[1:]) + "*")]  # noqa: PTH207 - keeps `./`
+
 
 Source = Annotated[
     str,
@@ -29,7 +56,7 @@ Models = Annotated[
         "-m",
         metavar="NAME",
         envvar="RULER_JUDGE_MODEL",
-        autocompletion=completing.judges,
+        autocompletion=_some_judges,
         help="The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
         "repeat it for a panel.  [default: openai/o3]",
     ),
@@ -112,7 +139,7 @@ Escalate = Annotated[
     typer.Option(
         metavar="MODEL",
         envvar="RULER_ESCALATE",
-        autocompletion=completing.judges,
+        autocompletion=_some_judges,
         help="A stronger judge for groups that passes leave neither resolved nor tied.",
     ),
 ]
@@ -121,7 +148,7 @@ Rubric = Annotated[
     typer.Option(
         metavar="TEXT|@FILE",
         envvar="RULER_RUBRIC",
-        autocompletion=completing.rubrics,
+        autocompletion=_rubrics,
         help="Grading standards; a group's own `rubric` wins.",
     ),
 ]
@@ -169,17 +196,71 @@ Format = Annotated[
         "--format",
         metavar="auto|NAME",
         envvar="RULER_FORMAT",
-        autocompletion=completing.formats,
+        autocompletion=_formats,
         help="The dump's shape, where it shall not be found by looking.",
     ),
 ]
-
 RetryFailed = Annotated[
     bool,
     typer.Option(
         "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
     ),
 ]
+
+
+MinPasses = Annotated[
+    int,
+    typer.Option(
+        metavar="M",
+        min=1,
+        envvar="RULER_MIN_PASSES",
+        help="Valid passes that a judge must have brought for its scores to count.",
+    ),
+]
+Debias = Annotated[
+    bool,
+    typer.Option(
+        "--debias", envvar="RULER_DEBIAS", help="Subtract what the batch shows that a place is worth."
+    ),
+]
+Standardize = Annotated[
+    bool,
+    typer.Option(
+        "--standardize",
+        envvar="RULER_STANDARDIZE",
+        help="Bring the judges of a panel to one mean and spread before they are averaged.",
+    ),
+]
+Blend = Annotated[
+    float | None,
+    typer.Option(
+        metavar="W",
+        min=0.0,
+        max=1.0,
+        envvar="RULER_BLEND",
+        help="Mix: W times the judge's score, the rest the original reward.",
+    ),
+]
+ByOutcome = Annotated[
+    bool,
+    typer.Option(
+        "--order-by-outcome",
+        envvar="RULER_ORDER_BY_OUTCOME",
+        help="A rollout that failed its check (--outcome, else the reward) never outranks one that passed.",
+    ),
+]
+Scored = Annotated[
+    str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        envvar="RULER_LABELS",
+        help="Dotted path of the labels.  [default: the first original reward, else the outcome]",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")]
 
 
 def params(pairs: list[str] | None) -> dict[str, Any]:
@@ -223,10 +304,9 @@ def prices(texts: list[str] | None, count: int) -> list[tuple[float, float] | No
         return [None] * count
     found = [price(text) for text in texts]
     if len(found) not in (1, count):
-        judges = f"{count} judge{'s' * (count > 1)}"
         raise UsageError(
-            f"--price is given {len(found)} times for {judges}; give it once for all, or once for each in "
-            "order, the one of --escalate last"
+            f"--price is given {len(found)} times for {units.count(count, 'judge')}; give it once for all, "
+            "or once for each in order, the one of --escalate last"
         )
     return found * count if len(found) == 1 else found
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli import options
-from ruler_cli.cli.console import Console, count, safe, say, told
+from ruler_cli.cli.messages import safe, say, told
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ruler_cli.cli import options, sharing
-from ruler_cli.cli.console import Console, count, say, told
-from ruler_cli.cli.following import on_ledger, scoring
-from ruler_cli.cli.sizes import size
+from ruler_cli.cli.messages import on_ledger, say, scoring, told
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.units import count, size
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.files.requests import RequestFiles
-    from ruler_cli.judges.targets import Line, Target
-    from ruler_cli.pool.halt import Halt
+    from ruler_cli.judges.targets import Target
     from ruler_cli.records import Request
     from ruler_cli.rendering import Rendered
 
@@ -80,24 +79,18 @@ def command(
         options.refuse_passes(
             passes, judges=1 if fallback else len(judges), adaptive=adaptive, escalate=escalate
         )
-        first_ledger, more_ledgers = sharing.ledgers(ledger)
+        kept, others = sharing.ledgers(ledger)
+        part = sharing.shard(shard)
+        where = InputSettings(
+            source, format_, grouping, group_by, reward, messages, outcome, prompt=prompt, shard=part
+        )
         settings = ScoreSettings(
-            InputSettings(
-                source,
-                format_,
-                grouping,
-                group_by,
-                reward,
-                messages,
-                outcome,
-                shard=sharing.shard(shard),
-                prompt=prompt,
-            ),
+            where,
             requests,
             judges[0],
             AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
-            ledger=first_ledger,
-            ledgers=more_ledgers,
+            ledger=kept,
+            ledgers=others,
             retry_failed=retry_failed,
             panel=tuple(judges[1:]),
             fallback=fallback,
@@ -110,16 +103,15 @@ def command(
 
 def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     """Whether all that is lacking is written."""
-    from functools import partial
-
     import anyio
 
     from ruler_cli.cli.signals import interruptible
-    from ruler_cli.files.requests import Bound, RequestFiles
+    from ruler_cli.files.requests import RequestFiles, names_for
     from ruler_cli.files.source import shown
     from ruler_cli.hearing import judges_of
     from ruler_cli.judges.choose import unasked
     from ruler_cli.judges.targets import LIMITS, request_line, target_of
+    from ruler_cli.rendering import render
     from ruler_cli.writing import refuse_clashes
 
     judges = judges_of(settings)
@@ -127,45 +119,35 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
         unasked(judge)
     refuse_clashes(settings.input.source, settings.output)
     targets = [target_of(judge, target) for judge in judges]
-    limits = [LIMITS[each] for each in targets]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
-    bounds = [
-        Bound(judge.model, most.requests, most.bytes, most.around)
-        for judge, most in zip(judges, limits, strict=True)
-    ]
+    names = names_for(settings.output, [judge.model for judge in judges])
     console = Console("log", shown(settings.input.source))
-    with RequestFiles(settings.output, bounds, settings.input.source) as files:
-        writing = _Writing(files, lines)
+    large = [0] * len(judges)
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(RequestFiles(name, LIMITS[each]))
+            for name, each in zip(names, targets, strict=True)
+        ]
+
+        def take(seat: int, key: bytes, request: Request) -> None:
+            large[seat] += not files[seat].put(lines[seat](key, request))
+
         try:
-            done = anyio.run(interruptible, partial(writing.all, settings, console))
+            done = anyio.run(interruptible, lambda halt: render(settings, take, console, halt))
         finally:
             console.close()
-        made = files.commit()
-    for name, most, number in zip(targets, limits, writing.large, strict=True):
-        if number and most.bytes is not None:
+        for each in files:
+            each.end()
+        made = [one for each in files for one in each.commit()]
+    for name, number in zip(targets, large, strict=True):
+        if number:
+            most = (LIMITS[name].bytes or 0) / 1e6
             say(
-                f"ruler: {count(number, 'request')} not written: larger than the {most.bytes / 1e6:.0f} MB "
-                f"that {name} takes; show fewer rollouts at once, with --group-size"
+                f"ruler: {count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
+                "takes; show fewer rollouts at once, with --group-size"
             )
     _say_what(done, made, settings)
-    return not (done.unreadable or done.unaskable or any(writing.large))
-
-
-class _Writing:
-    """Requests into files, with the number of those that fit none, by judge."""
-
-    def __init__(self, files: RequestFiles, lines: Sequence[Line]) -> None:
-        self._files, self._lines = files, lines
-        self.large = [0] * len(lines)
-
-    async def all(self, settings: ScoreSettings, console: Console, halt: Halt) -> Rendered:
-        from ruler_cli.rendering import render
-
-        return await render(settings, self._take, console, halt)
-
-    def _take(self, judge: int, key: bytes, request: Request) -> None:
-        if not self._files.put(judge, self._lines[judge](key, request)):
-            self.large[judge] += 1
+    return not (done.unreadable or done.unaskable or any(large))
 
 
 def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: ScoreSettings) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli import options, scored
-from ruler_cli.cli.console import UNSAFE, count, say, told
-from ruler_cli.cli.ending import in_order
-from ruler_cli.cli.problems import Problems
-from ruler_cli.cli.waiting import waiting
+from ruler_cli.cli import options
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, say, told
+from ruler_cli.cli.progress import Problems, waiting
+from ruler_cli.cli.signals import in_order
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    source: scored.Scored,
+    source: options.Scored,
     output: Annotated[
         str | None,
         typer.Option(
@@ -36,7 +36,7 @@ def command(
         str | None,
         typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Show one group as its judge read it."),
     ] = None,
-    as_json: scored.AsJson = False,
+    as_json: options.AsJson = False,
     max_groups: Annotated[
         int | None,
         typer.Option(
@@ -46,7 +46,7 @@ def command(
             help="Groups in FILE.html, the most telling first.  [default: 10000]",
         ),
     ] = None,
-    labels: scored.Labels = None,
+    labels: options.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     prompt: options.Prompt = None,
@@ -127,9 +127,8 @@ def _report(
 def _show(page: Run | One) -> None:
     """On stdout: a run as a page, a group with a pager where that is a terminal."""
     from ruler_cli.cli import report_group, report_page
-    from ruler_cli.cli.pager import paged
     from ruler_cli.cli.report_look import Run
-    from ruler_cli.cli.terminal import Terminal
+    from ruler_cli.cli.terminal import Terminal, paged
 
     terminal = Terminal()
     if isinstance(page, Run):
@@ -147,7 +146,7 @@ def _show(page: Run | One) -> None:
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
     from ruler_cli.files.source import shown
-    from ruler_cli.marked.doubts import doubt
+    from ruler_cli.marked.read import doubt
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
     name = shown(where.source)
@@ -173,8 +172,6 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
 def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
-
-    from ruler_cli.cli.keys import UNSEEN
 
     try:
         text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()

@@ -1,24 +1,39 @@
-"""One group for a person: its figures, its rollouts in a table, and each as the judge read it."""
+"""One group for a person: its figures, its rollouts in a table, and each as the judge read it.
+
+A line that a judge read is `role: "JSON string"`, `call NAME: JSON`, `tool NAME: JSON` (see
+`scoring.render`), or a note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.bar import Bar
+from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ruler_cli.cli import report_talk as talk
 from ruler_cli.cli import report_words as words
-from ruler_cli.cli.console import count
 from ruler_cli.cli.report_page import facts
 from ruler_cli.cli.terminal import Terminal
+from ruler_cli.cli.units import count, moment, seconds, short, usd
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.report.texts import GroupText, parting
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 _WIDE = 60
 """Columns from which on a score has a bar."""
+_HEAD = re.compile(r'((?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*")(?: (?:[A-Za-z0-9_.\-]+|"(?:[^"\\]|\\.)*"))*): ')
+_INDENT = 2
+_AT_ONCE = 2000
+"""Lines of a text that are laid out at once: it is shown as it comes."""
+_ROLES = {"user": "blue", "assistant": "green", "call": "magenta", "tool": "cyan", "system": "yellow"}
 
 
 def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
@@ -70,7 +85,7 @@ def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
         ("agreement", _agreement(group)),
         ("of note", ", ".join(group.flags)),
         ("cost", _cost(group)),
-        ("judged", "" if group.judged_at is None else f"{words.moment(group.judged_at)} UTC"),
+        ("judged", "" if group.judged_at is None else f"{moment(group.judged_at)} UTC"),
     ):
         if said:
             table.add_row(name, terminal.text(said, "red" if name == "status" and group.failed else ""))
@@ -107,10 +122,10 @@ def _cost(group: MarkedGroup) -> str:
         filter(
             None,
             (
-                "" if group.cost is None else words.usd(group.cost),
+                "" if group.cost is None else usd(group.cost),
                 count(usage.calls, "call") if usage.calls else "",
                 tokens if usage.prompt or usage.completion else "",
-                "" if group.latency is None else words.seconds(group.latency),
+                "" if group.latency is None else seconds(group.latency),
             ),
         )
     )
@@ -134,7 +149,7 @@ def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Tabl
         "sd": [_told(rollouts[i].spread, ".2f") for i in order],
         "reward": [_told(rollouts[i].label, ".4g") for i in order],
         "shown at": [_told(rollouts[i].place, ".2f") for i in order],
-        "bytes": [words.short(rollouts[i].size) for i in order],
+        "bytes": [short(rollouts[i].size) for i in order],
     }
     told = {name: cells for name, cells in columns.items() if any(cells)}
     notes = [_note(rollouts[i]) for i in order]
@@ -181,14 +196,14 @@ def _note(rollout: MarkedRollout) -> str:
 
 def _shared(text: GroupText, terminal: Terminal) -> None:
     if text.rubric:
-        terminal.show("", _rule("rubric"), talk.indented(terminal.text(text.rubric, lines=True)))
+        terminal.show("", _rule("rubric"), _indented(terminal.text(text.rubric, lines=True)))
     for name, lines in (
         ("tools", text.tools.split("\n") if text.tools else []),
         ("shared by all rollouts", text.context),
     ):
         if lines:
             terminal.show("", _rule(name))
-            talk.show(lines, terminal)
+            _lines(lines, terminal)
 
 
 def _rollout(
@@ -206,7 +221,7 @@ def _rollout(
     lines = text.rollouts[number]
     terminal.show("", _rule(terminal.foreign(_title(rollout, number))))
     for said in _said(rollout):
-        terminal.show(talk.indented(terminal.text(said, "italic", lines=True)))
+        terminal.show(_indented(terminal.text(said, "italic", lines=True)))
     if not lines:
         terminal.show(Text("(nothing of it can be shown)", "dim"))
         return
@@ -215,14 +230,14 @@ def _rollout(
         return
     apart = None if best is None or best == number else parting(text.rollouts[best], lines)
     if apart is None:
-        talk.show(lines, terminal)
+        _lines(lines, terminal)
         return
-    talk.show(lines[:apart], terminal)
+    _lines(lines[:apart], terminal)
     where = f"from here on unlike rollout {(best or 0) + 1}, the best"
     if apart == len(lines):
         where = f"here it ends; rollout {(best or 0) + 1}, the best, goes on"
     terminal.show(_rule(where, "bold yellow"))
-    talk.show(lines, terminal, apart)
+    _lines(lines, terminal, apart)
 
 
 def _title(rollout: MarkedRollout, number: int) -> str:
@@ -239,3 +254,61 @@ def _said(rollout: MarkedRollout) -> list[str]:
     if rollout.reason:
         said.append(f"{rollout.kind}: {rollout.reason}")
     return said
+
+
+def _lines(lines: Sequence[str], terminal: Terminal, start: int = 0) -> None:
+    """Write some lines, from number `start` on."""
+    for line in lines[start:]:
+        terminal.show(*_parts(line, terminal))
+
+
+def _parts(line: str, terminal: Terminal) -> Iterator[RenderableType]:
+    head, body = _split(line)
+    if head:
+        told = terminal.text(head, f"bold {_ROLES.get(head.split(' ')[0], '')}")
+        yield told if told.cell_len <= terminal.width else _indented(told)
+    lines = body.split("\n")
+    for at in range(0, len(lines), _AT_ONCE):
+        yield _indented(terminal.text("\n".join(lines[at : at + _AT_ONCE]), lines=True))
+
+
+def _indented(text: Text) -> Padding:
+    """Foreign text, which may say anything, never begins at the margin, where ruler's own words stand."""
+    text.overflow = "fold"
+    return Padding(text, (0, 0, 0, _INDENT))
+
+
+def _split(line: str) -> tuple[str, str]:
+    """A line's head, empty where it has none, and what it says, as text to read."""
+    found = _HEAD.match(line)
+    if found is None:
+        return "", _readable(line) if line[:1] == "{" else line
+    return found[1], _readable(line[found.end() :])
+
+
+def _readable(text: str) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, str):
+        return value
+    return "\n".join(_fields(value)) if isinstance(value, dict) and value else _compact(value)
+
+
+def _fields(value: dict[str, Any]) -> Iterator[str]:
+    for name, item in value.items():
+        # a name may hold a line break, which would look like another field
+        told = name if name.isprintable() and name else json.dumps(name, ensure_ascii=False)
+        if isinstance(item, str) and "\n" in item:
+            yield f"{told}:"
+            yield from (f"  {line}" for line in item.split("\n"))
+        else:
+            yield f"{told}: {item if isinstance(item, str) else _compact(item)}"
+
+
+def _compact(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"

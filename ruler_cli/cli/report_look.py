@@ -9,16 +9,13 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ruler_cli.cli.console import say
-from ruler_cli.cli.keys import shown as key_shown
-from ruler_cli.cli.keys import typed
-from ruler_cli.cli.problems import Problems
-from ruler_cli.cli.waiting import waiting
+from ruler_cli.cli.messages import say, typed
+from ruler_cli.cli.messages import shown as key_shown
+from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
 from ruler_cli.files.source import shown
-from ruler_cli.marked.doubts import doubt, refuse_unmarked, refuse_unusable
-from ruler_cli.marked.read import Marks
+from ruler_cli.marked.read import Marks, doubt, refuse_unmarked, refuse_unusable
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Group

@@ -15,6 +15,7 @@ from rich.text import Text
 from ruler_cli.cli import report_words as words
 from ruler_cli.cli.report_look import Run
 from ruler_cli.cli.terminal import Terminal
+from ruler_cli.cli.units import short
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.report.values import Bar, Overview, SlotBar, Telling
 
@@ -155,7 +156,7 @@ def _labels(o: Overview, width: int) -> RenderableType | None:
         if n:
             mean = total / n
             block = Block(high - low, 0, max(mean - low, 0), width=bar, color="green")
-            table.add_row(_ends(ends), block, f"{mean:.2f}", words.short(n))
+            table.add_row(_ends(ends), block, f"{mean:.2f}", short(n))
     return Below(Text("mean original reward, by score", _TITLE, no_wrap=True, overflow="crop"), table)
 
 
@@ -168,7 +169,7 @@ def _slots(o: Overview, width: int) -> RenderableType | None:
     size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
     for bar in o.slots:
         block = Block(2 * most, most + min(bar.mean, 0), most + max(bar.mean, 0), width=size, color="magenta")
-        table.add_row(_place(bar, o.slots), block, f"{bar.mean:+.3f}", words.short(bar.n))
+        table.add_row(_place(bar, o.slots), block, f"{bar.mean:+.3f}", short(bar.n))
     return Below(Text("score above its group, by place shown", _TITLE, no_wrap=True, overflow="crop"), table)
 
 
@@ -190,7 +191,7 @@ def _histogram(title: str, bars: Sequence[Bar], width: int, colour: str) -> Rend
     table = _grid()
     for row in rows:
         block = Block(most, 0, row.n, width=max(4, width - 10 - _COUNTED - 3), color=colour)
-        table.add_row(_ends(row.ends), block, words.short(row.n))
+        table.add_row(_ends(row.ends), block, short(row.n))
     return Below(Text(title, _TITLE, no_wrap=True, overflow="crop"), table)
 
 

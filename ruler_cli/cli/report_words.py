@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
-from ruler_cli.cli.console import count
+from ruler_cli.cli.units import count, moment, seconds, short, usd
 from ruler_cli.report.values import Ends, Overview
 
 SURE = 2.0
@@ -24,10 +23,8 @@ _TOLD = {
     "alone": "of one rollout",
     "cached": "answered from the ledger",
 }
-_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _FAST = 0.05
 """Seconds below which no judge was waited for."""
-_MINUTES, _HOURS = 60, 3600
 
 
 def groups(o: Overview) -> str:
@@ -56,7 +53,7 @@ def judges(o: Overview) -> str:
     several = len(o.judges) > 1
     names = [f"{name} ({count(n, 'group')})" if several else name for name, n in o.judges.items() if name]
     times = [
-        f"{count(k, 'pass').replace('passs', 'passes')}" + (f" ({count(n, 'group')})" * (len(o.passes) > 1))
+        count(k, "pass") + (f" ({count(n, 'group')})" * (len(o.passes) > 1))
         for k, n in sorted(o.passes.items())
     ]
     return "; ".join(filter(None, (", ".join(names), ", ".join(times), _when(o))))
@@ -69,11 +66,6 @@ def _when(o: Overview) -> str:
     if first == last:
         return f"{first} UTC"
     return f"{first} to {last[len(first) - 5 :] if first[:10] == last[:10] else last} UTC"
-
-
-def moment(at: float) -> str:
-    """Seconds since 1970 as a date and a time, to the minute."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def kinds(o: Overview) -> str:
@@ -175,26 +167,6 @@ def reliability(o: Overview) -> str:
 def stretch(ends: Ends) -> str:
     """A stretch, or the single value."""
     return f"{ends[0]:g}" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g}"
-
-
-def seconds(x: float) -> str:
-    """A time."""
-    if x < _MINUTES:
-        return f"{x:.1f} s"
-    return f"{x / _MINUTES:.1f} min" if x < _HOURS else f"{x / _HOURS:.1f} h"
-
-
-def usd(x: float) -> str:
-    """Money: cents, and of less than a dollar four digits."""
-    return "$0" if not x else f"${x:.2f}" if x >= 1 else f"${x:.4f}" if x >= 0.0001 else f"${x:.1e}"
-
-
-def short(number: float) -> str:
-    """A number in three digits."""
-    for size, letter in _UNITS:
-        if number >= size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.0f}"
 
 
 def number(score: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import clusters, combining, options, sharing, summaries
-from ruler_cli.cli.console import Console, closing, count, say, told
+from ruler_cli.cli import clusters, options, sharing
+from ruler_cli.cli.messages import say, told
+from ruler_cli.cli.progress import Console
+from ruler_cli.cli.summary import closing, refuse_summary, write_summary
+from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.listing import is_many
 from ruler_cli.files.remote import is_remote, public
@@ -45,14 +49,14 @@ def command(
     rubric: options.Rubric = None,
     param: options.Param = None,
     passes: options.Passes = 1,
-    min_passes: combining.MinPasses = 1,
+    min_passes: options.MinPasses = 1,
     adaptive: options.Adaptive = False,
     fallback: options.Fallback = False,
     escalate: options.Escalate = None,
-    debias: combining.Debias = False,
-    standardize: combining.Standardize = False,
-    blend: combining.Blend = None,
-    order_by_outcome: combining.ByOutcome = False,
+    debias: options.Debias = False,
+    standardize: options.Standardize = False,
+    blend: options.Blend = None,
+    order_by_outcome: options.ByOutcome = False,
     single: options.Single = "flag",
     group_size: options.GroupSize = _ASK.group_size,
     order: options.Order = "random",
@@ -195,11 +199,11 @@ def command(
             ray_address=ray_address,
             ray_workers=ray_workers,
         )
-        combining.refuse_what_cannot_be(settings)
+        _refuse_contradictions(settings)
         sharing.refuse_what_needs_all(settings)
         clusters.refuse_what_leads_nowhere(engine, ray_address, sys.argv[1:])
-        summaries.refuse(summary, settings)
-        if misleading := combining.warning(settings):
+        refuse_summary(summary, settings)
+        if misleading := _misleading(settings):
             say(f"ruler: warning: {misleading}")
         if progress != "none" and (partly := sharing.note(settings)):
             say(f"ruler: {partly}")
@@ -213,7 +217,7 @@ def command(
             _say_what_is_out(settings, done.summary)
         if summary is not None:
             try:
-                summaries.write(summary, done.summary)
+                write_summary(summary, done.summary)
             except OutputError as error:
                 if done.stopped is None:
                     raise
@@ -257,7 +261,7 @@ def _say_what_is_out(settings: ScoreSettings, done: Summary) -> None:
     if settings.ledger is None or not done.unanswered:
         return
     from ruler_cli.batches.journal import out
-    from ruler_cli.cli.following import on_ledger
+    from ruler_cli.cli.messages import on_ledger
 
     if number := out(settings.ledger):
         collect = f"ruler batch collect{on_ledger(sys.argv)}"
@@ -265,6 +269,67 @@ def _say_what_is_out(settings: ScoreSettings, done: Summary) -> None:
             f"ruler: {count(number, 'request')} of this ledger {'is' if number == 1 else 'are'} out in "
             f"batches; `{collect}` takes in what is answered by now"
         )
+
+
+def _refuse_contradictions(settings: ScoreSettings) -> None:
+    """UsageError where options contradict one another, before anything is read."""
+    ask, how = settings.ask, settings.combine
+    _refuse_nan(settings)
+    if how.standardize and (not settings.panel or settings.fallback):
+        raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
+    if how.debias and ask.order == "input":
+        raise UsageError("--debias: in input order a place says what the rollout is; leave out --order input")
+    stronger = settings.escalate.model if settings.escalate else None
+    judges = 1 if settings.fallback else 1 + len(settings.panel)
+    options.refuse_passes(ask.passes, adaptive=settings.adaptive, escalate=stronger, judges=judges)
+    if how.min_passes > ask.passes:
+        raise UsageError(
+            f"--min-passes {how.min_passes}: is more than --passes {ask.passes}, so no group could be scored"
+        )
+    if how.min_passes > 1 and (stronger is not None or settings.adaptive):
+        _refuse_least(how.min_passes, adaptive=settings.adaptive)
+
+
+def _refuse_least(least: int, *, adaptive: bool) -> None:
+    from ruler_cli.scoring.gain import FIRST
+
+    if least <= FIRST:
+        return
+    if adaptive:
+        raise UsageError(
+            f"--min-passes {least}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less"
+        )
+    raise UsageError(
+        f"--min-passes {least}: the judge of --escalate gives {FIRST} passes, so its scores would never "
+        f"count; give {FIRST} or less"
+    )
+
+
+def _misleading(settings: ScoreSettings) -> str | None:
+    """What the given options make of the figures, where that misleads."""
+    if settings.ask.order == "input" and (
+        settings.ask.passes > 1 or (settings.panel and not settings.fallback)
+    ):
+        return (
+            "--order input: every pass shows the same order, so what a judge gives a place for itself counts "
+            "as reliability and weight; leave it out to have that cancel"
+        )
+    return None
+
+
+def _refuse_nan(settings: ScoreSettings) -> None:
+    """`nan` is read as a number and passes every bound, and then no score and no wait is one."""
+    pool = settings.pool
+    given = (
+        ("--blend", settings.combine.blend),
+        ("--rpm", pool.rpm),
+        ("--tpm", pool.tpm),
+        ("--max-cost", pool.max_cost),
+        ("--timeout", settings.judge.timeout),
+    )
+    for name, value in given:
+        if value is not None and math.isnan(value):
+            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
 
 
 def _refuse_swapped(source: str, output: str) -> None:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import options, scored
-from ruler_cli.cli.console import Console, count, told
-from ruler_cli.cli.ending import in_order
-from ruler_cli.cli.waiting import waiting
+from ruler_cli.cli import options
+from ruler_cli.cli.messages import told
+from ruler_cli.cli.progress import Console, waiting
+from ruler_cli.cli.signals import in_order
+from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.settings import InputSettings
 
@@ -26,7 +27,7 @@ def _complete(incomplete: str) -> list[str]:
 
 
 def command(
-    source: scored.Scored,
+    source: options.Scored,
     output: Annotated[
         str,
         typer.Argument(metavar="OUTPUT", help="A file as SCORED is, or SCORED itself; `-` is stdout."),
@@ -61,7 +62,7 @@ def command(
             metavar="PATH", envvar="RULER_ANSWER", help="Dotted path of a rollout's answer, for the majority."
         ),
     ] = None,
-    labels: scored.Labels = None,
+    labels: options.Labels = None,
     group_by: options.GroupBy = None,
     messages: options.Messages = None,
     prompt: options.Prompt = None,

@@ -1,18 +1,19 @@
-"""Ctrl-C and SIGTERM: the first stops the run in order, the second at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first ends a command in order, the second at once."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-import anyio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
 
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.pool.engine import first_of
-from ruler_cli.pool.halt import Halt
+
+if TYPE_CHECKING:
+    from ruler_cli.pool.halt import Halt
 
 T = TypeVar("T")
 _LAST = 2.0
@@ -21,6 +22,11 @@ _LAST = 2.0
 
 async def interruptible(main: Callable[[Halt], Awaitable[T]]) -> T:
     """Run `main`: the first signal tells it to stop, the second ends it as InterruptedRun."""
+    import anyio
+
+    from ruler_cli.pool.engine import first_of
+    from ruler_cli.pool.halt import Halt
+
     done: list[T] = []
     halt = Halt()
 
@@ -52,3 +58,29 @@ def _die_soon(code: int) -> None:
     timer = threading.Timer(_LAST, os._exit, [code])
     timer.daemon = True
     timer.start()
+
+
+@contextmanager
+def in_order() -> Iterator[None]:
+    """A first signal unwinds the command, so that temporary files go; a second one ends it at once.
+
+    The exit code is 128 and the signal's number. What the shell told us to ignore stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be heard
+        yield
+        return
+    before = {
+        number: signal.signal(number, _end)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)

@@ -6,10 +6,11 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
-from ruler_cli.cli.keys import escape, shown, visible
+from ruler_cli.cli.messages import escape, shown, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -74,7 +75,7 @@ class Terminal:
         return found
 
     def key(self, key: str) -> str:
-        """A group's key in characters that stdout has; see `keys.shown`."""
+        """A group's key in characters that stdout has; see `messages.shown`."""
         return shown(key, self._has)
 
     def show(self, *parts: RenderableType) -> None:
@@ -96,13 +97,32 @@ class Terminal:
             legacy_windows=False, force_jupyter=False,
         )  # fmt: skip
 
-    def plain(self) -> None:
-        """Leave all styles away from here on."""
-        self.styled, self._colours, self._console = False, None, None
-
     def flush(self) -> None:
         """Let what was written be seen."""
         sys.stdout.flush()
+
+
+@contextmanager
+def paged(terminal: Terminal) -> Iterator[None]:
+    """On a terminal, show with `$PAGER`, else less, what is written inside; an empty one is none."""
+    import pydoc
+    import shutil
+
+    able = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("less")
+    os.environ.setdefault("PAGER", "less" if able else "")
+    if not terminal.tty or not os.environ["PAGER"]:
+        yield
+        return
+
+    parts: list[str] = []
+    write, terminal.write = terminal.write, parts.append
+    try:
+        yield
+    finally:
+        terminal.write = write
+    os.environ.pop("MANPAGER", None)  # pydoc prefers it, and it is made for manual pages
+    os.environ.setdefault("LESS", "FRX")
+    pydoc.pager("".join(parts))
 
 
 def _width(*, tty: bool) -> int:

@@ -16,9 +16,9 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.container import Many, Staged, TreeEncoder
 from ruler_cli.files.listing import Listing
 from ruler_cli.files.parse import parse
+from ruler_cli.files.shape import object_end
 from ruler_cli.files.source import readable
 from ruler_cli.files.splice import Patches, read_object
-from ruler_cli.files.text import object_end
 from ruler_cli.records import Line, Problem
 
 _RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"

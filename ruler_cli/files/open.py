@@ -19,6 +19,7 @@ from ruler_cli.files.container import Container, Lines
 from ruler_cli.files.document import Document
 from ruler_cli.files.gathered import gathered, may_be_event
 from ruler_cli.files.listing import is_many, listed
+from ruler_cli.files.parquet import Parquet
 from ruler_cli.files.remote import is_remote, open_remote, public
 from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
@@ -104,7 +105,7 @@ def _one(name: str, stack: ExitStack) -> Container:
         regular = name != "-" and not remote and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
     if head.startswith(PARQUET_MAGIC):
-        return _parquet(name, stream if regular or remote else _spooled(name, stream, stack), stack)
+        return Parquet(shown(name), stream if regular or remote else _spooled(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
         return _zip(name, stream if regular else _spooled(name, stream, stack), stack)
     if remote:
@@ -113,7 +114,7 @@ def _one(name: str, stack: ExitStack) -> Container:
         return _stream(name, decompressed(name, stream), stack, lambda rest: LinesOnce(name, rest), once=True)
     if not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         decompressed(name, from_file(stream.fileno()))  # which refuses what is no text
-        return _file(name, stream.fileno(), stack)
+        return _file(name, stream.fileno())
     opened = partial(from_file, stream.fileno())
     return _stream(name, decompressed(name, opened()), stack, lambda _: JsonLines(name, opened))
 
@@ -128,7 +129,7 @@ def _many(name: str) -> Container:
     return Shards(public(name), listing, open_container)
 
 
-def _file(name: str, fd: int, stack: ExitStack) -> Container:
+def _file(name: str, fd: int) -> Container:
     """A regular file that holds text."""
 
     def read(at: int, size: int) -> bytes:
@@ -138,7 +139,7 @@ def _file(name: str, fd: int, stack: ExitStack) -> Container:
     shape = shape_of(read)
     if shape is None:
         return JsonLines(name, partial(from_file, fd), fd)
-    return Document(name, fd, shape, stack)
+    return Document(name, fd, shape)
 
 
 def _stream(
@@ -163,7 +164,7 @@ def _stream(
     events = once and whole and bool(first) and may_be_event(first[-1].removeprefix(BOM))
     if not events and (not first or (whole and not may_be_document(first[-1]))):
         return lines_of(itertools.chain(first, stream))
-    return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno(), stack)
+    return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno())
 
 
 def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -> BinaryIO:
@@ -174,12 +175,6 @@ def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -
         shutil.copyfileobj(stream, spool, 1 << 20)
     spool.flush()  # it is read by its descriptor
     return cast(BinaryIO, spool)
-
-
-def _parquet(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    from ruler_cli.files.parquet.table import Parquet  # what it needs is an extra
-
-    return stack.enter_context(Parquet(shown(name), file))
 
 
 def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:

@@ -1,17 +1,19 @@
 """Lines of requests → files that providers take, all of them or none: split where one would be too large.
 
-`requests.jsonl` is one file, or `requests-0001.jsonl`, `requests-0002.jsonl`, … where it takes several.
+`requests.jsonl` is one file, or `requests-0001.jsonl`, `requests-0002.jsonl`, … where it takes several. A
+panel has files for each judge, named after it: `requests.openai-o3.jsonl`.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-import stat
+import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -19,126 +21,110 @@ from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
 from ruler_cli.files.output import locked
 from ruler_cli.files.remote import is_remote
-from ruler_cli.files.request_names import Naming
+from ruler_cli.files.source import decompressed, open_raw, readable
+
+_OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
+"""The beginning of a line of ours."""
+_LOOKED_AT = 64
+_AROUND = 64
+"""Bytes of a batch, which may be one call, that are no line's own."""
+_LONGEST = 80
+"""Characters of a judge's name in a file's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """The judge that a set of files is for, and what one of them may hold: None is as much as there is.
+class Limits:
+    """What one file or batch may hold; None: as much as there is."""
 
-    `around` are bytes that come around all lines when they are sent, and count.
-    """
-
-    judge: str
     requests: int | None = None
     bytes: int | None = None
-    around: int = 0
 
-
-@dataclass(slots=True, eq=False)
-class _Part:
-    """One file on its way."""
-
-    file: BinaryIO
-    stream: BinaryIO
-    partial: Path | None = None
-    requests: int = 0
-    bytes: int = 0
-
-
-@dataclass(slots=True)
-class _Set:
-    """The files of one judge."""
-
-    bound: Bound
-    stem: str
-    parts: list[_Part] = field(default_factory=list)
+    def allow(self, requests: int, size: int) -> bool:
+        """Whether a file may hold so many requests, of so many bytes."""
+        number = self.requests is None or requests <= self.requests
+        return number and (self.bytes is None or size + _AROUND <= self.bytes)
 
 
 class RequestFiles:
-    """The files of one rendering, a set for each judge; use as a context and `commit` at the end.
+    """The requests for one judge; use as a context, `end` when all are written, and `commit`.
 
-    Until then nothing of an earlier rendering is touched, and without it nothing is left behind.
+    Until then they are in a folder NAME.partial, and nothing of an earlier rendering is touched.
     """
 
-    def __init__(self, name: str, bounds: Sequence[Bound], source: str = "-") -> None:
-        """Open the first file of each set; UsageError where it cannot be, or is somebody else's file.
-
-        Nor is one opened that is `source`, where the requests come from.
-        """
-        self.name, self._source = name, source
-        self._done = False
-        self._target = _target(name)
-        if self._target is None:
-            if len(bounds) > 1:
-                raise UsageError(f"{name}: a batch holds one model; give a file name, or one judge")
-            stream = _stream(name)
-            self._sets = [_Set(bounds[0], "", [_Part(stream, compressed(name, stream))])]
-            return
-        self._naming = Naming.of(self._target)
-        stems = self._naming.stems([bound.judge for bound in bounds])
-        self._sets = [_Set(bound, stem) for bound, stem in zip(bounds, stems, strict=True)]
-        self._stale = self._naming.stale(stems)
+    def __init__(self, name: str, limits: Limits) -> None:
+        """Open the first file; UsageError where it cannot be, or is somebody else's file."""
+        if is_remote(name):
+            raise UsageError("REQUESTS: is an address; give a file of this machine")
+        self.name, self._limits = name, limits
+        self._sizes = [(0, 0)]
+        """Requests and bytes of each file; the last one is still written."""
         try:
-            for each in self._sets:
-                self._open(each)
-        except BaseException:
-            self._abandon()
-            raise
+            self._pipe = _pipe(name)
+            if self._pipe is None:
+                self._begin(Path(os.path.realpath(name)))
+            else:
+                self._limits, self._file = Limits(), self._pipe
+                self._stream = compressed(name, self._file)
+        except FileNotFoundError:
+            folder = Path(os.path.realpath(name)).parent
+            way = f"create it with: mkdir -p {folder}"
+            raise UsageError(f"{name}: its directory does not exist; {way}") from None
+        except FileExistsError:
+            raise UsageError(f"{self._folder}: is in the way; move it, or write to another file") from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(
+                f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
+            ) from None
 
-    def put(self, judge: int, line: bytes) -> bool:
-        """Append a line to the set of a judge; False where it alone is larger than a file may be."""
-        files = self._sets[judge]
-        bound, part = files.bound, files.parts[-1]
-        if self._target is not None:
-            if bound.bytes is not None and len(line) + bound.around > bound.bytes:
-                return False
-            full = bound.requests is not None and part.requests >= bound.requests
-            large = bound.bytes is not None and part.bytes + len(line) + bound.around > bound.bytes
-            if part.requests and (full or large):
-                self._end(part)
-                part = self._open(files)
-        try:
-            part.stream.write(line)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise self._stuck(error) from None
-        part.requests += 1
-        part.bytes += len(line)
+    def _begin(self, target: Path) -> None:
+        self._stem, self._ending = _parted(target.name)
+        self._folder = target.with_name(f"{target.name}.partial")
+        self._stale = self._earlier()
+        self._folder.mkdir(exist_ok=True)
+        self._lock = locked(self._folder / "lock.partial")
+        self._open()
+
+    def put(self, line: bytes) -> bool:
+        """Append a line; False where it alone is larger than a file may be."""
+        if not self._limits.allow(1, len(line)):
+            return False
+        requests, size = self._sizes[-1]
+        with self._room():
+            if not self._limits.allow(requests + 1, size + len(line)):
+                self.end()
+                self._sizes.append((requests := 0, size := 0))
+                self._open()
+            self._stream.write(line)
+        self._sizes[-1] = requests + 1, size + len(line)
         return True
+
+    def end(self) -> None:
+        """Bring the last file to disk."""
+        with self._room():
+            if self._stream is not self._file:
+                self._stream.close()
+            self._file.flush()
+            if self._pipe is None:
+                os.fsync(self._file.fileno())
+                self._file.close()
 
     def commit(self) -> list[tuple[str, int, int]]:
         """Make the files appear in place of those of an earlier rendering: (name, requests, bytes) of each.
 
         What is stale goes first, so that never a part of it stands among those that belong together.
         """
-        for files in self._sets:
-            self._end(files.parts[-1])
-        if self._target is None:
-            part = self._sets[0].parts[0]
-            self._done = True
-            return [(self.name, part.requests, part.bytes)]
-        try:
+        if self._pipe is not None:
+            return [(self.name, *self._sizes[0])]
+        made = []
+        with self._room():
             for path in self._stale:
                 path.unlink(missing_ok=True)
-            made = [each for files in self._sets for each in self._appear(files)]
-        except OSError as error:
-            raise self._stuck(error) from None
-        self._done = True
+            for number, (requests, size) in enumerate(self._sizes, 1):
+                path = self._path(None if len(self._sizes) == 1 else number)
+                self._partial(number).replace(path)
+                made.append((str(Path(self.name).with_name(path.name)), requests, size))
         return made
-
-    def _appear(self, files: _Set) -> Iterator[tuple[str, int, int]]:
-        for number, part in enumerate(files.parts, 1):
-            path = self._naming.path(files.stem, None if len(files.parts) == 1 else number)
-            if part.partial is not None:
-                part.partial.replace(path)
-            yield str(Path(self.name).with_name(path.name)), part.requests, part.bytes
-        for number in itertools.count(len(files.parts) + 1):  # of one that was killed
-            partial = _partial(self._naming.path(files.stem, number))
-            if not partial.exists() or self._is_source(partial):
-                break
-            partial.unlink()
 
     def __enter__(self) -> Self:
         """The files, open."""
@@ -146,92 +132,95 @@ class RequestFiles:
 
     def __exit__(self, *_: object) -> None:
         """Close; what was not committed is removed."""
-        self._abandon()
+        if self.name != "-":
+            for stream in (self._stream, self._file):
+                with suppress(OSError, ValueError):  # what is packed may have more to say
+                    stream.close()
+        if self._pipe is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._lock.close()
 
-    def _open(self, files: _Set) -> _Part:
-        path = self._naming.path(files.stem, len(files.parts) + 1)
-        partial = _partial(path)
-        if self._is_source(partial):
-            raise UsageError(f"{self._source}: is where REQUESTS are written until they are whole; rename it")
+    def _open(self) -> None:
+        self._file = self._partial(len(self._sizes)).open("wb")
+        self._stream = compressed(self._ending, self._file)
+
+    def _partial(self, number: int) -> Path:
+        """Where a file is until all of them are whole."""
+        return self._folder / f"{number}.partial"
+
+    def _path(self, number: int | None) -> Path:
+        """The file, or one part of it."""
+        part = "" if number is None else f"-{number:04d}"
+        return self._folder.with_name(f"{self._stem}{part}{self._ending}")
+
+    def _earlier(self) -> list[Path]:
+        """Files of an earlier rendering under the same name, in the order to remove them.
+
+        A part is removed before those of lower numbers, so that all are found again after a crash; those
+        behind a gap are none: a year is no part's number. UsageError where a file is no rendering's.
+        """
+        parts = takewhile(Path.exists, map(self._path, count(1)))
+        stale = [path for path in (self._path(None), *parts) if path.exists()][::-1]
+        for path in stale:
+            if not _is_ours(path):
+                raise UsageError(
+                    f"{path}: is in the way and holds no requests of ruler; move it, or write to another file"
+                )
+        return stale
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
         try:
-            file = locked(partial)
-        except OSError as error:
-            raise UsageError(f"{self.name}: cannot be written: {error.strerror}") from None
-        part = _Part(file, compressed(path.name, file), partial)
-        files.parts.append(part)
-        return part
-
-    def _is_source(self, path: Path) -> bool:
-        with suppress(OSError, ValueError):
-            return path.samefile(self._source)
-        return False
-
-    def _end(self, part: _Part) -> None:
-        """All of it on disk; a set's first file stays open, since the lock goes with it."""
-        try:
-            if part.stream is not part.file:
-                part.stream.close()
-            part.file.flush()
-            if part.partial is not None:
-                os.fsync(part.file.fileno())
-                if part not in [files.parts[0] for files in self._sets]:
-                    part.file.close()
+            yield
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise self._stuck(error) from None
-
-    def _abandon(self) -> None:
-        for files in self._sets if self.name != "-" else ():
-            for part in files.parts:
-                with suppress(OSError, ValueError):  # what is packed may have more to say
-                    part.stream.close()
-                with suppress(OSError):
-                    part.file.close()
-                if part.partial is not None and not self._done:
-                    part.partial.unlink(missing_ok=True)
-
-    def _stuck(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"{self.name}: cannot be written: {error.strerror}; make room, then run the same command again"
-        )
+            why = f"cannot be written: {error.strerror}; make room, then run the same command again"
+            raise OutputError(f"{self.name}: {why}") from None
 
 
-def _partial(path: Path) -> Path:
-    """Where a file is written until it is whole."""
-    return path.with_name(path.name + ".partial")
+def names_for(name: str, judges: Sequence[str]) -> list[str]:
+    """The name for each judge: REQUESTS itself for one, else all different, also without regard to case.
 
-
-def _target(name: str) -> Path | None:
-    """The file; None where it is stdout, a pipe or a device."""
-    if is_remote(name):
-        raise UsageError("REQUESTS: is an address; give a file of this machine")
+    UsageError where several are to share stdout.
+    """
+    if len(judges) == 1:
+        return [name]
     if name == "-":
-        return None
-    given = Path(name)
-    try:
-        if given.is_dir():
-            raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
-        if given.exists() and not stat.S_ISREG(given.stat().st_mode):
-            return None
-        real = Path(os.path.realpath(name))
-        if not real.parent.is_dir():
-            raise UsageError(f"{name}: its directory does not exist; create it with: mkdir -p {real.parent}")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{name}: cannot be written: {why}") from None
-    return real
+        raise UsageError(f"{name}: a batch holds one model; give a file name, or one judge")
+    stem, ending = _parted(Path(name).name)
+    slugs: list[str] = []
+    for judge in judges:
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", judge).strip("-.")[-_LONGEST:] or "judge"
+        tries = (slug if number == 1 else f"{slug}.{number}" for number in count(1))
+        taken = {each.lower() for each in slugs}
+        slugs.append(next(each for each in tries if each.lower() not in taken))
+    return [str(Path(name).with_name(f"{stem}.{slug}{ending}")) for slug in slugs]
 
 
-def _stream(name: str) -> BinaryIO:
+def _parted(name: str) -> tuple[str, str]:
+    """The parts of a file's name before and behind the number of a part, or the name of a judge."""
+    packed = next((end for end in (".gz", ".zst") if name.endswith(end)), "")
+    stem, dot, ending = name.removesuffix(packed).rpartition(".")
+    return (stem, dot + ending + packed) if stem else (dot + ending, packed)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file holds requests of ours, or nothing."""
+    with suppress(UsageError), open_raw(str(path)) as raw, readable(str(path)):
+        head = decompressed(str(path), raw).read(_LOOKED_AT)
+        return not head or _OURS.match(head) is not None
+    return False
+
+
+def _pipe(name: str) -> BinaryIO | None:
+    """stdout, a pipe or a device, to be written as it is; None where the name is that of a file."""
     if name != "-":
-        try:
-            return Path(name).open("wb")
-        except OSError as error:
-            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
+        given = Path(name)
+        return given.open("wb") if given.exists() and not given.is_file() else None
     if sys.stdout is None:
         raise UsageError("-: stdout is closed; give a file name")
     return sys.stdout.buffer
 
 
-__all__ = ["Bound", "RequestFiles"]
+__all__ = ["Limits", "RequestFiles", "names_for"]

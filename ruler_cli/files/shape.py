@@ -1,17 +1,23 @@
-"""How a text is a JSON document, told by how it begins; anything else is JSON lines."""
+"""JSON text of any length: where its values end, and if it is one document or JSON lines.
+
+Nothing here trusts the text: it may end anywhere or be no JSON at all. Memory holds a window, and the
+value that is looked at.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import orjson
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse
 from ruler_cli.files.source import BOM
-from ruler_cli.files.splice import STRING
-from ruler_cli.files.text import BRACE, COLON, COMMA, END, LIST, NOTHING, QUOTE, Read, Text, object_end
+from ruler_cli.files.splice import NEXT_BRACKET, SPACE, STRING, quick_end
+
+Read = Callable[[int, int], bytes]
+"""Bytes of the text: offset and size; fewer at its end."""
 
 HOLDERS = {
     "trajectory_groups": None, "simulations": None, "samples": "eval", "evalCaseResults": None,
@@ -21,112 +27,141 @@ HOLDERS = {
 NESTED = "results"
 """A member that holds an object which holds the records under the same name (promptfoo)."""
 
+_WINDOW = 1 << 20
 _AHEAD = 20
 """Lines behind a first one that does not end, of which one that is whole shows that lines are records."""
-_VALUE = frozenset(b'{["-0123456789tfnNI')
+
+
+class Text:
+    """A window that moves forward: `at` in every method is an offset into the whole text."""
+
+    def __init__(self, read: Read, at: int = 0) -> None:
+        """Begin at an offset."""
+        self._read, self._base, self._buf = read, at, b""
+
+    def skip(self, at: int) -> tuple[int, bytes]:
+        """The next byte that is no white space, and where it stands; no byte at the end."""
+        while True:
+            found = SPACE.match(self._buf, at - self._base)
+            at = max(at, self._base + found.end()) if found else at
+            if at - self._base < len(self._buf) or not self._more(at):
+                return at, self.slice(at, at + 1)
+
+    def value_end(self, at: int) -> int | None:
+        """Just behind the value that starts here; None if the text ends first or none starts."""
+        while True:
+            end = _end(self._buf, at - self._base)
+            ended = end is not None and (end < len(self._buf) or self._buf[end - 1 : end] in b'"]}')
+            if ended or not self._more(at):
+                return None if end is None else self._base + end
+
+    def slice(self, start: int, end: int) -> bytes:
+        """Bytes of the last value or line."""
+        return self._buf[start - self._base : end - self._base]
+
+    def line(self, at: int) -> bytes | None:
+        """From here to the LF or the end; None if that is further than a window."""
+        while True:
+            line, end, _ = self._buf[max(0, at - self._base) :].partition(b"\n")
+            if end or len(line) > _WINDOW or not self._more(at):
+                return None if len(line) > _WINDOW else line
+
+    def _more(self, keep: int) -> bool:
+        """Read on; what stands before `keep` is forgotten. False at the end."""
+        kept = self._buf[max(0, keep - self._base) :]
+        new = self._read(self._base + len(self._buf), max(_WINDOW, len(kept)))
+        self._base = self._base + len(self._buf) - len(kept)
+        self._buf = kept + new
+        return bool(new)
+
+
+def _end(raw: bytes, at: int) -> int | None:
+    found = quick_end(raw, at)
+    if found is not None or raw[at : at + 1] not in (b"{", b"["):
+        return found
+    depth, seen = 0, at  # it is nested deeply, or does not end
+    while bracket := NEXT_BRACKET.match(raw, seen):
+        seen = bracket.end()
+        depth += 1 if raw[seen - 1] in b"[{" else -1
+        if not depth:
+            return seen
+    return None
+
+
+def object_end(raw: bytes) -> int | None:
+    """Just behind the object or list that `raw` begins with; None if it does not end."""
+    return _end(raw, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a document holds its records: `start` is where the list, or the first object, begins.
+    """How a document holds its records: the list, or the first object, begins at `start`.
 
-    `name` is the member that holds the list, in an object that lies in `depth` - 1 others.
+    `listed` is false for objects one after another. `name` is the member that holds the list.
     """
 
-    kind: Literal["list", "holder", "objects"]
     start: int
+    listed: bool = True
     name: str = ""
-    depth: int = 1
 
 
 def shape_of(read: Read) -> Shape | None:
-    """How a text is a document; None where it is JSON lines, or nothing that can be told."""
+    """How a text is a document; None if it is JSON lines, or nothing that can be told."""
     text = Text(read)
-    at = text.skip(len(BOM) if read(0, len(BOM)) == BOM else 0)
-    first = text.byte(at)
-    if first not in (LIST, BRACE):
+    at, first = text.skip(len(BOM) if read(0, len(BOM)) == BOM else 0)
+    if first not in (b"{", b"["):
         return None
     line = text.line(at)
-    if first == LIST:
-        return None if _is_bad_line(text, at, line) else Shape("list", at)
-    closed = line is not None and object_end(line) is not None
-    if line is not None and closed:
-        return _holder(text, at) if _alone(text, at, line) else None
-    if line is not None and (not _opens(line) or _is_torn(text, at, line)):
+    if line is None:
+        return Shape(at) if first == b"[" else _holder(read, at)
+    ended = object_end(line) is not None
+    alone = not text.skip(at + len(line))[1]
+    if first == b"[":
+        second = Text(read, at).skip(at + 1)[1]
+        bad = not alone if ended else second not in b'{["-0123456789tfnNI]'
+        return None if bad else Shape(at)
+    if ended:
+        return _holder(read, at) if alone else None
+    if not _opens(line) or _is_torn(read, at, line):
         return None
-    held = _holder(text, at)
-    if held is not None:
-        return held
-    return None if line is None else Shape("objects", at)
+    return _holder(read, at) or Shape(at, listed=False)
 
 
 def may_be_document(line: bytes) -> bool:
-    """Whether a text whose first line that is not blank is this one could be a document."""
+    """Tell if a text whose first line that is not blank is this one could be a document."""
     line = line.removeprefix(BOM).strip()
-    if line[:1] == b"[":
-        return True
     if line[:1] != b"{":
-        return False
+        return line[:1] == b"["
     if object_end(line) is None:
         return _opens(line)
-    return any(b'"%s"' % name.encode() in line for name in (*HOLDERS, NESTED)) and (
-        _holder(_window(line), 0) is not None
-    )
-
-
-def _window(raw: bytes) -> Text:
-    return Text(lambda at, size: raw[at : at + size])
-
-
-def _is_bad_line(text: Text, at: int, line: bytes | None) -> bool:
-    """Whether a list is the bad first line of JSON lines: it ends there, and more follows; or is none."""
-    if line is None:
-        return False
-    end = object_end(line)
-    if end is not None and not line[end:].strip():
-        return not _alone(text, at, line)
-    second = text.byte(text.skip(at + 1))
-    return second not in _VALUE and second not in (END, NOTHING)
-
-
-def _alone(text: Text, at: int, line: bytes) -> bool:
-    """Whether nothing but white space follows this line."""
-    ahead = Text(text.read, at + len(line))
-    return ahead.byte(ahead.skip(at + len(line))) == NOTHING
+    named = any(b'"%s"' % name.encode() in line for name in (*HOLDERS, NESTED))
+    return named and _holder(lambda at, size: line[at : at + size], 0) is not None
 
 
 def _opens(line: bytes) -> bool:
-    """Whether an object that does not end on this line may go on below: no string is torn."""
-    inside = line[1:].strip()
-    strings, at = 0, 0
-    while (found := inside.find(b'"', at)) >= 0:
-        string = STRING.match(inside, found)
-        if string is None:
-            return False
-        strings, at = strings + 1, string.end()
-    return not inside or (strings > 0 and inside[:1] == b'"')
+    """Tell if an object that does not end on this line may go on below: no string is torn."""
+    return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
 
 
-def _is_torn(text: Text, at: int, line: bytes) -> bool:
-    """Whether JSON lines go on behind torn first lines, rather than the object that they open."""
-    begin, ahead = at, Text(text.read, at + len(line))
-    at = ahead.skip(at + len(line))
-    if ahead.byte(at) == BRACE and line.rstrip()[-1:] not in (b"[", b","):
+def _is_torn(read: Read, at: int, line: bytes) -> bool:
+    """Tell if JSON lines go on behind torn first lines, rather than the object that they open."""
+    begin, text = at, Text(read, at + len(line))
+    at, byte = text.skip(at + len(line))
+    if byte == b"{" and line.rstrip()[-1:] not in (b"[", b","):
         return True  # within an object, none may begin there, or nobody breaks the line so
     for number in range(_AHEAD):
-        second = ahead.line(at)
-        if not second or (number and text.read(at - 1, 1) != b"\n"):
+        second = text.line(at)
+        if not second or (number and read(at - 1, 1) != b"\n"):
             return False
-        end = object_end(second) if second[:1] == b"{" else None
-        if end is not None and not second[end:].strip():
-            follows = ahead.byte(ahead.skip(at + len(second))) in (BRACE, NOTHING)
-            return follows and not _is_whole(text.read(begin, at - begin))
-        at = ahead.skip(at + len(second))
+        whole = second[:1] == b"{" and object_end(second) == len(second.rstrip())
+        after, byte = text.skip(at + len(second))
+        if whole:
+            return byte in (b"{", b"") and not _is_whole(read(begin, at - begin))
+        at = after
     return False
 
 
 def _is_whole(raw: bytes) -> bool:
-    """Whether the object that begins here ends, and can be read."""
     end = object_end(raw)
     try:
         return end is not None and parse(raw[:end], exact=False) is not None
@@ -134,40 +169,36 @@ def _is_whole(raw: bytes) -> bool:
         return False
 
 
-def _holder(text: Text, at: int, depth: int = 1) -> Shape | None:
-    """Where the list of records stands in the object that starts here; None where it holds none."""
+def _holder(read: Read, at: int, within: str = "") -> Shape | None:
+    """Where the list of records stands in the object that starts here; None if it holds none.
+
+    `within` is the name of the member that holds this object.
+    """
     keys: set[str] = set()
-    text = Text(text.read, at)
-    at = text.skip(at + 1)
-    while text.byte(at) == QUOTE:
-        end = text.value_end(at, keep=True)
+    text = Text(read, at)
+    at, byte = text.skip(at + 1)
+    while byte == b'"':
+        end = text.value_end(at)
+        key = "" if end is None else _key(text.slice(at, end))
+        at, byte = (at, b"") if end is None else text.skip(end)
+        if byte != b":":
+            return None
+        at, byte = text.skip(at + 1)
+        known = not within and key in HOLDERS and HOLDERS[key] in {None, *keys}
+        if byte == b"[" and (known or key == within):
+            return Shape(at, name=key)
+        inner = _holder(read, at, NESTED) if byte == b"{" and key == NESTED and not within else None
+        end = text.value_end(at) if inner is None else None
         if end is None:
-            return None
-        key = key_of(text.slice(at, end))
-        at = text.skip(end)
-        if text.byte(at) != COLON:
-            return None
-        at = text.skip(at + 1)
-        if key in HOLDERS and text.byte(at) == LIST and HOLDERS[key] in {None, *keys}:
-            return Shape("holder", at, key)
-        if key == NESTED and depth == 2 and text.byte(at) == LIST:
-            return Shape("holder", at, key, depth)
-        if key == NESTED and depth == 1 and text.byte(at) == BRACE:
-            inner = _holder(Text(text.read, at), at, depth=2)
-            if inner is not None and inner.depth == 2:
-                return inner
+            return inner
         keys.add(key)
-        end = text.value_end(at, keep=False)
-        if end is None:
-            return None
-        at = text.skip(end)
-        if text.byte(at) == COMMA:
-            at = text.skip(at + 1)
+        at, byte = text.skip(end)
+        if byte == b",":
+            at, byte = text.skip(at + 1)
     return None
 
 
-def key_of(name: bytes) -> str:
-    """A member's name, as it is written with its quotes; empty where it cannot be read."""
+def _key(name: bytes) -> str:
     try:
         return str(orjson.loads(name))
     except orjson.JSONDecodeError:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ruler_cli.files.parse import dump
 
 _MEMBER = re.compile(rb'[ \t\r\n,]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_SPACE = re.compile(rb"[ \t\r\n]*")
+SPACE = re.compile(rb"[ \t\r\n]*")
 NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
 
 
@@ -241,7 +241,7 @@ def read_array(raw: bytes, at: int) -> list[Span]:
 def _skip(raw: bytes, at: int) -> int:
     if raw[at] > ord(" "):
         return at
-    return _SPACE.match(raw, at).end()  # type: ignore[union-attr]  # matches ""
+    return SPACE.match(raw, at).end()  # type: ignore[union-attr]  # matches ""
 
 
 def _key(name: bytes) -> str:

@@ -1,18 +1,26 @@
-"""First records → the format that reads them all, found by keys, never by file name."""
+"""First records → the format that reads them all, found by keys, never by file name.
+
+Records that lie in a list inside an object: the jq path to them, for somebody who gave the whole.
+
+Every format there is: each module here that has `FORMATS` or `REFUSALS` is found by itself.
+"""
 
 from __future__ import annotations
 
+import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+import ruler_cli.formats
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse, parse_text
 from ruler_cli.formats import custom
-from ruler_cli.formats.catalog import families, formats, refusals
 from ruler_cli.formats.chat import asked_of, says
-from ruler_cli.formats.inner import inner_records
-from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, fits, lookup, plain
+from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, Refusal, fits, lookup, plain
 from ruler_cli.formats.reader import Reader, guarded
 from ruler_cli.formats.told_reward import with_reward
 from ruler_cli.nearest import nearest
@@ -258,3 +266,71 @@ def _nearest(record: Mapping[str, Any]) -> str:
             near.append((there / len(keys), known.name, known.tells))
     near.sort(key=lambda n: -n[0])
     return "".join(f"; {name} would have {tells}" for _, name, tells in near[:2])
+
+
+_DEEPEST, _MOST = 3, 200
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
+_PARTS = re.compile(
+    r"(?i).*(step|turn|message|conversation|event|span|observation|trajectory|trace|child(ren)?|choice|part|log|"
+    r"judge?ment|history|call)s?"
+)
+"""Members whose items are parts of one rollout, or what others said of it."""
+
+
+def inner_records(record: Mapping[str, Any], known: Callable[[Any], Format | None]) -> tuple[str, str]:
+    """The jq path of the first list or object whose items are all of one format, and its name; else empty."""
+    for path, items in _lists(record):
+        found = [known(item) for item in items[:3]]
+        if found and found[0] is not None and all(one is found[0] for one in found):
+            return path, found[0].name
+    return "", ""
+
+
+def _lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Lists of objects, and objects of objects, with their paths, the nearest ones first."""
+    level: list[tuple[str, Any]] = [("", record)]
+    for _ in range(_DEEPEST):
+        below: list[tuple[str, Any]] = []
+        for path, holder in level[:_MOST]:
+            for step, value in _near_members(holder):
+                if isinstance(value, list) and value and all(isinstance(item, dict) for item in value[:3]):
+                    yield f"{path}{step}[]", value
+                    below.append((f"{path}{step}[]", value[0]))
+                elif isinstance(value, dict):
+                    below.append((f"{path}{step}", value))
+        level = below
+    inner = list(record.values())
+    if len(inner) > 1 and all(isinstance(value, dict) for value in inner):
+        yield ".[]", inner
+
+
+def _near_members(holder: Any) -> Iterator[tuple[str, Any]]:
+    """The members of an object that a short path leads to."""
+    for name, value in holder.items():
+        if _PLAIN.fullmatch(name) and not _PARTS.fullmatch(name):
+            yield f".{name}", value
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """All formats, in the order of their modules' names."""
+    return tuple(f for module in _modules() for f in getattr(module, "FORMATS", ()))
+
+
+@cache
+def refusals() -> tuple[Refusal, ...]:
+    """Shapes that cannot be scored, each with the way out."""
+    return tuple(r for module in _modules() for r in getattr(module, "REFUSALS", ()))
+
+
+@cache
+def families() -> tuple[str, ...]:
+    """What `--format` takes beside `auto`."""
+    return tuple(dict.fromkeys(f.family for f in formats()))
+
+
+@cache
+def _modules() -> tuple[object, ...]:
+    found = sorted(m.name for m in pkgutil.iter_modules(ruler_cli.formats.__path__))
+    plain = (n for n in found if n not in {"detect", "reader"})
+    return tuple(importlib.import_module(f"ruler_cli.formats.{name}") for name in plain)

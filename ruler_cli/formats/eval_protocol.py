@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked_key import prompt_key
+from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.chat import Messages, first_turn, tools_of
 from ruler_cli.formats.interface import Format, Layout, has, lookup
 from ruler_cli.formats.reader import hashed

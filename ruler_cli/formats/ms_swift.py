@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked_key import prompt_key
+from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.interface import Format, Layout, has
+from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.parallel import columns
-from ruler_cli.formats.turns import answer_turns, answered, column, prompt_turns, rollout
+from ruler_cli.formats.turns import answered, column, prompt_turns
 from ruler_cli.records import Rollout
 
 _ROW = has("gen_step", "prompt", "completion")
@@ -31,11 +32,6 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
         answered(prompt_turns(prompt, f"prompt[{i}]"), completions[i], "completion", i, reward=rewards[i])
         for i, prompt in enumerate(prompts)
     ]
-
-
-def _read_row(record: dict[str, Any]) -> list[Rollout]:
-    answer = answer_turns(record.get("completion"), "completion")
-    return [rollout(prompt_turns(record.get("prompt"), "prompt"), answer, reward=record.get("reward"))]
 
 
 def _row_key(record: Mapping[str, Any]) -> str | None:
@@ -64,7 +60,7 @@ ROW = Format(
     shape="trajectory",
     tells="`gen_step`, `prompt`, `completion`",
     matches=lambda record: _ROW(record) and not isinstance(record["gen_step"], list),
-    rollouts=_read_row,
+    rollouts=lambda record: [pair(record, "prompt", "completion")],
     key_of=_row_key,
     key_told="hash of prompt + gen_step",
 )

@@ -10,18 +10,19 @@ rollouts finish: the rollouts of a task lie apart. Traps:
 - What a coding agent handed in stands beside the response (`model_patch`).
 - Rows of the failures file (`_ng_failure_class`) were answered; their reward is none, as the verifier failed.
 - The materialized inputs, without a `response`, are refused.
+
+Recordings of a conversation as it grows: each begins with the one before, and the longest says it all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
 from ruler_cli.formats.interface import Format, lookup
 from ruler_cli.formats.reader import as_text, hashed
-from ruler_cli.formats.snapshots import without_earlier
 from ruler_cli.formats.submission import with_submission
 from ruler_cli.formats.turns import prompt_turns, rollout
 from ruler_cli.records import Rollout
@@ -99,3 +100,19 @@ ROLLOUT = Format(
     key_told="agent_ref.name + _ng_task_index, or hash of responses_create_params.input",
 )
 FORMATS = (ROLLOUT,)
+
+
+def without_earlier(conversations: Sequence[Messages]) -> list[Messages]:
+    """The conversations, in their order, without those with which another begins; of equal ones the last.
+
+    What a later one does not continue stays: a context that was compacted, another attempt.
+    """
+    return [
+        one
+        for i, one in enumerate(conversations)
+        if not any(
+            other[: len(one)] == one and (len(other) > len(one) or j > i)
+            for j, other in enumerate(conversations)
+            if j != i
+        )
+    ]

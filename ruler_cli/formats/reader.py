@@ -11,8 +11,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse, parse_text
-from ruler_cli.formats.asked import with_prompt
-from ruler_cli.formats.asked_key import prompt_key
+from ruler_cli.formats.asked import prompt_key, with_prompt
 from ruler_cli.formats.chat import silence
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
 from ruler_cli.formats.rewards import Words

@@ -59,6 +59,8 @@ class Answering:
     def room(self, request: Request, params: Mapping[str, Any]) -> int | None:
         """The tokens that an answer may take; the user's own number is never passed."""
         own = stated_limit(params)
+        if own is None and limit_name(params):
+            return None  # what the user gave goes as it is, `null` among it
         usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thought if self.limit else None
         room = max(filter(None, (request.room, usual)), default=None)
         if request.room and request.fitted:
@@ -98,7 +100,7 @@ def answering(judge: JudgeSettings, base: str | None) -> Answering:
     """
     provider, forms = judge.model.partition("/")[0], _LISTS
     host = (urlsplit(base).hostname or "") if base else ""
-    openai = host.endswith("openai.com")
+    openai = host == "openai.com" or host.endswith(".openai.com")
     if host and not openai and (provider in _OWN_ENGINES or (provider != "litellm_proxy" and _is_own(host))):
         forms = ("keyed", *_LISTS)
     elif openai or (not host and provider in _SIZED and "claude" not in judge.model):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.requests import Limits
 from ruler_cli.judges.answer_form import EMBEDDED
 from ruler_cli.judges.body import answering, chat_body
 from ruler_cli.judges.endpoint import HERE, OPENAI, model_there
@@ -17,22 +17,9 @@ Target = Literal["openai", "anthropic", "vllm"]
 Line = Callable[[bytes, Request], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one file or batch may hold; `bytes` are those of its lines and of what is `around` them all.
-
-    None: as much as there is.
-    """
-
-    requests: int | None = None
-    bytes: int | None = None
-    around: int = 0
-
-
 LIMITS: dict[Target, Limits] = {
     "openai": Limits(50_000, 200_000_000),
-    # the whole call counts: {"requests":[…]}, where a comma stands for each line's end
-    "anthropic": Limits(100_000, 256_000_000, len(b'{"requests":[]}')),
+    "anthropic": Limits(100_000, 256_000_000),
     "vllm": Limits(),
 }
 """Megabytes are taken as 1,000,000 bytes, which is the less where a provider counts 1,048,576."""
@@ -76,13 +63,13 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
 
         params = anthropic_params(judge)
         return lambda key, request: (
-            b'{"custom_id":"%s","params":%s}\n'
-            % (
-                key.hex().encode(),
-                params(request),
-            )
+            b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
         )
-    model = _named(target, judge)
+    model = model_there(judge)
+    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
+        from ruler_cli.judges.through_litellm import model_at_provider
+
+        model = model_at_provider(model)  # a provider knows its model without its own name
     how = answering(judge, judge.api_base or (OPENAI if target == "openai" else HERE))
     return lambda key, request: (
         b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
@@ -90,11 +77,4 @@ def request_line(target: Target, judge: JudgeSettings) -> Line:
     )
 
 
-def _named(target: Target, judge: JudgeSettings) -> str:
-    """The model as whoever answers knows it: a provider that litellm knows by name knows it without that."""
-    model = model_there(judge)
-    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
-        from ruler_cli.judges.through_litellm import model_at_provider
-
-        return model_at_provider(model)
-    return model
+__all__ = ["LIMITS", "Limits", "Line", "Target", "batches_of", "request_line", "target_of"]

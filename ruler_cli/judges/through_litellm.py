@@ -106,7 +106,7 @@ class LitellmJudge:
             arguments["api_base"] = self.base
         arguments |= self.params
         if (room := how.room(request, self.params)) is not None:
-            arguments[limit_name(self.params) or "max_tokens"] = room
+            arguments[limit_name(self.params) or how.limit or "max_tokens"] = room
         return arguments
 
     def unsent(self, request: Request, how: Answering) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from ruler_cli.errors import UnreadableError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.interface import plain
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import number
-from ruler_cli.marked.labels import LARGEST, label_of
+from ruler_cli.formats.rewards import number, passed
 from ruler_cli.marked.values import LabelFrom, MarkedGroup, MarkedRollout, Status
 from ruler_cli.records import Group, Record, Rollout, Usage
 
@@ -20,6 +20,8 @@ KINDS = ("reply", "transport", "refused", "too_long", "input", "budget", "interr
 """Why a group has no scores, as ruler names it; anything else in a file is `unknown`."""
 MOST_JUDGES = 8
 """Judges of a panel that are told apart; a file that names more in its marks is damaged or hostile."""
+LARGEST = 1e50
+"""Beyond it no number is a score or a label: products of several must stay finite."""
 _DIGITS = 9
 """Decimals of a score that count: a mean over passes in another order of addition is the same score."""
 
@@ -116,6 +118,18 @@ class Marks:
                 return label_of(reward), "reward"
             outcome = rollout.outcome if outcome is None else outcome
         return (None, "") if outcome is None else (label_of(outcome), "outcome")
+
+
+def label_of(value: Any) -> float | None:
+    """A label as a number, as rewards are read, or 1 and 0 for words such as `passed` and `failed`.
+
+    None where it is neither: null, NaN, a number too large, an object without a reward.
+    """
+    found = number(value)
+    if found is None:
+        good = passed(value)
+        return None if good is None else float(good)
+    return None if abs(found) > LARGEST else found
 
 
 def _first_reward(rollout: Rollout, mark: _Json) -> Any:
@@ -260,3 +274,34 @@ def _size(rollout: Rollout) -> int:
         return own + sum(map(len, map(dump, rollout.histories))) if rollout.histories else own
     except RecursionError:  # so deep that it can be read but not written
         return 0
+
+
+def refuse_unmarked(name: str, groups: int, unmarked: int) -> None:
+    """UsageError where no group of the file `name` has ever been scored."""
+    if groups == unmarked:
+        raise UsageError(
+            f"{name}: no rollout has a mark of ruler; score it first, with "
+            f"`ruler score {name} scored.jsonl`, and give what that writes"
+        )
+
+
+def refuse_unusable(name: str, path: str | None, labelled: int) -> None:
+    """UsageError where a path of labels was given and no rollout of the file `name` has one there."""
+    if path is not None and not labelled:
+        raise UsageError(
+            f"--labels {plain(path)}: no rollout of {name} has a label there that can be used; a label is a "
+            "number, a truth value, or a word such as passed"
+        )
+
+
+def doubt(path: str | None, own: int, scored: int) -> str | None:
+    """That labels may be what ruler wrote: scores that agree with themselves say nothing.
+
+    `own` of the `scored` rollouts have their own score for a label; `path` is what the user gave.
+    """
+    if path is None or not 1 < own == scored:
+        return None
+    return (
+        f"--labels {plain(path)}: every label is the very score of its rollout; if that is where ruler "
+        "wrote it, leave --labels out for the original rewards, or name where a verifier's word stands"
+    )

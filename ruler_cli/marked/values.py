@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from typing import Literal
 
 from ruler_cli.records import Rollout, Usage
+from ruler_cli.statistics.pairs import concordance
 from ruler_cli.statistics.reliability import one_score
 
 Status = Literal["scored", "failed", "unmarked"]
 LabelFrom = Literal["", "reward", "outcome"]
-_FEW = 64
-"""Scores that are put into their places one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +140,14 @@ class MarkedGroup:
     @cached_property
     def disputes(self) -> tuple[float, int]:
         """Pairs that the judge orders against their labels, a tie as half of one; pairs of unlike labels."""
-        return disputes([r.judged for r in self.rollouts], [r.label for r in self.rollouts])
+        both = [(r.judged, r.label) for r in self.rollouts if r.judged is not None and r.label is not None]
+        if not both:
+            return 0.0, 0
+        found = concordance(*zip(*both, strict=True))
+        return found.lost + found.tied / 2, found.pairs
 
     @property
     def disagreement(self) -> float | None:
         """The share of those pairs, from 0 to 1; None where no two labels differ."""
         against, pairs = self.disputes
         return against / pairs if pairs else None
-
-
-def disputes(scores: Sequence[float | None], labels: Sequence[float | None]) -> tuple[float, int]:
-    """Pairs of unlike labels that scores order the other way (a tie counts a half), and all such pairs."""
-    both = sorted((y, s) for s, y in zip(scores, labels, strict=True) if s is not None and y is not None)
-    below: list[float] = []
-    against, pairs = 0.0, 0
-    for _, same in groupby(both, key=lambda pair: pair[0]):
-        found = [score for _, score in same]
-        for score in found:
-            above = len(below) - bisect_right(below, score)
-            against += above + (len(below) - above - bisect_left(below, score)) / 2
-            pairs += len(below)
-        if len(found) < _FEW:  # where labels are many, sorting all anew for each takes minutes
-            for score in found:
-                insort(below, score)
-        else:
-            below = sorted(below + found)
-    return against, pairs

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ruler_cli.files.source import shown
-from ruler_cli.marked.doubts import refuse_unmarked, refuse_unusable
-from ruler_cli.marked.read import Marks
+from ruler_cli.marked.read import Marks, refuse_unmarked, refuse_unusable
 from ruler_cli.reading import Input
 from ruler_cli.report.again import Again
 from ruler_cli.report.blocks import as_json

@@ -148,7 +148,7 @@ class Gathering:
             against_label=self._labels.cells(),
             pairs=self._pairs,
             against=self._against,
-            slots=tuple(SlotBar((bin_.start, bin_.stop), bin_.mean, bin_.error, bin_.n) for bin_ in curve),
+            slots=tuple(SlotBar((b.start, b.stop), b.mean, b.error, b.scores) for b in curve),
             slot_groups=self._slots.groups,
             lengths=self._length_cells(),
             length=self._length.found(),

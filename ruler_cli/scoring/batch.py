@@ -8,7 +8,7 @@ from itertools import combinations
 from math import sqrt
 
 from ruler_cli.ballots import Judged, Verdict
-from ruler_cli.figures import Bin, Figures, Odd, Pair
+from ruler_cli.figures import Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.quantiles import quantile
 from ruler_cli.scoring.outcome import passed
@@ -141,7 +141,7 @@ class Batch:
             groups=self._groups,
             tie_rate=self._tied / self._groups if self._groups else None,
             degraded=self._degraded,
-            slot_curve=tuple(Bin(b.start, b.stop, b.mean, b.error, b.n) for b in self.slots.curve()),
+            slot_curve=self.slots.curve(),
             slot_groups=self.slots.groups,
             debiased=debias and self.slots.enough,
             length=self._length.found(),

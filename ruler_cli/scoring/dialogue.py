@@ -100,11 +100,16 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
 
 
 def _fits(fault: Fault, paper: Paper, state: State) -> bool:
-    """Whether the prompt fits the judge's context and the answer's room did not: the rest is its room now."""
-    if fault.context is None or state.fitted:
+    """Whether the prompt fits the judge's context and the answer's room did not: the rest is its room now.
+
+    A corrective request is longer than the one that fitted, and may be refused once more.
+    """
+    if fault.context is None:
         return False
     limit, actual = fault.context
     left = limit - actual
+    if state.fitted and state.room is not None and left >= state.room:
+        return False
     state.fitted = left >= _least(len(paper.request.labels))
     if state.fitted:
         state.room = left

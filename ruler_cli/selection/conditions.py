@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.interface import plain
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.selection.meant import instead, state, way, written
+from ruler_cli.nearest import nearest
 
 _STATES: dict[str, Callable[[MarkedGroup], bool]] = {
     "live": lambda group: group.live,
@@ -25,6 +26,11 @@ _FIGURES: dict[str, Callable[[MarkedGroup], float | None]] = {
 _SCORE, _DISAGREEMENT = "score", "disagreement"
 NAMES = (*_STATES, *_FIGURES, _SCORE)
 _RANGED = (*_FIGURES, _SCORE)
+_MEANT = {
+    "disputed": "disagreement", "flat": "tied", "not-failed": "scored", "not-live": "tied",
+    "not-scored": "failed", "not-tied": "live", "reward": "score", "unscored": "failed",
+}  # fmt: skip
+"""Names that people try first, where no spelling is near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,10 @@ def condition(text: str) -> Condition:
     """What follows `--where`; UsageError with the way out."""
     name, equals, told = text.partition("=")
     if name not in NAMES:
-        raise UsageError(f"--where {plain(text)}: {instead(text, NAMES, _RANGED)}")
+        raise UsageError(f"--where {plain(text)}: is no condition; {_unknown(text)}")
     if name in _STATES:
         if equals:
-            meant = state(text) or name
-            raise UsageError(f"--where {plain(text)}: `{name}` takes no range; write --where {meant}")
+            raise UsageError(f"--where {plain(text)}: `{name}` takes no range; write --where {name}")
         return Condition(name)
     if not equals and name == _DISAGREEMENT:
         return Condition(name, bare=True)
@@ -93,21 +98,33 @@ def against(group: MarkedGroup) -> bool:
 def _range(text: str, name: str, told: str) -> tuple[float, float]:
     """The ends; a figure that lies from 0 to 1 everywhere is in no range beyond."""
     first, dots, last = told.partition("..")
+    wrong, way = f"--where {plain(text)}:", _way(name)
     try:
         low = float(first) if first.strip() else -math.inf
         high = float(last) if last.strip() else math.inf
     except ValueError:
-        raise UsageError(f"--where {plain(text)}: {_rewritten(text) or way(name, told)}") from None
+        raise UsageError(f"{wrong} {way}") from None
     if not dots or math.isnan(low + high) or not (first.strip() or last.strip()):
-        raise UsageError(f"--where {plain(text)}: {_rewritten(text) or way(name, told)}")
+        raise UsageError(f"{wrong} {way}")
     if low > high:
-        meant = _rewritten(text) or way(name, "")
-        raise UsageError(f"--where {plain(text)}: the lower end stands first; {meant}")
+        raise UsageError(f"{wrong} the lower end stands first; {way}")
     if name in _FIGURES and (low > 1 or high < 0):
-        raise UsageError(f"--where {plain(text)}: {name} lies from 0 to 1; {way(name, '')}")
+        raise UsageError(f"{wrong} {name} lies from 0 to 1; {way}")
     return low, high
 
 
-def _rewritten(text: str) -> str | None:
-    found = written(text, _RANGED)
-    return None if found is None else f"did you mean --where {found}?"
+def _unknown(text: str) -> str:
+    """The end of a sentence about a text that is no condition: the nearest one, or how to write a range."""
+    whole = re.sub(r"^(!|not[\s_-]+)", "not-", text.strip().casefold())
+    name = re.split(r"[\s=<>:]", whole)[0]
+    near = _MEANT.get(name) or nearest(name, NAMES)
+    if near in _RANGED and name != whole:
+        return _way(near)
+    every = f"the conditions are {', '.join(NAMES)}"
+    return f"did you mean `{near}`? ({every})" if near else every
+
+
+def _way(name: str) -> str:
+    """How to write a range of a figure."""
+    more, less = f"{name}=0.7.. for 0.7 and more", f"{name}=..0.7 for 0.7 and less"
+    return f"write a range, e.g. {more}, {less}, or {name}=0.3..0.7"

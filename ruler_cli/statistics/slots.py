@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 
+from ruler_cli.figures import Bin
+
 _STRETCHES = 6
 """Equal stretches between the first slot and the last, so that each slot of a group of 8 has its own bin."""
 
@@ -13,21 +15,6 @@ _BINS = _STRETCHES + 2
 
 ENOUGH = 20
 """Groups below which a curve is mostly the noise of the rollouts themselves."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotBin:
-    """What a judge gives above a request's mean in the slots from `start` to `stop` (0: first, 1: last).
-
-    `mean` and its standard `error` are on the scale of the scores, over `n` of them; `error` is None
-    where a single group says nothing of it.
-    """
-
-    start: float
-    stop: float
-    mean: float
-    error: float | None
-    n: int
 
 
 @dataclass(slots=True)
@@ -115,11 +102,11 @@ class SlotCurve:
         """Whether there are groups enough to correct by the curve."""
         return self.groups >= ENOUGH
 
-    def curve(self) -> tuple[SlotBin, ...]:
+    def curve(self) -> tuple[Bin, ...]:
         """The bins that any score fell into, from the first slot to the last."""
         edges = [0.0, *(i / _STRETCHES for i in range(_STRETCHES + 1)), 1.0]
         return tuple(
-            SlotBin(
+            Bin(
                 edges[i],
                 edges[i + 1],
                 bin_.mean,

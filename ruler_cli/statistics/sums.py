@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import fsum, log2, sqrt
+from math import log2, sqrt
 
 from ruler_cli.figures import Length
+from ruler_cli.statistics.pairs import correlation, partial_correlation, products
 
 _ENOUGH = 30
 """Rewarded rollouts below which a correlation of errors is not told: its own error is then about 0.2."""
 _LARGEST = 1e50
 """Beyond it a reward is no scale: products of several must stay finite."""
-_FLAT = 1e-9
-"""Values of a group that differ by less are the same: what rounding leaves of them is no signal."""
-_NOTHING = 1e-12
-"""A share of a sum of squares below this is what rounding leaves of zero."""
 
 
 @dataclass(slots=True)
@@ -61,12 +59,12 @@ class LengthSums:
 
     def add(self, sizes: Sequence[int], scores: Sequence[float]) -> None:
         """Count the distinct rollouts of one group."""
-        x, y = _centred([log2(max(size, 1)) for size in sizes]), _centred(scores)
-        xx, xy = _dot(x, x), _dot(x, y)
+        found = products(a=[log2(max(size, 1)) for size in sizes], b=scores)
+        xx, xy = found["aa"], found["ab"]
         if xx <= 0:
             return
         self._groups += 1
-        self._xx, self._xy, self._yy = self._xx + xx, self._xy + xy, self._yy + _dot(y, y)
+        self._xx, self._xy, self._yy = self._xx + xx, self._xy + xy, self._yy + found["bb"]
         self._xy2 += xy * xy
         self._xyxx += xy * xx
         self._xx2 += xx * xx
@@ -78,77 +76,39 @@ class LengthSums:
         slope = self._xy / self._xx
         square = max(0.0, self._xy2 - 2 * slope * self._xyxx + slope * slope * self._xx2)
         error = sqrt(square * self._groups / (self._groups - 1)) / self._xx
-        return Length(slope, error, _correlation(self._xx, self._yy, self._xy) or 0.0, self._groups)
+        below = sqrt(self._xx * self._yy)
+        r = max(-1.0, min(1.0, self._xy / below)) if below else 0.0
+        return Length(slope, error, r, self._groups)
 
 
 class PairSums:
     """Two judges' scores and the original reward, all centred within groups."""
 
     def __init__(self) -> None:
-        self._rollouts = self._rewarded = 0
-        self._aa = self._bb = self._ab = 0.0
-        # of those with a reward r
-        self._faa = self._fbb = self._fab = self._far = self._fbr = self._frr = 0.0
+        self.rollouts = self.rewarded = 0
+        self._all: Counter[str] = Counter()
+        self._of_rewarded: Counter[str] = Counter()
 
     def add(self, one: Sequence[float], other: Sequence[float], rewards: Sequence[float | None]) -> None:
-        """Count the distinct rollouts of one group that both scored."""
+        """Count the distinct rollouts of one group that both scored.
+
+        In groups of at least two; `rewarded` counts those that have an original reward that is a number.
+        """
         if len(one) < 2:
             return
-        a, b = _centred(one), _centred(other)
-        self._rollouts += len(one)
-        self._aa, self._bb, self._ab = self._aa + _dot(a, a), self._bb + _dot(b, b), self._ab + _dot(a, b)
+        self.rollouts += len(one)
+        self._all.update(products(a=one, b=other))
         rows = zip(one, other, rewards, strict=True)
         known = [(p, q, r) for p, q, r in rows if r is not None and abs(r) <= _LARGEST]
-        if len(known) < 2:
-            return
-        self._rewarded += len(known)
-        a, b, r = (_centred(values) for values in zip(*known, strict=True))
-        self._faa, self._fbb, self._fab = (
-            self._faa + _dot(a, a),
-            self._fbb + _dot(b, b),
-            self._fab + _dot(a, b),
-        )
-        self._far, self._fbr, self._frr = (
-            self._far + _dot(a, r),
-            self._fbr + _dot(b, r),
-            self._frr + _dot(r, r),
-        )
-
-    @property
-    def rollouts(self) -> int:
-        """How many both scored, in groups of at least two."""
-        return self._rollouts
-
-    @property
-    def rewarded(self) -> int:
-        """How many of them have an original reward that is a number."""
-        return self._rewarded
+        if len(known) > 1:
+            self.rewarded += len(known)
+            a, b, y = zip(*known, strict=True)
+            self._of_rewarded.update(products(a=a, b=b, y=y))
 
     def correlation(self) -> float | None:
         """Of the scores within groups; None where a judge tells nothing apart."""
-        return _correlation(self._aa, self._bb, self._ab)
+        return correlation(self._all)
 
     def errors(self) -> float | None:
         """Of what regression on the reward leaves of both; None where too little is known."""
-        if self._rewarded < _ENOUGH or self._frr <= 0:
-            return None
-        aa = self._faa - self._far**2 / self._frr
-        bb = self._fbb - self._fbr**2 / self._frr
-        if aa <= _NOTHING * self._faa or bb <= _NOTHING * self._fbb:
-            return None
-        return _correlation(aa, bb, self._fab - self._far * self._fbr / self._frr)
-
-
-def _centred(values: Sequence[float]) -> list[float]:
-    if max(values) - min(values) < _FLAT:
-        return [0.0] * len(values)
-    mean = fsum(values) / len(values)
-    return [value - mean for value in values]
-
-
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
-    return fsum(x * y for x, y in zip(a, b, strict=True))
-
-
-def _correlation(xx: float, yy: float, xy: float) -> float | None:
-    return max(-1.0, min(1.0, xy / sqrt(xx * yy))) if xx * yy > 0 else None
+        return partial_correlation(self._of_rewarded) if self.rewarded >= _ENOUGH else None

@@ -1,14 +1,17 @@
-"""Marks, labels, places and costs as scored files hold them."""
+"""Scores, labels, places and costs as scored files hold them, and groups of two files side by side."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ruler_cli.agreement.scored import Extract, Scored, Seen
+from ruler_cli.agreement.scored import LEFT_OUT, Extract, Scored, paired
 from ruler_cli.marked.read import MOST_JUDGES
 from ruler_cli.records import Group
+from tests.agreement.values import scored
 from tests.values import read, reader, talk
 
 
@@ -22,42 +25,39 @@ def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
     return {"group_id": "g", "messages": talk("four"), "reward": 0.1, "ruler": ruler, **more}
 
 
-def of(*records: dict[str, Any], prints: bool = False, **told: Any) -> tuple[Scored, Seen]:
+def of(*records: dict[str, Any], digests: bool = False, **told: Any) -> tuple[Scored, Counter[str]]:
     """These records as one group."""
-    extract = Extract(reader(*records, **told), given="outcome" in told, prints=prints)
+    extract = Extract(reader(*records, **told), given="outcome" in told, digests=digests)
     found = read(*records, **told)
     return extract.group(Group(str(found[0].key), tuple(found))), extract.seen
 
 
-def test_a_trajectory_per_line() -> None:
+def column(found: Scored, name: str) -> list[Any]:
+    """A field of each rollout."""
+    return [getattr(item, name) for item in found.items]
+
+
+def test_what_is_measured() -> None:
     """Score, first reward, mean place, and the cost of the group, once."""
     group = {"cost_usd": 0.25}
     found, seen = of(
         trajectory(mark(0.5, slots=[0, 0.5], group=group)),
         trajectory(mark(0.75, slots=[1, 0.5], group=group, independent_reward=0)),
     )
-    assert found.scores == (0.5, 0.75)
-    assert found.labels == (1.0, 0.0)
-    assert found.places == (0.25, 0.75)
+    assert column(found, "score") == [0.5, 0.75]
+    assert column(found, "label") == [1.0, 0.0]
+    assert column(found, "place") == [0.25, 0.75]
+    assert column(found, "size") == [len(b'[{"role":"assistant","content":"four"}]')] * 2
     assert found.cost == 0.25
-    assert found.sizes[0] == len(b'[{"role":"assistant","content":"four"}]')
-    assert (seen.groups, seen.rollouts, seen.scored, seen.complete) == (1, 2, 2, True)
-    assert seen.names == {"m": 2}
+    assert (seen["groups"], seen["rollouts"], seen["scored"]) == (1, 2, 2)
+    assert not any(seen[name] for name in LEFT_OUT)
 
 
 def test_the_judges_own() -> None:
     """Where an outcome or a reward moved a score, what the judge said counts: the score holds its label."""
     found, seen = of(trajectory(mark(0.9, judge_score=0.4)), trajectory(mark(0.5)))
-    assert found.scores == (0.4, 0.5)
-    assert (seen.moved, seen.scored) == (1, 2)
-
-
-def test_a_group_per_line() -> None:
-    """The group's part stands on the record."""
-    rollouts = [{"messages": talk(t), "reward": 0.5, "ruler": mark(0.5)} for t in "ab"]
-    record = {"group_id": "g", "trajectories": rollouts, "ruler": {"status": "scored", "cost_usd": 2}}
-    found, _ = of(record)
-    assert (found.key, found.cost, found.scores) == ("g", 2.0, (0.5, 0.5))
+    assert column(found, "score") == [0.4, 0.5]
+    assert (seen["moved"], seen["scored"]) == (1, 2)
 
 
 def test_failures_are_no_zeros() -> None:
@@ -68,140 +68,101 @@ def test_failures_are_no_zeros() -> None:
         {"group_id": "g", "messages": talk("x"), "reward": 0.5},
         trajectory(mark(0.5, independent_reward=None), reward=0.5),
         trajectory(mark(0.5, independent_reward="maybe")),
+        trajectory(mark("0.5")),
     )
-    assert found.scores == (None, None, 0.5, 0.5)
-    assert found.labels == (1.0, 0.5, None, None)
-    assert (seen.failed, seen.unmarked, seen.unlabelled, seen.odd_labels) == (1, 1, 1, 1)
-    assert not seen.complete
+    assert column(found, "score") == [None, None, 0.5, 0.5, None]
+    assert column(found, "label") == [1.0, 0.5, None, None, 1.0]
+    assert all(seen[name] == (name != "more_judges") for name in LEFT_OUT)
 
 
 def test_labels_of_the_users_own() -> None:
-    """A path leads into the rollout; words are labels."""
-    given: list[Any] = ["passed", False, None, [{}]]
-    records = [trajectory(mark(0.5), metadata={"ok": ok}) for ok in given]
-    found, seen = of(*records, outcome="metadata.ok")
-    assert found.labels == (1.0, 0.0, None, None)
-    assert (seen.unlabelled, seen.odd_labels) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    "odd", ["0.5", [0.5], {}, None, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5]
-)
-def test_odd_scores(odd: Any) -> None:
-    """A score that is no finite number is counted, and none."""
-    found, seen = of(trajectory(mark(odd)), trajectory(mark(0.5, judges={"a": odd, "b": 0.5})))
-    assert found.scores == (None, 0.5)
-    assert seen.odd_scores == 1
-    assert found.judges == {"a": (None, None), "b": (None, 0.5)}
-
-
-@pytest.mark.parametrize("odd", ["0.5", {}, [], [{}], ["a"], [None, 0.5], [2], [-1], [float("nan")], 3, True])
-def test_odd_places(odd: Any) -> None:
-    """Slots that are no places are as if they were not told."""
-    assert of(trajectory(mark(0.5, slots=odd)))[0].places == (None,)
-
-
-@pytest.mark.parametrize("odd", ["0.25", -1, float("nan"), 10**400, [1], {}, True])
-def test_odd_costs(odd: Any) -> None:
-    """A cost that is none is not known, and counted."""
-    found, seen = of(trajectory(mark(0.5, group={"cost_usd": odd})))
-    assert found.cost is None
-    assert seen.odd_costs == 1
-    assert of(trajectory(mark(0.5, group=odd)))[0].cost is None
+    """Labels at a path are counted where they are no numbers, and where they are the scores."""
+    given: list[Any] = ["passed", False, None, [{}], 0.5]
+    found, seen = of(*[trajectory(mark(0.5), metadata={"ok": ok}) for ok in given], outcome="metadata.ok")
+    assert column(found, "label") == [1.0, 0.0, None, None, 0.5]
+    assert (seen["unlabelled"], seen["odd_labels"], seen["own_labels"]) == (1, 1, 1)
 
 
 def test_odd_panels() -> None:
-    """A panel that is no object is none; of very many judges the first few count, the rest is counted."""
-    assert of(trajectory(mark(0.5, judges=["a"])))[0].judges == {}
-    found, seen = of(trajectory(mark(0.5, judges={str(i): 0.5 for i in range(100)})))
-    assert len(found.judges) == MOST_JUDGES
-    assert seen.more_judges == 100 - MOST_JUDGES
-    assert not seen.complete
+    """A judge without a number has none; of very many judges the first few count, the rest is counted."""
+    found, seen = of(trajectory(mark(0.5, judges={"a": "x", "b": 0.5})), trajectory(mark(0.5, judges=["a"])))
+    assert column(found, "judges") == [{"b": 0.5, "a": None}, {}]
+    found, seen = of(*[trajectory(mark(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)])
+    assert [len(judges) for judges in column(found, "judges")] == [MOST_JUDGES, 0]
+    assert seen["more_judges"] == 18 - MOST_JUDGES
 
 
-def test_odd_judges() -> None:
-    """A judge's name that is no text is not told."""
-    assert of(trajectory(mark(0.5, judge=["a"])))[1].names == {}
+def test_odd_costs() -> None:
+    """A cost that is none is not known, and counted."""
+    found, seen = of(trajectory(mark(0.5, group={"cost_usd": -1})))
+    assert (found.cost, seen["odd_costs"]) == (None, 1)
 
 
-def test_rounding_makes_no_order() -> None:
-    """Means that differ in their last binary digit are one score."""
-    found, _ = of(trajectory(mark(0.1 + 0.2)), trajectory(mark(0.3)))
-    assert len(set(found.scores)) == 1
-
-
-def test_prints() -> None:
+def test_digests() -> None:
     """Rollouts are known again by their messages, whatever was written beside them."""
-    one, _ = of(trajectory(mark(0.5)), prints=True)
-    same, _ = of(trajectory(mark(0.9), logs=["x"]), prints=True)
-    other, _ = of(trajectory(mark(0.5)) | {"messages": talk("five")}, prints=True)
-    assert one.prints == same.prints != other.prints
-    assert of(trajectory(mark(0.5)))[0].prints == ()
+    records = (
+        trajectory(mark(0.5)),
+        trajectory(mark(0.9), logs=["x"]),
+        trajectory(mark(0.5)) | {"messages": talk("five")},
+    )
+    one, same, other = (column(of(record, digests=True)[0], "digest") for record in records)
+    assert one == same != other
+    assert column(of(records[0])[0], "digest") == [b""]
 
 
-def test_parts_are_one_rollout() -> None:
-    """Records that are parts of one rollout have one score, and the length of all."""
-    uids = ["task_0_0", "task_0_1", "task_1_0"]
-    records = [
-        {
-            "input": "user\nhi",
-            "output": f"answer {i}",
-            "score": 0.5,
-            "step": 1,
-            "uid": uid,
-            "ruler": mark(0.25),
-        }
-        for i, uid in enumerate(uids)
+def made(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> Scored:
+    """A group of rollouts with these texts."""
+    scores = [0.5] * len(texts)
+    return scored(scores, labels or scores, key=key, digest=[text.encode() for text in texts])
+
+
+def matched(
+    one: list[Scored], other: list[Scored]
+) -> tuple[list[tuple[Scored, Scored]], dict[str, Any], list[str]]:
+    """What comes of two files."""
+    found, said = dict[str, Any](), list[str]()
+    pairs = list(paired(iter(one), iter(other), found, said.append))
+    return pairs, found, said
+
+
+@given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
+def test_groups_meet_by_key(one: list[str], other: list[str], m: int, n: int) -> None:
+    """In any two orders each group that both files hold is found once, and the others are counted."""
+    pairs, found, said = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
+    common = set(one[:m]) & set(other[:n])
+    assert sorted(a.key for a, _ in pairs) == sorted(common)
+    assert all(a == b for a, b in pairs)
+    assert found == {"groups": len(common), "unlike": 0, "alone": [m - len(common), n - len(common)]}
+    assert len(said) == m + n - 2 * len(common)
+
+
+def test_nothing_is_paired_by_guess() -> None:
+    """Groups of one key with other rollouts, more of them or other labels are left out and named."""
+    one = [made(k, "x", "y") for k in "abcd"]
+    unlike = [
+        made("a", "x", "z"),
+        made("b", "x"),
+        made("c", "x", "y", labels=(0.5, 0.7)),
+        made("d", "y", "x"),
     ]
-    found, seen = of(*records)
-    assert found.scores == (0.25, 0.25)
-    assert found.sizes[0] > found.sizes[1]
-    assert seen.rollouts == 2
+    pairs, found, said = matched(one, unlike)
+    assert (pairs, found) == ([], {"groups": 0, "unlike": 4, "alone": [0, 0]})
+    for sentence, part in zip(
+        said, ("1 of its 2 rollouts are others", "1 in the second", "labels", "2 of its 2"), strict=True
+    ):
+        assert part in sentence
 
 
-def test_a_label_on_the_last_part() -> None:
-    """The label of a rollout in parts is the last that any of them has, as for `score`."""
-    records = [
-        {
-            "input": "user\nhi",
-            "output": f"answer {uid}",
-            "score": 0.25,
-            "step": 1,
-            "uid": uid,
-            "ruler": mark(0.25, independent_reward=reward),
-        }
-        for uid, reward in [("task_0_0", None), ("task_0_1", 0.0), ("task_1_0", None), ("task_1_1", 1.0)]
-    ]
-    found, seen = of(*records)
-    assert (found.labels, seen.unlabelled) == ((0.0, 1.0), 0)
+def test_a_key_that_repeats() -> None:
+    """Groups of the same key meet in the order in which they stand."""
+    twice = [made("a", "1"), made("a", "2")]
+    pairs, _, said = matched(twice, twice)
+    assert (pairs, said) == ([(one, one) for one in twice], [])
 
 
-def part(uid: str, score: float, reward: Any, **more: Any) -> dict[str, Any]:
-    """A part of a rollout as a dump names it, scored."""
-    scored = mark(score, independent_reward=reward)
-    return {
-        "input": "user\nhi",
-        "output": uid,
-        "score": score,
-        "step": 1,
-        "uid": uid,
-        "ruler": scored,
-        **more,
-    }
-
-
-def test_a_label_that_equals_the_score() -> None:
-    """A label on the last part counts also where the judge's score is the same number."""
-    found, seen = of(part("task_0_0", 1.0, None), part("task_0_1", 1.0, 1.0), part("task_1_0", 0.5, 0.0))
-    assert (found.labels, seen.unlabelled) == ((1.0, 0.0), 0)
-
-
-def test_a_part_with_another_field() -> None:
-    """A later part takes the label over only where it has one in the field that labels are read from."""
-    records = [
-        part("task_0_0", 0.5, 0.0, ok=True),
-        part("task_0_1", 0.5, 0.0),
-        part("task_1_0", 0.5, 0.0, ok=False),
-    ]
-    found, seen = of(*records, outcome="ok")
-    assert (found.labels, seen.unlabelled) == ((1.0, 0.0), 0)
+def test_either_label() -> None:
+    """Where one file has no label that of the other counts for both."""
+    [(a, b)], _, _ = matched(
+        [made("a", "x", "y", labels=(None, 1.0))], [made("a", "x", "y", labels=(0.0, None))]
+    )
+    assert column(a, "label") == column(b, "label") == [0.0, 1.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,11 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Ruler, group, read, write
+from ruler_cli.judges.choose import batch_price
+from ruler_cli.judges.prices import Price, in_batches, known
+from ruler_cli.judges.targets import batches_of
+from ruler_cli.settings import JudgeSettings
+from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer
 from tests.values import talk
 
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
+LARGE = {"group_id": "large", "trajectories": [{"messages": talk(f"answer {i}")} for i in range(9)]}
+PANEL = ["-m", "openai/o3", "-m", "openai/gpt-4o"]
 
 
 def rows(text: str) -> dict[str, str]:
@@ -27,6 +34,19 @@ def rows(text: str) -> dict[str, str]:
 def dump(tmp_path: Path) -> Path:
     """Two groups of two rollouts."""
     return write(tmp_path / "in.jsonl", OK)
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """Two pairs, a group of nine, and one rollout alone."""
+    return write(tmp_path / "in.jsonl", [*OK, LARGE, group("alone", 0.5)])
+
+
+@pytest.fixture
+def check(ruler: Ruler, tmp_path: Path) -> Any:
+    """`ruler check` of some groups."""
+    write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(3)])
+    return lambda *args: ruler("check", "in.jsonl", "--ledger", "none", *args)
 
 
 def test_figures(ruler: Ruler, dump: Path) -> None:
@@ -51,7 +71,7 @@ def test_unknown_price(ruler: Ruler, dump: Path) -> None:
 
 
 def test_price(ruler: Ruler, dump: Path) -> None:
-    """A stated price holds for any model, listed or not; zero is a price."""
+    """A stated price holds for any model, listed or not; zero is a price, and what is none is bad usage."""
     free = rows(ruler("check", dump, "-m", "openai/o3", "--price", "0,0").stdout)
     assert free["cost"] == "$0.00 (from $0.00 to $0.00)"
     assert free["--max-cost"].startswith("0.00 ")
@@ -60,18 +80,13 @@ def test_price(ruler: Ruler, dump: Path) -> None:
     assert dear["completion tokens"].startswith("about 200 (from 100 to 400)")
     assert dear["cost"] == "$200.00 (from $100.00 to $400.00)"
     assert rows(ruler("check", dump, *mine, RULER_PRICE="0,1").stdout)["cost"].startswith("$0.0002")
-
-
-def test_price_is_refused(ruler: Ruler, dump: Path) -> None:
-    """A price that is none is bad usage."""
     for price in ("2", "a,b", "-1,2", "nan,1", "inf,1"):
         done = ruler("check", dump, "--price", price)
         assert done.returncode == 2
         assert "2,8" in done.stderr
 
 
-@pytest.mark.parametrize("groups", [1, 20])
-@pytest.mark.parametrize("cue", ["good", "once-not-json"])
+@pytest.mark.parametrize(("groups", "cue"), [(1, "good"), (20, "once-not-json")])
 def test_cap_is_enough(groups: int, cue: str, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """A run under the cap that `check` names is not stopped by it, also when all is asked twice."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(groups)])
@@ -109,7 +124,7 @@ def test_kept_failures(ruler: Ruler, server: JudgeServer, dump: Path) -> None:
 
 
 def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp_path: Path) -> None:
-    """Looking makes no ledger and changes none; what is none is refused as `score` refuses it."""
+    """Looking makes no ledger and changes none; what is none is refused, unless no judge has one."""
     place = tmp_path / "new" / "l.sqlite"
     args = ["-m", "openai/good", "--api-base", server.base, "--ledger", place]
     assert ruler("check", dump, *args).returncode == 0
@@ -126,10 +141,6 @@ def test_ledger_is_left_alone(ruler: Ruler, server: JudgeServer, dump: Path, tmp
     done = ruler("check", dump, *args)
     assert done.returncode == 2
     assert "--ledger" in done.stderr
-
-
-def test_embedded_judges_keep_nothing(ruler: Ruler, dump: Path) -> None:
-    """A judge without a model costs nothing and is not looked up."""
     found = rows(ruler("check", dump, "-m", "offline", "--ledger", "/dev/null/x").stdout)
     assert (found["kept"], found["cost"]) == ("0 of 2 calls", "$0.00 (from $0.00 to $0.00)")
 
@@ -140,13 +151,6 @@ def test_parameters_are_refused(ruler: Ruler, dump: Path) -> None:
         done = ruler("check", dump, "-m", model, "-p", "sloth=1")
         assert done.returncode == 2
         assert "slot" in done.stderr
-
-
-def test_names_forge_no_line(ruler: Ruler, dump: Path) -> None:
-    """A model's name begins no line of its own and moves no terminal."""
-    said = ruler("check", dump, "-m", "x\ncost: $0\x1b[2J").stdout
-    assert sum(line.startswith("cost:") for line in said.splitlines()) == 1
-    assert "\x1b" not in said
 
 
 def test_price_list_without_litellm(dump: Path) -> None:
@@ -164,33 +168,150 @@ def test_price_list_without_litellm(dump: Path) -> None:
     assert b"cost:               $0.0" in done.stdout
 
 
-def test_parts_are_one_rollout(ruler: Ruler, tmp_path: Path) -> None:
-    """Records that are parts of one rollout count once, on the page and in what is written."""
-    uids = ["task_0_0", "task_0_1", "task_1_0"]
-    dump = [
-        {"input": "user\nhi", "output": f"answer {i}", "score": 0.5, "step": 1, "uid": uid}
-        for i, uid in enumerate(uids)
+def test_panel(ruler: Ruler, several: Path) -> None:
+    """The page says how often, in which parts and by whom groups are judged, and what each judge takes."""
+    args = [*PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
+    found = rows(ruler("check", several, *args).stdout)
+    assert found["judge"] == "openai/o3, openai/gpt-4o; for groups that stay unresolved openai/gpt-5"
+    assert found["passes"] == "2"
+    assert found["windows"] == "1 group in parts, twice at least: 13 (up to 36) of the calls"
+    assert found["calls"] == "24 (up to 64)"
+    assert found["kept"] == "0 of 24 calls"
+    assert found["judge 1"].startswith("openai/o3: 11 (up to 22) calls, about ")
+    assert found["judge 2"].startswith("openai/gpt-4o: 11 (up to 22) calls, about ")
+    assert found["judge 3"].startswith("openai/gpt-5: 2 (up to 20) calls, about ")
+    assert "(from $0.00 to $" in found["judge 3"]
+    plain = rows(ruler("check", several, "-m", "openai/o3").stdout)
+    assert not {"passes", "windows", "judge 1"} & set(plain)
+    assert plain["calls"] == "4 (up to 8)"
+
+
+def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
+    """Who takes over is told, and how passes are allotted."""
+    found = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
+    assert found["judge"] == "openai/o3, where it refuses openai/gpt-4o"
+    assert found["passes"] == "up to 4 on average, 2 at least"
+    assert found["calls"] == "13 (up to 52)"
+    assert found["judge 2"].startswith("openai/gpt-4o: 0 (up to 26) calls")
+
+
+def test_json(ruler: Ruler, several: Path) -> None:
+    """The object has each judge's part of every figure, and the parts make the whole."""
+    args = ["--json", *PANEL, "--passes", "2", "--group-size", "3", "--escalate", "openai/gpt-5"]
+    found = json.loads(ruler("check", several, *args).stdout)
+    assert (found["passes"], found["adaptive"], found["windows"]["groups"]) == (2, False, 1)
+    assert [(each["model"], each["asked"]) for each in found["judges"]] == [
+        ("openai/o3", "panel"), ("openai/gpt-4o", "panel"), ("openai/gpt-5", "escalation"),
+    ]  # fmt: skip
+    assert found["judge"]["model"] == "openai/o3"
+    assert found["judges"][1]["context_tokens"] == 128_000
+    for figure in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
+        for value in ("low", "expected", "high"):
+            parts = sum(each[figure][value] for each in found["judges"])
+            assert found["estimate"][figure][value] == pytest.approx(parts)
+    assert found["estimate"]["max_cost_usd"] >= found["estimate"]["cost_usd"]["high"]
+
+
+def test_variables(ruler: Ruler, several: Path) -> None:
+    """Each option is taken from its variable too."""
+    args = [*PANEL, "--passes", "3", "--group-size", "3", "--single", "score", "--fallback", "--adaptive"]
+    given = {
+        "RULER_JUDGE_MODEL": "openai/o3 openai/gpt-4o", "RULER_PASSES": "3", "RULER_GROUP_SIZE": "3",
+        "RULER_SINGLE": "score", "RULER_FALLBACK": "1", "RULER_ADAPTIVE": "1", "RULER_ESCALATE": "x/y",
+        "RULER_PRICE": "1,2 3,4 5,6",
+    }  # fmt: skip
+    prices = ["--price", "1,2", "--price", "3,4", "--price", "5,6"]
+    said = ruler("check", several, *args, "--escalate", "x/y", *prices).stdout
+    assert said == ruler("check", several, **given).stdout
+    assert rows(said)["judge 3"].startswith("x/y: ")
+    assert "unknown" not in rows(said)["cost"]
+
+
+def test_refused(ruler: Ruler, several: Path) -> None:
+    """What cannot be meant is bad usage, told with the way out."""
+    cases: list[tuple[list[str], str]] = [
+        (["-m", "a", "-m", "a"], "named twice"),
+        (["-m", "a", "--fallback"], "give -m again"),
+        (["--adaptive"], "give --passes 3"),
+        (["--escalate", "b"], "give --passes 2"),
+        ([*PANEL, "--fallback", "--escalate", "b"], "give --passes 2"),
+        ([*PANEL, *["--price", "1,2"] * 3], "3 times for 2 judges"),
+        (["--passes", "0"], "--passes"),
+        (["--group-size", "1"], "--group-size"),
     ]
-    write(tmp_path / "in.jsonl", dump)
-    found = rows(ruler("check", "in.jsonl", "-m", "offline").stdout)
-    assert "3 records, 1 group of 2 rollouts" in found["input"]
-    assert found["group sizes"] == "min 2, median 2, max 2 (1 group of 2)"
-    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline")
-    assert "(2 rollouts, 3 records)" in done.stderr
-    assert {record["ruler"]["group"]["size"] for record in read(tmp_path / "out.jsonl")} == {2}
+    for args, says in cases:
+        done = ruler("check", several, *args)
+        assert done.returncode == 2
+        assert says in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        (
-            {"id": 1, "epoch": 1, "messages": talk("a"), "scores": {"match": {"value": "C"}}},
-            '`scores.*.value`, first: "C"',
-        ),
-        ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, "none"),
-    ],
-)
-def test_where_the_reward_is(record: dict[str, Any], says: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The page names the place that a reward is read from, and none where the format has none."""
-    write(tmp_path / "in.jsonl", [record])
-    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == says
+def test_too_long_for_one_judge(ruler: Ruler, tmp_path: Path) -> None:
+    """A group that only one judge of a panel cannot hold is told with that judge, and can be scored."""
+    long = "word " * 150_000
+    made = [{"group_id": "b", "messages": talk(f"{i} {long}")} for i in range(2)]
+    write(tmp_path / "in.jsonl", made)
+    args = ["--ledger", "none", "-m", "openai/gpt-4o"]
+    alone = ruler("check", "in.jsonl", *args)
+    both = ruler("check", "in.jsonl", *args, "-m", "openai/gpt-4.1")
+    assert (alone.returncode, both.returncode) == (1, 0)
+    assert rows(alone.stdout)["too long"] == "1 group for 128,000 tokens (b)"
+    assert rows(both.stdout)["too long"] == "0"
+    assert rows(both.stdout)["judge 1"].endswith(", too long for its 128,000 tokens: 1 group")
+
+
+def test_batch(check: Any) -> None:
+    """Price, number and time stand beside the figures of calls, which stay as they are."""
+    plain, told = (rows(check("-m", "openai/o3", *more).stdout) for more in ((), ("--batch",)))
+    assert {name: value for name, value in told.items() if name in plain} == plain
+    assert set(told) - set(plain) == {"batch cost", "batches", "batch time"}
+    assert told["batch cost"].endswith("as its provider lists it")
+    assert told["batches"] == "1 (up to 1), of at most 50,000 requests or 200 MB each"
+    assert told["batch time"].startswith("up to 24 hours")
+    assert rows(check("-m", "openai/m", "--batch").stdout)["batch cost"] == "unknown, as the cost is"
+
+
+def test_half_in_batches(check: Any) -> None:
+    """Of a price that is given, or of a list that says nothing of batches, a batch takes half."""
+    found = json.loads(check("-m", "openai/m", "--price", "2,8", "--batch", "--json").stdout)
+    whole, (judge,) = found["estimate"]["cost_usd"], found["batch"]["judges"]
+    assert judge["price"] == "half"
+    assert judge["cost_usd"] == pytest.approx({name: usd / 2 for name, usd in whole.items()})
+    assert found["batch"]["hours"] == 24
+    assert found["batch"]["cost_usd"] == judge["cost_usd"]
+
+
+def test_panel_in_batches(check: Any) -> None:
+    """Each judge has its own row; where one has no batch API that is said, and the whole is not known."""
+    args = ("-m", "openai/o3", "-m", "anthropic/claude-sonnet-4-5", "-m", "gemini/gemini-2.5-pro", "--batch")
+    told = rows(check(*args).stdout)
+    assert told["batches 2"].endswith("100,000 requests or 256 MB each")
+    assert "ruler render" in told["batch cost 3"]
+    found = json.loads(check(*args, "--json").stdout)["batch"]
+    assert [judge["provider"] for judge in found["judges"]] == ["openai", "anthropic", None]
+    assert found["cost_usd"] is None
+    assert "batch" not in json.loads(check("-m", "openai/o3", "--json").stdout)
+
+
+def test_prices_in_batches() -> None:
+    """A listed price of batches is taken as it is; no other price than the list's own is taken from it."""
+    listed, usual = in_batches("openai/o3"), known("openai/o3").price
+    assert listed is not None
+    assert usual is not None
+    assert listed.prompt == usual.prompt / 2
+    assert in_batches("openai/m") is None
+    assert batch_price(JudgeSettings("openai/o3")) == listed
+    assert batch_price(JudgeSettings("openai/o3", price=(2.0, 8.0))) == Price(1e-6, 4e-6, 1e-6)
+    assert batch_price(JudgeSettings("openai/o3", api_base="http://localhost/v1")) is None
+
+
+def test_whose_batches() -> None:
+    """The provider is known by the judge's name and endpoint, as for `ruler batch submit`."""
+    for model, base, whose in (
+        ("openai/o3", None, "openai"),
+        ("anthropic/claude-sonnet-4-5", None, "anthropic"),
+        ("anthropic/claude-sonnet-4-5", "http://localhost", "anthropic"),
+        ("hosted_vllm/m", "http://localhost/v1", "openai"),
+        ("gemini/gemini-2.5-pro", None, None),
+        ("offline", "http://localhost/v1", None),
+    ):
+        assert batches_of(JudgeSettings(model, api_base=base)) == whose

@@ -55,12 +55,8 @@ def test_paths(ruler: Ruler, home_made: Path) -> None:
     assert found["tied groups"].startswith("1 ")
     assert found["identical rollouts"] == "1"
     assert found["laid out"] == "all 2 groups"
-
-
-def test_paths_from_environment(ruler: Ruler, home_made: Path) -> None:
-    """Each path is taken from its variable too."""
     given = {"RULER_MESSAGES": "chat", "RULER_GROUP_BY": "q.id", "RULER_REWARD": "r"}
-    assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == page(ruler, home_made, *PATHS)
+    assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == found
 
 
 def test_paths_of_score(ruler: Ruler, home_made: Path, tmp_path: Path) -> None:
@@ -81,16 +77,12 @@ def test_paths_of_prompt(ruler: Ruler, home_made: Path) -> None:
     assert "What is a?" not in said
 
 
-@pytest.mark.parametrize("option", ["--messages", "--group-by", "--outcome"])
-def test_wrong_path(option: str, ruler: Ruler, home_made: Path) -> None:
-    """A path that leads nowhere is bad usage, and the keys that are there are told."""
-    done = ruler("check", home_made, *PATHS, option, "no.where", "-m", "offline")
-    assert done.returncode == 2
-    assert f"{option} no.where: none of the first records has it; their keys: q, chat" in done.stderr
-
-
-def test_format_and_messages(ruler: Ruler, home_made: Path) -> None:
-    """A format and a path of messages say two things: neither wins silently."""
+def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
+    """A path that leads nowhere is bad usage, and so is a format beside a path of messages."""
+    for option in ("--messages", "--group-by", "--outcome"):
+        done = ruler("check", home_made, *PATHS, option, "no.where", "-m", "offline")
+        assert done.returncode == 2
+        assert f"{option} no.where: none of the first records has it; their keys: q, chat" in done.stderr
     done = ruler("check", home_made, *PATHS, "--format", "native", "-m", "offline")
     assert done.returncode == 2
     assert "leave --format native out" in done.stderr
@@ -157,24 +149,14 @@ def test_nothing(as_json: bool, ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_foreign_text(ruler: Ruler, tmp_path: Path) -> None:
-    """Keys and values of the dump move no terminal and begin no line."""
+    """Keys and values of the dump, and a model's name, move no terminal and begin no line."""
     nasty = "\x1b[2Jx\ncost: $0\u202e\ud800"
     write(tmp_path / "in.jsonl", [{"group_id": nasty, "messages": talk(nasty), "reward": nasty}])
     for more in ([], ["--json"]):
-        done = ruler("check", "in.jsonl", *more, "-m", "offline")
+        done = ruler("check", "in.jsonl", *more, "-m", f"x{nasty[:-1]}")
         assert done.returncode == 0, done.stderr
         assert not {"\x1b", "\u202e"} & set(done.stdout)
         assert sum(line.startswith("cost:") for line in done.stdout.splitlines()) == (not more)
-
-
-def test_too_long(ruler: Ruler, tmp_path: Path) -> None:
-    """A group that the judge cannot hold is named, and makes the exit code 1."""
-    long = "word " * 1_000_000
-    made = [{"group_id": k, "messages": talk(f"{k} {long if k == 'b' else ''}")} for k in "aabb"]
-    write(tmp_path / "in.jsonl", made)
-    done = ruler("check", "in.jsonl", "-m", "openai/gpt-4o", "--ledger", "none")
-    assert done.returncode == 1
-    assert rows(done.stdout)["too long"] == "1 group for 128,000 tokens (b)"
 
 
 def test_pipe(ruler: Ruler, tmp_path: Path) -> None:
@@ -206,13 +188,7 @@ def test_parts(ruler: Ruler, tmp_path: Path) -> None:
     assert found["rollouts"] == "2 in 4 lines"
     assert found["rewards"] == "min 0, mean 0.5, max 1; mean spread in a group 1"
     assert "1 group of 2 rollouts" in found["input"]
-
-
-def test_reward_beside_the_score(ruler: Ruler, tmp_path: Path) -> None:
-    """The path told is where the reward itself stands, not where a score will be put beside it."""
-    sample = {"id": "a", "epoch": 1, "messages": talk("x"), "output": {}, "scores": {"match": {"value": "C"}}}
-    write(tmp_path / "in.jsonl", [sample])
-    assert page(ruler, "in.jsonl")["reward"] == '`scores.*.value`, first: "C"'
+    assert "(2 rollouts, 4 records)" in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
 
 
 def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
@@ -228,3 +204,19 @@ def test_prompt(ruler: Ruler, tmp_path: Path) -> None:
     scored = ruler("score", path, "-", "-m", "offline", "--prompt", "task.text", "--ledger", "none")
     assert scored.returncode == 0
     assert len(scored.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (
+            {"id": 1, "epoch": 1, "messages": talk("a"), "scores": {"match": {"value": "C"}}},
+            '`scores.*.value`, first: "C"',
+        ),
+        ({"doc_id": 0, "doc": {}, "resps": [["a", "b"]], "arguments": [["hi", {}]]}, "none"),
+    ],
+)
+def test_where_the_reward_is(record: dict[str, Any], says: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The page names the place that a reward is read from, and none where the format has none."""
+    write(tmp_path / "in.jsonl", [record])
+    assert rows(ruler("check", "in.jsonl", "-m", "offline").stdout)["reward"] == says

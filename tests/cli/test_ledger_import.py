@@ -76,52 +76,41 @@ def test_json(ruler: Ruler, tmp_path: Path) -> None:
 
 
 def test_sources(ruler: Ruler, tmp_path: Path) -> None:
-    """Several files, compressed ones, a quoted pattern, a directory and stdin, all in one go."""
+    """Several files, compressed ones, a quoted pattern, a directory, Parquet and stdin, all in one go."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
     written(tmp_path / "a.jsonl", good(1))
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(good(2) + b"\n"))
     (tmp_path / "c.jsonl.zst").write_bytes(zstd.compress(good(5) + b"\n"))
     for number in (1, 2, 10):
         written(tmp_path / f"part-{number}.jsonl", good(f"part {number}"))
+    table = pyarrow.table({"custom_id": [key(n).hex() for n in "abc"], "generated_text": ["a", "b", "c"]})
+    parquet.write_table(table, tmp_path / "r.parquet")  # as Ray Data writes them
     (tmp_path / "folder").mkdir()
     written(tmp_path / "folder" / "c.json", good(3))
-    names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "part-*.jsonl", "folder", "-"]
+    names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "part-*.jsonl", "folder", "r.parquet", "-"]
     done = ruler("ledger", "import", *names, "-m", "mine", "--json", stdin=good(4).decode())
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["new"] == 8
+    assert json.loads(done.stdout)["new"] == 11
     assert "mine" in ruler("ledger", "stats").stdout
 
 
-def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
-    """Rows that Ray Data wrote as Parquet are rows as well."""
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    ids = [key(name).hex() for name in range(3)]
-    table = pyarrow.table(
-        {"custom_id": ids, "generated_text": ["a", "b", "c"], "num_input_tokens": [1, 2, 3]}
-    )
-    parquet.write_table(table, tmp_path / "r.parquet")
-    done = ruler("ledger", "import", "r.parquet", "--ledger", "l.sqlite")
-    assert done.returncode == 0, done.stderr
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        assert ledger.stats().models[0].usage.prompt == 6
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
+    """A file that is not there, or no ledger, is bad usage, and nothing was taken."""
+    written(tmp_path / "r.jsonl", good(1))
+    with Ledger(tmp_path / "of shard.sqlite"):
+        pass
+    for words, says in (
         (["nope.jsonl"], "no such file"),
         (["r.jsonl", "nope-*.jsonl"], "no file matches"),
         (["r.jsonl", "--ledger", "none"], "leave the option out"),
         (["-", "-"], "given twice"),
         ([], "REPLIES"),
-    ],
-)
-def test_bad_usage(ruler: Ruler, tmp_path: Path, words: list[str], says: str) -> None:
-    """A file that is not there, or no ledger, is bad usage, and nothing was taken."""
-    written(tmp_path / "r.jsonl", good(1))
-    done = ruler("ledger", "import", *words)
-    assert done.returncode == 2
-    assert says in done.stderr
+        (["of shard.sqlite"], "of shard.sqlite: is a database, no file of replies"),
+    ):
+        done = ruler("ledger", "import", *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
     assert json.loads(ruler("ledger", "stats", "--json").stdout)["models"] == []
 
 
@@ -156,16 +145,6 @@ def test_alike(ruler: Ruler, tmp_path: Path) -> None:
         "1 has no custom_id ", "5 has no custom_id", "6 is cut off or no J"[:19],
     ]  # fmt: skip
     assert told[0].endswith("(the next 2 rows alike)")
-
-
-def test_a_ledger_is_no_replies(ruler: Ruler, tmp_path: Path) -> None:
-    """A ledger that is given for replies is told as such, with the way to read it, and nothing is made."""
-    with Ledger(tmp_path / "of shard.sqlite"):
-        pass
-    done = ruler("ledger", "import", "of shard.sqlite", "--ledger", "l.sqlite")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "of shard.sqlite: is a database" in done.stderr
-    assert "--ledger 'of shard.sqlite'`" in done.stderr
 
 
 def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:

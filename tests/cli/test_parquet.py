@@ -97,20 +97,20 @@ def marks(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [json.loads(text) for text in frame["ruler"]]
 
 
-@pytest.mark.parametrize("keys", ["aaabbb", "abbaab"])
-@pytest.mark.parametrize("name", ["in.parquet", "in.jsonl", "-"])
+@pytest.mark.parametrize(
+    ("name", "keys"), [("in.parquet", "aaabbb"), ("in.jsonl", "abbaab"), ("-", "abbaab")]
+)
 def test_trl(ruler: Ruler, tmp_path: Path, keys: str, name: str) -> None:
     """TRL's table, whatever it is called, scattered or not: its columns, a reward and `ruler`."""
     path = tmp_path / ("in.parquet" if name == "-" else name)
     pq.write_table(trl(keys), path, row_group_size=2)
-    for _ in range(2):
-        done = piped(tmp_path, path) if name == "-" else ruler("score", name, "out.parquet", *SCORE)
-        assert done.returncode == 0, done.stderr
-        kept(trl(keys), pq.read_table(tmp_path / "out.parquet"))
-        frame = pd.read_parquet(tmp_path / "out.parquet")
-        assert frame["reward"].between(0, 1).all()
-        assert [mark["score"] for mark in marks(frame)] == list(frame["reward"])
-        assert {mark["status"] for mark in marks(frame)} == {"scored"}
+    done = piped(tmp_path, path) if name == "-" else ruler("score", name, "out.parquet", *SCORE)
+    assert done.returncode == 0, done.stderr
+    kept(trl(keys), pq.read_table(tmp_path / "out.parquet"))
+    frame = pd.read_parquet(tmp_path / "out.parquet")
+    assert frame["reward"].between(0, 1).all()
+    assert [mark["score"] for mark in marks(frame)] == list(frame["reward"])
+    assert {mark["status"] for mark in marks(frame)} == {"scored"}
 
 
 def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
@@ -257,15 +257,13 @@ def test_damaged(ruler: Ruler, tmp_path: Path) -> None:
     assert not (tmp_path / "out.parquet").exists()
 
 
-@pytest.mark.parametrize("source", ["in.parquet", "."])
-def test_without_pyarrow(process: Ruler, tmp_path: Path, source: str) -> None:
+@pytest.mark.parametrize("args", [("check", "in.parquet"), ("score", ".", "-", *SCORE)], ids=" ".join)
+def test_without_pyarrow(process: Ruler, tmp_path: Path, args: Sequence[str]) -> None:
     """Where what reads a table is not installed, it is said how to install it."""
     pq.write_table(trl("aabb"), tmp_path / "in.parquet")
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "sitecustomize.py").write_text("import sys\nsys.modules['pyarrow'] = None\n")
     paths = f"{tmp_path / '.hidden'}:{ROOT}"
-    for command in (("check",), ("score", *SCORE)):
-        out = ["-"] if command[0] == "score" else []
-        done = process(command[0], source, *out, *command[1:], PYTHONPATH=paths)
-        assert done.returncode == 2
-        assert "pip install 'ruler-cli[parquet]'" in done.stderr
+    done = process(*args, PYTHONPATH=paths)
+    assert done.returncode == 2
+    assert "pip install 'ruler-cli[parquet]'" in done.stderr

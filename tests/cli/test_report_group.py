@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.keys import shown
+from ruler_cli.cli.messages import shown
 from ruler_cli.report.rows import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import ROOT, Ruler, rollout, write
@@ -157,16 +158,8 @@ def test_unscored_group(ruler: Ruler, tmp_path: Path) -> None:
     assert "unlike rollout" not in done.stdout
 
 
-def long(path: Path) -> None:
-    """Write a group that fills many screens."""
-    group = scored("g", 0.9, 0.1)
-    for trajectory in group["trajectories"]:
-        trajectory["messages"][1]["content"] += "\nline" * 50_000
-    write(path / "s.jsonl", [group])
-
-
 def test_pager(tmp_path: Path) -> None:
-    """On a terminal the pager has it all, in colours where it is less."""
+    """On a terminal the pager has it all, in colours that less passes on."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     (tmp_path / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
     (tmp_path / "less").chmod(0o755)
@@ -175,32 +168,25 @@ def test_pager(tmp_path: Path) -> None:
     assert said.startswith("LESS=FRX\n")
     assert "\x1b[1m" in said
     assert "about 0.1" in said
-    code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER="sed s/^/:/")
-    assert (code, said.startswith(":group g"), "\x1b" in said) == (0, True, False)
 
 
-@pytest.mark.parametrize("pager", ["no-such-pager -x", "", "cat", "'"])
+@pytest.mark.parametrize("pager", few(1, ["", "cat"]))
 def test_no_pager(pager: str, tmp_path: Path) -> None:
-    """Without one that can be started, or where none is wanted, it is shown as it is."""
+    """Where none is wanted it is shown as it is."""
     write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
     code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
     assert "\x1b[1m" in said
     assert "about 0.1" in said
-    assert widest_shown(said) <= 80
+    assert widest(re.sub("\x1b\\[[0-9;]*m", "", said)) <= 80
 
 
-def widest_shown(said: str) -> int:
-    """Columns of the widest line, without colours."""
-    import re
-
-    return widest(re.sub("\x1b\\[[0-9;]*m", "", said))
-
-
-@pytest.mark.parametrize("pager", few(1, ["head -2", "true", "false"]))
+@pytest.mark.parametrize("pager", few(1, ["head -2", "false"]))
 def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
     """A pager that quits before the end is no error, however much was left."""
-    long(tmp_path)
+    group = scored("g", 0.9, 0.1)
+    group["trajectories"][0]["messages"][1]["content"] += "\nline" * 50_000
+    write(tmp_path / "s.jsonl", [group])
     code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
     assert len(said.splitlines()) <= 2

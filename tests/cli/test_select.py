@@ -74,7 +74,7 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
         (("--keep", "2", "--by", "score", "--answer", "a"), "--answer a: is for --keep M --by majority"),
         (("--keep", "1", "--by", "variance"), "keep 2 or more"),
         (("--keep", "0", "--by", "score"), "--keep"),
-        (("--where", "relaibility=0.7.."), "did you mean --where reliability=0.7..?"),
+        (("--where", "relaibility=0.7.."), "write a range, e.g. reliability=0.7.."),
         (("--where", "score=0.7"), "write a range"),
         (("--where", "live", "--labels", "no.where"), "--labels no.where"),
         (("--where", "live", "--format", "verl"), "verl"),

@@ -148,30 +148,28 @@ def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
             assert all(text[x.offset :].startswith(x.raw) for x in lines)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (b"[{}", "ends too soon, before or in item 2"),
-        (b'[{}, {"a": "', "ends too soon, before or in item 2"),
-        (b"[{} {}]", "is damaged before or in item 2 (found '{' there)"),
-        (b"[{}, ]", "is damaged before or in item 2"),
-        (b"[{},, {}]", "is damaged before or in item 2"),
-        (b"[\n{}]\n{}", "is damaged behind item 1 (found '{' there)"),
-        (b'{\n"simulations": [{}], "b" 1}', "is damaged behind item 1"),
-        (b'{\n"simulations": [{}], "b": }', "is damaged behind item 1"),
-        (b'{\n"simulations": [{}], "b": {', "ends too soon, behind item 1"),
-        (b'{\n"simulations": [{}]', "ends too soon, behind item 1"),
-        (b'{\n"simulations": [{}]}}', "is damaged behind item 1"),
-        (PRETTY + b",\n" + PRETTY, "is damaged before or in object 2 (found ',' there)"),
-        (PRETTY + b"\n{", "ends too soon, before or in object 2"),
-    ],
-)
-def test_damaged(tmp_path: Path, text: bytes, says: str) -> None:
+DAMAGED = [
+    (b"[{}", "before or in item 2"),
+    (b'[{}, {"a": "', "before or in item 2"),
+    (b"[{} {}]", "before or in item 2"),
+    (b"[{}, ]", "before or in item 2"),
+    (b"[{},, {}]", "before or in item 2"),
+    (b"[\n{}]\n{}", "behind item 1"),
+    (b'{\n"simulations": [{}], "b" 1}', "behind item 1"),
+    (b'{\n"simulations": [{}], "b": {', "behind item 1"),
+    (b'{\n"simulations": [{}]', "behind item 1"),
+    (b'{\n"simulations": [{}]}}', "behind item 1"),
+    (PRETTY + b",\n" + PRETTY, "before or in object 2"),
+    (PRETTY + b"\n{", "before or in object 2"),
+]
+
+
+def test_damaged(tmp_path: Path) -> None:
     """What is damaged is said with the number of the item and the way out."""
-    with ExitStack() as stack, pytest.raises(UsageError) as error:
-        list(opened(tmp_path / "d", stack, text).records())
-    assert says in str(error.value)
-    assert "jq . FILE" in str(error.value)
+    for text, where in DAMAGED:
+        with ExitStack() as stack, pytest.raises(UsageError) as error:
+            list(opened(tmp_path / "d", stack, text).records())
+        assert f"or ends too soon, {where}; write it anew, or mend it: `jq . FILE`" in str(error.value), text
 
 
 @given(st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(bytes), st.booleans())
@@ -192,38 +190,18 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: 
 
 def test_beyond_the_window(tmp_path: Path) -> None:
     """Items and what stands between them may be longer than what is read at once, and many."""
-    long = json.dumps({"text": "x\\" * 900_000, "deep": json.loads(DEEP)}).encode()
-    items = [A, long, B, DEEP, long, *[A] * 10_000]
-    text = b'{\n"eval": ' + long + b',"samples": [' + (b"," + b" " * 2_000_000).join(items[:5])
+    long = json.dumps({"text": "x\\" * 500_000, "deep": json.loads(DEEP)}).encode()
+    items = [A, long, B, DEEP, long, *[A] * 100]
+    text = b'{\n"eval": ' + long + b',"samples": [' + (b"," + b" " * 1_200_000).join(items[:5])
     text += b"".join(b"," + item for item in items[5:]) + b'], "z": ' + long + b"}"
     with ExitStack() as stack:
         found = opened(tmp_path / "d", stack, text)
         for _ in range(2):
             assert [line.raw for line in found.records()] == items
         assert glued(found) == text
-        third = list(found.records())[9000]
+        third = list(found.records())[90]
         assert os.pread(found.fileno(), len(third.raw), third.offset) == A
         assert found.where(3) == "item 3"
-
-
-@pytest.mark.parametrize("between", [b", ", b",", b"\n,\n ", b" , "])
-def test_guesses(tmp_path: Path, between: bytes) -> None:
-    """Items that look as if they ended, or hold what only Python takes for JSON, are found all the same."""
-    trap = b'{"a": ["{\\"a\\": 1}", {"a": 1}' + between + b'{"a": 2}]}'
-    python = b'{"a": NaN}'
-    text = b"}" + between + b'{"a"'
-    items = [
-        A,
-        trap,
-        python,
-        b'"%s"' % text.replace(b'"', b'\\"'),
-        b"[%s: 1}]" % text[2:].strip(b", \n"),
-        trap,
-    ]
-    items += [python] * 300 + [A, B, trap]
-    with ExitStack() as stack:
-        found = opened(tmp_path / "d", stack, b"[" + between.join(items) + b"]")
-        assert [line.raw for line in found.records()] == items
 
 
 def test_two_lists(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.files import remote_output
-from ruler_cli.files.parquet.table import Parquet
+from ruler_cli.files.parquet import Parquet
 from ruler_cli.files.remote import expand_remote, is_remote, open_remote, public
 from ruler_cli.files.remote_output import open_remote_output
 from tests.files.object_store import Store

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.requests import Bound, RequestFiles
+from ruler_cli.files.requests import Limits, RequestFiles, names_for
 
-ONE = [Bound("openai/o3")]
+ANY = Limits()
 
 
-def line(number: int, model: str = "o3", size: int = 0) -> bytes:
+def line(number: int, size: int = 0) -> bytes:
     """A request of ours."""
     return (
-        b'{"custom_id":"%032x","method":"POST","url":"/v1/chat/completions","body":{"model":"%s","pad":"%s"}}\n'
-        % (number, model.encode(), b"x" * size)
+        b'{"custom_id":"%032x","method":"POST","url":"/v1/chat/completions","body":{"model":"o3","pad":"%s"}}\n'
+        % (number, b"x" * size)
     )
-
-
-def params(number: int, model: str = "claude") -> bytes:
-    """The same for Anthropic."""
-    return b'{"custom_id":"%032x","params":{"model":"%s"}}\n' % (number, model.encode())
 
 
 def names(folder: Path) -> list[str]:
@@ -33,11 +28,11 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def written(path: Path, count: int, *bounds: Bound, size: int = 0) -> list[tuple[str, int, int]]:
-    """Write so many requests for each judge."""
-    with RequestFiles(str(path), bounds or ONE) as files:
-        for judge, number in itertools.product(range(len(bounds) or 1), range(count)):
-            assert files.put(judge, line(number, size=size))
+def written(path: Path, count: int, limits: Limits = ANY) -> list[tuple[str, int, int]]:
+    """Write so many requests for one judge."""
+    with RequestFiles(str(path), limits) as files:
+        assert all(files.put(line(number)) for number in range(count))
+        files.end()
         return files.commit()
 
 
@@ -48,15 +43,16 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_one_file(path: Path) -> None:
-    """What fits one file is one, by the name that was given."""
-    assert written(path, 3) == [(str(path), 3, 3 * len(line(0)))]
-    assert path.read_bytes() == line(0) + line(1) + line(2)
-    assert names(path.parent) == ["requests.jsonl"]
+    """What fits one file is one, by the name that was given, and takes the place of what was there."""
+    for count in (3, 0):
+        assert written(path, count, Limits(requests=3)) == [(str(path), count, count * len(line(0)))]
+        assert path.read_bytes() == b"".join(map(line, range(count)))
+        assert names(path.parent) == ["requests.jsonl"]
 
 
 def test_split_by_number(path: Path) -> None:
     """More requests than a file may hold are parts in order, the last of them the rest."""
-    made = written(path, 7, Bound("openai/o3", requests=3))
+    made = written(path, 7, Limits(requests=3))
     assert [(Path(name).name, number) for name, number, _ in made] == [
         ("requests-0001.jsonl", 3),
         ("requests-0002.jsonl", 3),
@@ -66,103 +62,91 @@ def test_split_by_number(path: Path) -> None:
     assert b"".join(Path(name).read_bytes() for name, _, _ in made) == b"".join(map(line, range(7)))
 
 
-@pytest.mark.parametrize(("around", "parts"), [(0, [2, 2, 1]), (1, [1, 1, 1, 1, 1])])
-def test_split_by_size(around: int, parts: list[int], path: Path) -> None:
-    """A part may be exactly as large as a file may be, with what comes around it."""
-    made = written(path, 5, Bound("openai/o3", bytes=2 * len(line(0)), around=around))
-    assert [number for _, number, _ in made] == parts
-
-
-def test_exactly_full(path: Path) -> None:
-    """As many as one file may hold are no several."""
-    assert [name for name, _, _ in written(path, 3, Bound("openai/o3", requests=3))] == [str(path)]
+def test_split_by_size(path: Path) -> None:
+    """A part may be as large as a file may be, with 64 bytes for what comes around it."""
+    for most, parts in ((2 * len(line(0)), [2, 2, 1]), (2 * len(line(0)) - 1, [1, 1, 1, 1, 1])):
+        assert [number for _, number, _ in written(path, 5, Limits(bytes=most + 64))] == parts
 
 
 def test_larger_than_a_file(path: Path) -> None:
     """A request that fits no file is told, and the others are written."""
-    with RequestFiles(str(path), [Bound("openai/o3", bytes=len(line(0)))]) as files:
-        assert files.put(0, line(0))
-        assert not files.put(0, line(1, size=1))
-        assert files.put(0, line(2))
+    with RequestFiles(str(path), Limits(bytes=len(line(0)) + 64)) as files:
+        assert [files.put(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+        files.end()
         made = files.commit()
     assert [Path(name).read_bytes() for name, _, _ in made] == [line(0), line(2)]
 
 
-def test_nothing(path: Path) -> None:
-    """Without a request there is an empty file, which takes the place of what was there."""
-    written(path, 7, Bound("openai/o3", requests=3))
-    assert written(path, 0) == [(str(path), 0, 0)]
-    assert (names(path.parent), path.read_bytes()) == (["requests.jsonl"], b"")
-
-
 def test_all_or_none(path: Path) -> None:
     """Until all is written the files of before stand as they were, and an end before that leaves nothing."""
-    written(path, 7, Bound("openai/o3", requests=3))
+    written(path, 7, Limits(requests=3))
     before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
-    with pytest.raises(OutputError), RequestFiles(str(path), [Bound("openai/o3", requests=1)]) as files:
-        files.put(0, line(8))
-        files.put(0, line(9))
+    with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
+        files.put(line(8))
+        files.put(line(9))
         assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(before)
         raise OutputError("no room")
     assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
 
 
 def test_no_stale_part(path: Path) -> None:
-    """Fewer parts than before, or one file, leave none of those before."""
-    written(path, 7, Bound("openai/o3", requests=2))
-    written(path, 5, Bound("openai/o3", requests=2))
+    """Fewer parts than before, or one file, leave none of those before, nor of one that was killed."""
+    written(path, 7, Limits(requests=2))
+    path.with_name("requests.jsonl.partial").mkdir()
+    path.with_name("requests.jsonl.partial").joinpath("requests-9.partial").write_bytes(line(1))
+    written(path, 5, Limits(requests=2))
     assert names(path.parent) == [f"requests-000{number}.jsonl" for number in (1, 2, 3)]
     written(path, 5)
     assert names(path.parent) == ["requests.jsonl"]
-    written(path, 3, Bound("openai/o3", requests=2))
+    written(path, 3, Limits(requests=2))
     assert names(path.parent) == ["requests-0001.jsonl", "requests-0002.jsonl"]
 
 
-@pytest.mark.parametrize("steps", range(9))
-def test_a_crash_while_parts_are_removed(steps: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it stops, what is stale is found by the next rendering, and stands beside nothing new."""
-    written(path, 8, Bound("openai/o3", requests=2))
-    left, remove = iter(range(steps)), Path.unlink
+    remove = Path.unlink
+    for steps in range(5):
+        written(path, 8, Limits(requests=2))
+        left = iter(range(steps))
 
-    def die(self: Path, *_: object, **__: object) -> None:
-        if next(left, None) is None:
+        def die(self: Path, *_: object, left: object = left, **__: object) -> None:
+            if next(left, None) is None:  # type: ignore[call-overload]  # an iterator
+                raise KeyboardInterrupt
+            remove(self)
+
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(KeyboardInterrupt),
+            RequestFiles(str(path), ANY) as files,
+        ):
+            files.end()
+            patch.setattr(Path, "unlink", die)
+            files.commit()
             raise KeyboardInterrupt
-        remove(self)
-
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(KeyboardInterrupt),
-        RequestFiles(str(path), ONE) as files,
-    ):
-        files.put(0, line(99))
-        patch.setattr(Path, "unlink", die)
-        files.commit()
-        raise KeyboardInterrupt
-    found = [name for name in names(path.parent) if not name.endswith(".partial")]
-    stale = [f"requests-000{number}.jsonl" for number in range(1, 5 - min(steps, 4))]
-    assert found == stale + ["requests.jsonl"] * (steps >= 4)
-    written(path, 1)
-    assert names(path.parent) == ["requests.jsonl"]
-
-
-def test_what_a_killed_one_left(path: Path) -> None:
-    """Parts that a killed rendering was writing are removed by the next one."""
-    for number in (1, 2, 3):
-        path.with_name(f"requests-000{number}.jsonl.partial").write_bytes(line(1))
-    written(path, 1)
-    assert names(path.parent) == ["requests.jsonl"]
+        stale = [f"requests-000{number}.jsonl" for number in range(1, 5 - steps)]
+        assert names(path.parent) == stale + ["requests.jsonl"] * (steps == 4)
+        written(path, 1)
+        assert names(path.parent) == ["requests.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["requests.jsonl", "requests-0001.jsonl", "requests-0002.jsonl"])
-@pytest.mark.parametrize("text", ['{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"])
-def test_somebody_elses_file(name: str, text: str, path: Path) -> None:
+def test_somebody_elses_file(name: str, path: Path) -> None:
     """A file that holds no requests of ours is not removed: it is told before anything is written."""
     (path.parent / "requests-0001.jsonl").write_bytes(line(1))
-    (path.parent / name).write_text(text)
-    before = names(path.parent)
-    with pytest.raises(UsageError, match=f"{name}: is in the way"):
-        RequestFiles(str(path), ONE)
-    assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
+    for text in ('{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"):
+        (path.parent / name).write_text(text)
+        before = names(path.parent)
+        with pytest.raises(UsageError, match=f"{name}: is in the way"):
+            RequestFiles(str(path), ANY)
+        assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
+
+
+def test_a_file_where_requests_wait(path: Path) -> None:
+    """A file by the name of the folder in which requests wait is told, and left as it is."""
+    path.with_name("requests.jsonl.partial").write_text("a note")
+    with pytest.raises(UsageError, match="partial: is in the way"):
+        RequestFiles(str(path), ANY)
+    assert names(path.parent) == ["requests.jsonl.partial"]
 
 
 def test_other_names_are_left_alone(path: Path) -> None:
@@ -174,58 +158,26 @@ def test_other_names_are_left_alone(path: Path) -> None:
     assert names(path.parent) == sorted([*others, "requests.jsonl"])
 
 
-def test_sets_of_a_panel(path: Path) -> None:
-    """Each judge has its set, named after it; those of other judges go with the panel that they belong to."""
-    panel = [Bound("openai/o3", requests=2), Bound("hosted_vllm/Qwen/Qwen3-8B")]
-    with RequestFiles(str(path), panel) as files:
-        for number in range(3):
-            files.put(0, line(number))
-        files.put(1, line(7, "Qwen/Qwen3-8B"))
-        made = files.commit()
-    assert [Path(name).name for name, _, _ in made] == [
-        "requests.openai-o3-0001.jsonl",
-        "requests.openai-o3-0002.jsonl",
-        "requests.hosted_vllm-Qwen-Qwen3-8B.jsonl",
+def test_names_of_a_panel() -> None:
+    """Each judge of a panel has files named after it, plain and different, whatever it is called."""
+    assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
+    assert names_for("a/r.jsonl.gz", ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B"]) == [
+        "a/r.openai-o3.jsonl.gz",
+        "a/r.hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
     ]
-    written(path, 1)
-    assert names(path.parent) == ["requests.jsonl"]
-    with RequestFiles(str(path), panel) as files:
-        files.put(0, line(1))
-        files.commit()
-    assert names(path.parent) == ["requests.hosted_vllm-Qwen-Qwen3-8B.jsonl", "requests.openai-o3.jsonl"]
-    assert (path.parent / "requests.hosted_vllm-Qwen-Qwen3-8B.jsonl").read_bytes() == b""
-
-
-def test_sets_of_anthropic(path: Path) -> None:
-    """A set in Anthropic's form is known as ours too."""
-    with RequestFiles(str(path), [Bound("anthropic/claude"), Bound("openai/o3")]) as files:
-        files.put(0, params(1))
-        files.put(1, line(1))
-        files.commit()
-    written(path, 1)
-    assert names(path.parent) == ["requests.jsonl"]
-
-
-@pytest.mark.parametrize(
-    "judge", ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
-)
-def test_a_name_of_any_judge(judge: str, path: Path) -> None:
-    """Whatever a judge is called, its file lies in the folder and has a plain name."""
-    with RequestFiles(str(path), [Bound(judge), Bound(judge.upper()), Bound("openai/o3")]) as files:
-        made = files.commit()
-    found = names(path.parent)
-    assert len(found) == len({name.lower() for name in found}) == 3
-    assert sorted(Path(name).name for name, _, _ in made) == found
-    assert all(name.startswith("requests.") and name.isascii() and name.isprintable() for name in found)
-    assert max(map(len, found)) < 120
+    odd = ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
+    found = [Path(name) for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])]
+    assert {str(path.parent) for path in found} == {"a"}
+    assert len({path.name.lower() for path in found}) == len(found)
+    assert all(path.name.startswith("r.") and path.name.isascii() for path in found)
+    assert all(path.name.isprintable() and len(path.name) < 120 for path in found)
 
 
 @pytest.mark.parametrize(("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)])
-def test_packed(ending: str, read: object, path: Path) -> None:
+def test_packed(ending: str, read: Callable[[bytes], bytes], path: Path) -> None:
     """By its name a file is packed, part by part, and what is packed is known as ours."""
-    assert callable(read)
     packed = path.with_name(path.name + ending)
-    written(packed, 3, Bound("openai/o3", requests=2))
+    written(packed, 3, Limits(requests=2))
     assert names(path.parent) == [f"requests-0001.jsonl{ending}", f"requests-0002.jsonl{ending}"]
     parts = [(path.parent / name).read_bytes() for name in names(path.parent)]
     assert b"".join(map(read, parts)) == line(0) + line(1) + line(2)
@@ -236,34 +188,35 @@ def test_packed(ending: str, read: object, path: Path) -> None:
     assert packed.read_bytes() == first
 
 
-@pytest.mark.parametrize(("name", "part"), [("requests", "requests-0001"), (".jsonl", ".jsonl-0001")])
-def test_names_without_an_ending(name: str, part: str, tmp_path: Path) -> None:
+def test_names_without_an_ending(tmp_path: Path) -> None:
     """A part's number stands before the ending, or last where there is none."""
-    written(tmp_path / name, 2, Bound("openai/o3", requests=1))
-    assert part in names(tmp_path)
+    for name in ("requests", ".jsonl"):
+        written(tmp_path / name, 2, Limits(requests=1))
+    assert names(tmp_path) == [".jsonl-0001", ".jsonl-0002", "requests-0001", "requests-0002"]
 
 
 def test_two_at_once(path: Path) -> None:
     """Two renderings do not write the same files."""
-    with RequestFiles(str(path), ONE), pytest.raises(UsageError, match="another run"):
-        RequestFiles(str(path), ONE)
+    with RequestFiles(str(path), ANY) as files:
+        with pytest.raises(UsageError, match="another run"):
+            RequestFiles(str(path), ANY)
+        files.end()
+        assert files.commit()
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("no/such/requests.jsonl", "mkdir -p"), (".", "directory"), ("s3://b/requests.jsonl", "address")],
+    [
+        ("no/such/requests.jsonl", "mkdir -p"),
+        (".", "directory"),
+        ("s3://b/requests.jsonl", "address"),
+        ("a\0b", "cannot be written"),
+    ],
 )
-def test_places_that_cannot_be(name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_that_cannot_be(name: str, said: str) -> None:
     """A place that cannot be written is told before anything is read, with the way out."""
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=said):
-        RequestFiles(name, ONE)
-
-
-def test_one_stream_is_for_one_judge() -> None:
-    """stdout holds the requests of one model."""
-    with pytest.raises(UsageError, match="one model"):
-        RequestFiles("-", [Bound("a"), Bound("b")])
+        RequestFiles(name, ANY)
 
 
 def test_a_link_stays_one(path: Path) -> None:

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.catalog import formats
+from ruler_cli.formats.detect import formats
 from ruler_cli.formats.rewards import number
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
@@ -92,46 +92,20 @@ def test_recognised_alone(name: str) -> None:
 
 
 @each_example
-def test_read_back(name: str, tmp_path: Path) -> None:
-    """The framework finds each score where it looks for its rewards, and the same keys as before."""
+def test_what_is_written(name: str, tmp_path: Path) -> None:
+    """The framework finds each score where it looks for rewards; all but ruler's fields is as it was."""
     before, after = scored(name, tmp_path)
-    assert len(before) == len(after)
-    read = READERS[name]
-    for old, new in zip(before, after, strict=True):
-        was, now = read(old), read(new)
-        assert [key for key, _ in was] == [key for key, _ in now]
-        found = list(marks(new))
-        assert len(found) >= len(now)
-        assert all(0 <= mark["score"] <= 1 for mark in found)
-        rewards = [float(reward) for _, reward in now if reward is not None]
-        if rewards:
-            assert rewards == [mark["score"] for mark in found]
-
-
-@each_example
-def test_first_reward(name: str, tmp_path: Path) -> None:
-    """The reward that the framework gave is kept on each rollout."""
-    before, after = scored(name, tmp_path)
-    for old, new in zip(before, after, strict=True):
-        was = [reward for _, reward in READERS[name](old)]
-        kept = [mark["independent_reward"] for mark in marks(new)]
-        assert len(kept) == len(was)
-        for reward, first in zip(was, kept, strict=True):
-            assert (reward is None) == (first is None)
-            if isinstance(first, int | float | str):
-                assert first == reward
-
-
-@each_example
-def test_nothing_else(name: str, tmp_path: Path) -> None:
-    """Nothing but the reward's place and ruler's own fields is another, field by field."""
-    before, after = scored(name, tmp_path)
-    layout = reader(*raws(EXAMPLES[name])).format.layout
+    read, layout = READERS[name], reader(*raws(EXAMPLES[name])).format.layout
     own = [".".join(map(str, layout.reward))] if layout.reward else []
     own += [layout.payload] if layout.payload else []
     # objects that were made so that `ruler` or the reward can stand in them
     made = [".".join(map(str, (path or ())[:-1])) for path in (layout.ruler, layout.reward)]
     for old, new in zip(before, after, strict=True):
+        was, now, found = read(old), read(new), list(marks(new))
+        assert [key for key, _ in was] == [key for key, _ in now]
+        assert all(0 <= mark["score"] <= 1 for mark in found)
+        rewards = [float(reward) for _, reward in now if reward is not None]
+        assert not rewards or rewards == [mark["score"] for mark in found]
         for path in changed(old, new):
             inside = any(f".{place}." in f".{path}." for place in own)
             around = any(place and f".{path}".endswith(f".{place}") for place in made)
@@ -139,10 +113,20 @@ def test_nothing_else(name: str, tmp_path: Path) -> None:
 
 
 @each_example
-def test_rewards_of_a_scored_file(name: str, tmp_path: Path) -> None:
-    """Of a file that was scored, the rewards that are read are those that the dump had first."""
+def test_first_reward(name: str, tmp_path: Path) -> None:
+    """The reward that the framework gave is kept on each rollout, and is read again of a scored file."""
     before, after = scored(name, tmp_path)
+    for old, new in zip(before, after, strict=True):
+        was = [reward for _, reward in READERS[name](old)]
+        kept = [mark["independent_reward"] for mark in marks(new)]
+        assert [reward is None for reward in was] == [first is None for first in kept]
+        same = [
+            (r, first) for r, first in zip(was, kept, strict=True) if isinstance(first, int | float | str)
+        ]
+        assert all(first == reward for reward, first in same)
     given = [json.dumps(record).encode() for record in after]
-    was, now = keyed(*before), keyed(*given)
-    first = [[number(r.reward) for r in rollouts] for rollouts in was.values()]
-    assert [[number(r.reward) for r in rollouts] for rollouts in now.values()] == first
+    rewards = [
+        [[number(r.reward) for r in rollouts] for rollouts in groups.values()]
+        for groups in (keyed(*before), keyed(*given))
+    ]
+    assert rewards[0] == rewards[1]

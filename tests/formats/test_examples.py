@@ -8,8 +8,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
-from ruler_cli.formats.catalog import formats
-from ruler_cli.formats.detect import detect
+from ruler_cli.formats.detect import detect, formats
 from ruler_cli.formats.interface import PROMPT_HASH
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Line

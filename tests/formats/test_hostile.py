@@ -17,7 +17,7 @@ from ruler_cli.observer import Summary
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.formats.changes import raws
-from tests.formats.test_every_format import EXAMPLES, each_example
+from tests.formats.test_every_format import EXAMPLES, each_example, each_layout
 from tests.fuzz import bare
 from tests.values import line, reader
 
@@ -62,7 +62,7 @@ def run(path: Path) -> tuple[Summary, list[bytes], list[bytes]]:
     return done.summary, raws(out), raws(lost) if lost.exists() else []
 
 
-@each_example
+@each_layout
 def test_bad_lines(name: str, tmp_path: Path) -> None:
     """Lines that are no record stand verbatim in the failed file; all others are scored, in their order."""
     good, path = raws(EXAMPLES[name]), tmp_path / "in.jsonl"
@@ -77,7 +77,7 @@ def test_bad_lines(name: str, tmp_path: Path) -> None:
     assert [bare(parse(o)) for o in out] == [bare(parse(g)) for g in good]
 
 
-@each_example
+@each_layout
 def test_odd_values(name: str, tmp_path: Path) -> None:
     """Values on which libraries disagree come out as they went in, whatever the format."""
     path = tmp_path / "in.jsonl"
@@ -112,7 +112,7 @@ def test_frames(name: str, frame: str, tmp_path: Path) -> None:
     assert [bare(parse(o)) for o in out] == [bare(parse(g)) for g in good]
 
 
-@each_example
+@each_layout
 def test_somebody_elses_ruler(name: str, tmp_path: Path) -> None:
     """A field `ruler` that ruler did not write is never overwritten: its record is left unread."""
     good, path = [parse(raw) for raw in raws(EXAMPLES[name])], tmp_path / "in.jsonl"

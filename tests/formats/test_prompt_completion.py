@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -103,16 +104,20 @@ def test_written() -> None:
     assert "reward" not in written({"prompt": "q", "completion": "a"}, LOST, on_failure="keep")
 
 
-@pytest.mark.parametrize(
-    "asked", ["prompt", "instruction", "query", "question", "problem", "input", "user_input", "user_prompt"]
-)
-@pytest.mark.parametrize(
-    "answered",
-    ["completion", "response", "generation", "model_output", "prediction", "output", "actual_output"],
-)
-def test_every_pair(asked: str, answered: str) -> None:
+def test_every_pair() -> None:
     """Any name of a prompt goes with any name of an answer."""
-    assert read({asked: "What is 2+2?", answered: "4"})[0].rollouts[0].messages == talk("4")
+    asked = ["prompt", "instruction", "query", "question", "problem", "input", "user_input", "user_prompt"]
+    answered = [
+        "completion",
+        "response",
+        "generation",
+        "model_output",
+        "prediction",
+        "output",
+        "actual_output",
+    ]
+    for one, other in product(asked, [*answered, "actual_output"]):
+        assert read({one: "What is 2+2?", other: "4"})[0].rollouts[0].messages == talk("4")
 
 
 def test_alpaca() -> None:

@@ -25,21 +25,19 @@ def test_reading() -> None:
     assert [r.reward for r in train] == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ["conversations", "conversation", "dialog", "dialogue", "turns", "items"])
-@pytest.mark.parametrize(
-    "turns",
-    [
+def test_names() -> None:
+    """The list and its parts go by several names."""
+    forms: list[Any] = [
         TURNS,
         talk("4"),
         [{"speaker": "user", "text": "What is 2+2?"}, {"speaker": "bot", "text": "4"}],
         [{"role": "Human", "value": "What is 2+2?"}, {"role": "ChatGPT", "value": "4"}],
         json.dumps(TURNS),
         [{"human": "What is 2+2?", "assistant": "4"}],
-    ],
-)
-def test_names(name: str, turns: Any) -> None:
-    """The list and its parts go by several names."""
-    assert read({name: turns})[0].rollouts[0].messages == talk("4")
+    ]
+    for name in ("conversations", "conversation", "dialog", "dialogue", "turns", "items"):
+        for turns in forms:
+            assert read({name: turns})[0].rollouts[0].messages == talk("4")
 
 
 @pytest.mark.parametrize("name", ["gpt", "chatgpt", "bing", "bard", "assistant", "model"])

@@ -18,12 +18,9 @@ TOOL = {"role": "tool", "content": "4"}
 TEXT = json.dumps([ASKED])
 
 
-@pytest.mark.parametrize(
-    "name", ["completion", "response", "generation", "model_output", "prediction", "output"]
-)
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_beside() -> None:
+    """An answer that stands beside `messages` ends the conversation, whatever form it has."""
+    values: list[Any] = [
         "4",
         ANSWER,
         [ANSWER],
@@ -34,11 +31,10 @@ TEXT = json.dumps([ASKED])
         [{"index": 0, "message": ANSWER}],
         {"body": {"choices": [{"message": ANSWER}]}},
         {"choices": [{"text": "4"}]},
-    ],
-)
-def test_beside(name: str, value: Any) -> None:
-    """An answer that stands beside `messages` ends the conversation, whatever form it has."""
-    assert with_answer({name: value}, [ASKED]) == talk("4")
+    ]
+    for name in ("completion", "response", "generation", "model_output", "prediction", "output"):
+        for value in values:
+            assert with_answer({name: value}, [ASKED]) == talk("4")
 
 
 def test_responses() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 
 from ruler_cli.agreement.measure import Agreement, measure
-from ruler_cli.agreement.scored import Scored
+from ruler_cli.agreement.scored import Item, Scored
 from ruler_cli.judges.offline import Offline
 from ruler_cli.records import Group, Line, Record, Rollout
 from ruler_cli.scoring.reply import Reading, read
@@ -49,7 +49,13 @@ def judged(group: Group) -> list[float]:
 def agreement(path: Path) -> Agreement:
     """Judge every group of a file and compare with its rewards."""
     groups = (
-        Scored(group.key, tuple(judged(group)), tuple(float(rollout.reward) for rollout in group.rollouts))
+        Scored(
+            group.key,
+            tuple(
+                Item(score, float(rollout.reward))
+                for score, rollout in zip(judged(group), group.rollouts, strict=True)
+            ),
+        )
         for group in read_groups(path)
     )
     return measure(groups, "offline")
@@ -58,11 +64,13 @@ def agreement(path: Path) -> Agreement:
 def main() -> None:
     """Print the figures."""
     found = agreement(Path(sys.argv[1]))
-    (judge,) = found.scorers
-    print(f"groups {found.groups}, with both outcomes {found.mixed}, pairs {judge.pairs}")
-    for name, figure in judge.figures.items():
-        if figure.value is not None:
-            print(f"{name} {figure.value:.3f} (95 % over groups: {figure.low:.3f} to {figure.high:.3f})")
+    (judge,) = found["scorers"]
+    mixed = found["mixed_groups"]
+    print(f"groups {found['groups']}, with both outcomes {mixed}, pairs {judge['pairs']}")
+    for name, figure in judge.items():
+        if isinstance(figure, dict) and figure["value"] is not None:
+            ends = f"{figure['low']:.3f} to {figure['high']:.3f}"
+            print(f"{name} {figure['value']:.3f} (95 % over groups: {ends})")
 
 
 if __name__ == "__main__":

@@ -23,24 +23,35 @@ ASKED = Request("Grade.", 'é "\u2028\\ </trajectory>\n', ("abcd",))
 COMPLETION = b'{"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}'
 
 
-@pytest.mark.parametrize("room", [None, 77])
-@pytest.mark.parametrize(
-    "params", [{}, {"temperature": 0.2, "seed": 7}, {"max_tokens": 50}, {"response_format": {"type": "text"}}]
-)
-@pytest.mark.parametrize("model", ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B", "mine", "meta-llama/Llama-3"])
-async def test_what_a_live_run_sends_first(model: str, params: dict[str, Any], room: int | None) -> None:
+MODELS = ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B", "mine", "meta-llama/Llama-3"]
+PARAMS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.2, "seed": 7},
+    {"max_tokens": 50},
+    {"response_format": {"type": "text"}},
+]
+
+
+async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
     """The body in a row is byte for byte the first POST of a live run to the same endpoint."""
-    request = Request(ASKED.system, ASKED.user, ASKED.labels, room)
-    async with serving(answer(200, COMPLETION)) as server:
-        settings = JudgeSettings(model, server.base, params=params)
-        async with choose(settings).judge as judge:
-            await judge.ask(request)
-        (sent,) = server.requests
-    key = bytes(range(16))
-    for target in ("openai", "vllm"):
-        line = request_line(target, settings)(key, request)
-        head = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":' % key.hex().encode()
-        assert line == head + sent + b"}\n"
+    for model in MODELS:
+        for params in PARAMS:
+            for room in [None, 77]:
+                with subtests.test(room=room, params=params, model=model):
+                    request = Request(ASKED.system, ASKED.user, ASKED.labels, room)
+                    async with serving(answer(200, COMPLETION)) as server:
+                        settings = JudgeSettings(model, server.base, params=params)
+                        async with choose(settings).judge as judge:
+                            await judge.ask(request)
+                        (sent,) = server.requests
+                    key = bytes(range(16))
+                    for target in ("openai", "vllm"):
+                        line = request_line(target, settings)(key, request)
+                        head = (
+                            b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":'
+                            % key.hex().encode()
+                        )
+                        assert line == head + sent + b"}\n"
 
 
 async def test_what_the_judge_server_was_asked(server: JudgeServer) -> None:
@@ -98,32 +109,35 @@ def test_a_sized_schema() -> None:
     assert (scores["minItems"], scores["maxItems"]) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("model", "base", "form", "limit"),
-    [
-        ("openai/gpt-4o", OPENAI, "sized", "max_completion_tokens"),
-        ("azure/mine", None, "sized", "max_tokens"),
-        ("gemini/gemini-2.5-pro", None, "sized", "max_tokens"),
-        ("vertex_ai/claude-sonnet-4", None, "list", "max_tokens"),
-        ("anthropic/claude-sonnet-4", None, "list", "max_tokens"),
-        ("mistral/mistral-large", None, "list", "max_tokens"),
-        ("hosted_vllm/mine", "https://abc.example.com/v1", "keyed", "max_tokens"),
-        ("openai/mine", "http://localhost:8000/v1", "keyed", "max_tokens"),
-        ("openai/mine", "http://10.0.0.7:8000/v1", "keyed", "max_tokens"),
-        ("openai/mine", "http://gpu-7:8000/v1", "keyed", "max_tokens"),
-        ("mine", "http://vllm.models.svc.cluster.local/v1", "keyed", "max_tokens"),
-        ("Qwen/Qwen3-8B", "http://[::1]:8000/v1", "keyed", "max_tokens"),
-        ("openai/mine", "https://openrouter.ai/api/v1", "list", "max_tokens"),
-        ("litellm_proxy/mine", "http://localhost:4000", "list", "max_tokens"),
-    ],
-)
-def test_the_first_form(model: str, base: str | None, form: str, limit: str) -> None:
+THE_FIRST_FORM = [
+    ("openai/gpt-4o", OPENAI, "sized", "max_completion_tokens"),
+    ("azure/mine", None, "sized", "max_tokens"),
+    ("gemini/gemini-2.5-pro", None, "sized", "max_tokens"),
+    ("vertex_ai/claude-sonnet-4", None, "list", "max_tokens"),
+    ("anthropic/claude-sonnet-4", None, "list", "max_tokens"),
+    ("mistral/mistral-large", None, "list", "max_tokens"),
+    ("hosted_vllm/mine", "https://abc.example.com/v1", "keyed", "max_tokens"),
+    ("openai/mine", "http://localhost:8000/v1", "keyed", "max_tokens"),
+    ("openai/mine", "http://10.0.0.7:8000/v1", "keyed", "max_tokens"),
+    ("openai/mine", "http://gpu-7:8000/v1", "keyed", "max_tokens"),
+    ("mine", "http://vllm.models.svc.cluster.local/v1", "keyed", "max_tokens"),
+    ("Qwen/Qwen3-8B", "http://[::1]:8000/v1", "keyed", "max_tokens"),
+    ("openai/mine", "https://openrouter.ai/api/v1", "list", "max_tokens"),
+    ("openai/mine", "https://eu.api.openai.com/v1", "sized", "max_completion_tokens"),
+    ("openai/mine", "https://notopenai.com/v1", "list", "max_tokens"),
+    ("litellm_proxy/mine", "http://localhost:4000", "list", "max_tokens"),
+]
+
+
+def test_the_first_form(subtests: pytest.Subtests) -> None:
     """An engine of one's own is asked by ids, a provider by the size of the group, or by a list of any."""
-    stated = None if base in (None, OPENAI) else base
-    how = answering(JudgeSettings(model, stated), base)
-    assert (how.forms[0], how.limit) == (form, limit)
-    own = answering(JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base)
-    assert (own.forms[0], own.fixed) == ("list", True)
+    for model, base, form, limit in THE_FIRST_FORM:
+        with subtests.test(model=model, base=base, form=form, limit=limit):
+            stated = None if base in (None, OPENAI) else base
+            how = answering(JudgeSettings(model, stated), base)
+            assert (how.forms[0], how.limit) == (form, limit)
+            own = answering(JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base)
+            assert (own.forms[0], own.fixed) == ("list", True)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +154,14 @@ def test_room(base: str, params: dict[str, Any], name: str) -> None:
     how = answering(JudgeSettings("openai/gpt-4o", params=params), base)
     sent = body(params, how, Request("", "", (), 99, fitted=True))
     assert {key: value for key, value in sent.items() if key.startswith("max_")} == {name: 99}
+
+
+@pytest.mark.parametrize("value", [None, "many", 0.5])
+def test_a_limit_that_is_no_number(value: Any) -> None:
+    """A limit that the user gives is sent as it is, `null` among it, and no other beside it."""
+    how = answering(JudgeSettings("openai/gpt-4o", params={"max_tokens": value}), OPENAI)
+    sent = body({"max_tokens": value}, how, Request("", "", ("a",), 99))
+    assert {key: got for key, got in sent.items() if key.startswith("max_")} == {"max_tokens": value}
 
 
 def test_a_limit_for_the_rollouts() -> None:

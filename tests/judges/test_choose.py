@@ -43,30 +43,31 @@ def test_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(choose(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "direct"),
-    [
-        ("azure/deployment", {}, False),
-        ("anthropic/claude-x", {}, False),
-        ("gemini/gemini-x", {}, False),
-        ("bedrock/anthropic.claude-x", {}, False),
-        ("groq/llama-x", {}, False),
-        ("deployment", {"custom_llm_provider": "azure"}, False),
-        ("meta-llama/Llama-3", {}, True),
-        ("deepseek-ai/DeepSeek-V3", {}, True),
-        ("ollama_chat/llama3.3", {}, True),
-        ("litellm_proxy/judge", {}, True),
-        ("sglang/m", {}, True),
-        ("vllm/m", {}, True),
-        ("lm_studio/m", {}, True),
-        ("anthropic", {}, True),
-    ],
-)
-def test_way_to_a_stated_endpoint(name: str, params: dict[str, str], direct: bool) -> None:
+WAY_TO_A_STATED_ENDPOINT = [
+    ("azure/deployment", {}, False),
+    ("anthropic/claude-x", {}, False),
+    ("gemini/gemini-x", {}, False),
+    ("bedrock/anthropic.claude-x", {}, False),
+    ("groq/llama-x", {}, False),
+    ("deployment", {"custom_llm_provider": "azure"}, False),
+    ("meta-llama/Llama-3", {}, True),
+    ("deepseek-ai/DeepSeek-V3", {}, True),
+    ("ollama_chat/llama3.3", {}, True),
+    ("litellm_proxy/judge", {}, True),
+    ("sglang/m", {}, True),
+    ("vllm/m", {}, True),
+    ("lm_studio/m", {}, True),
+    ("anthropic", {}, True),
+]
+
+
+def test_way_to_a_stated_endpoint(subtests: pytest.Subtests) -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
-    settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
-    assert isinstance(choose(settings).judge, HttpJudge if direct else LitellmJudge)
-    assert isinstance(choose(replace(settings, via="http")).judge, HttpJudge)
+    for name, params, direct in WAY_TO_A_STATED_ENDPOINT:
+        with subtests.test(name=name, params=params, direct=direct):
+            settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
+            assert isinstance(choose(settings).judge, HttpJudge if direct else LitellmJudge)
+            assert isinstance(choose(replace(settings, via="http")).judge, HttpJudge)
 
 
 def test_price_and_context() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ruler_cli.judges import context
-from ruler_cli.judges.context import context_of
+from ruler_cli.judges import faults
+from ruler_cli.judges.faults import context_of
 
 FORMS = [
     (
@@ -55,16 +55,17 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "found"), FORMS)
-def test_context(message: str, found: tuple[int, int]) -> None:
+def test_context(subtests: pytest.Subtests) -> None:
     """The limit and the request's size are read from the message of each provider."""
-    assert context_of(message) == found
+    for message, found in FORMS:
+        with subtests.test(message=message, found=found):
+            assert context_of(message) == found
 
 
-@pytest.mark.parametrize("index", range(len(context._FORMS)))
+@pytest.mark.parametrize("index", range(len(faults._FORMS)))
 def test_no_dead_form(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any one form some message would be read otherwise."""
-    monkeypatch.setattr(context, "_FORMS", context._FORMS[:index] + context._FORMS[index + 1 :])
+    monkeypatch.setattr(faults, "_FORMS", faults._FORMS[:index] + faults._FORMS[index + 1 :])
     assert [context_of(message) for message, _ in FORMS] != [found for _, found in FORMS]
 
 

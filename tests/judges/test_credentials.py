@@ -237,10 +237,7 @@ def test_another_machine() -> None:
         choose(JudgeSettings("gemini/m"), elsewhere=True)
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("model", "base"),
-    [
+FOUND_OUT_AT_A_CALL = [
         ("gemini/m", None), ("azure/m", "http://127.0.0.1:9"), ("azure/m", None),
         ("vertex_ai/gemini-2.5-pro", None), ("vertex_ai/m", None), ("databricks/m", None),
         ("bedrock/anthropic.claude-3-haiku-20240307-v1:0", None), ("sagemaker_chat/m", None),
@@ -250,18 +247,24 @@ def test_another_machine() -> None:
         ("bytez/m", None), ("maritalk/m", None), ("predibase/m", None), ("heroku/m", None), ("sap/m", None),
         ("deepgram/m", None), ("vllm/m", None), ("gdc/m", None), ("custom/m", None), ("xinference/m", None),
         ("a2a/m", None), ("oobabooga/m", None), ("amazon_nova/m", None), ("azure_ai/m", None),
-    ],
-)  # fmt: skip
-async def test_found_out_at_a_call(model: str, base: str | None) -> None:
+    ]  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
     """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
-    one = LitellmJudge(model, model, None, base, 30.0, {}, Answering())
-    async with one:
-        one._finds = True
-        fault = await one.ask(ASKED)
-    assert isinstance(fault, Fault)
-    assert (fault.kind, fault.scope, fault.sent, fault.billed) == ("refused", "run", False, False), fault
-    assert "Traceback" not in fault.reason
-    assert "\n" not in fault.reason
+    for model, base in FOUND_OUT_AT_A_CALL:
+        with subtests.test(model=model, base=base):
+            one = LitellmJudge(model, model, None, base, 30.0, {}, Answering())
+            async with one:
+                one._finds = True
+                fault = await one.ask(ASKED)
+            assert isinstance(fault, Fault)
+            assert (fault.kind, fault.scope, fault.sent, fault.billed) == ("refused", "run", False, False), (
+                fault
+            )
+            assert "Traceback" not in fault.reason
+            assert "\n" not in fault.reason
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,14 @@ def judged(answer: Answer) -> Fault:
     return classify(answer.status, *error_of(answer.body))
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: f"{a.who} {a.status}")
-def test_answer(answer: Answer) -> None:
+def test_answer(subtests: pytest.Subtests) -> None:
     """Status, codes and message of a real answer decide kind, scope and rate."""
-    fault = judged(answer)
-    reach = "rate" if fault.rate else fault.scope
-    assert (fault.kind, reach) == answer.meaning, fault.reason
-    assert fault.scope == ("call" if fault.rate else reach)
+    for answer in ANSWERS:
+        with subtests.test(answer=answer):
+            fault = judged(answer)
+            reach = "rate" if fault.rate else fault.scope
+            assert (fault.kind, reach) == answer.meaning, fault.reason
+            assert fault.scope == ("call" if fault.rate else reach)
 
 
 def outcomes(table: Sequence[Row], monkeypatch: pytest.MonkeyPatch) -> list[Fault]:

@@ -167,28 +167,29 @@ def test_a_small_difference_is_a_small_gap() -> None:
     assert 0 < verdicts[_GOOD][0] - verdicts[worse][0] <= 0.1
 
 
-@pytest.mark.parametrize(
-    ("result", "errors"),
-    [
-        ('"Error: no seats"', 1),
-        ('{"error":"gone"}', 1),
-        ('"{\\"error\\":\\"gone\\"} "', 1),
-        ('{"error":null,"items":[]}', 0),
-        ('"Traceback (most recent call last): …"', 1),
-        ('"…\\nValueError: bad"', 1),
-        ('{"success":false}', 1),
-        ('{"exit_code":2}', 1),
-        ('{"exit_code":0}', 0),
-        ('{"status":"failed"}', 1),
-        ('"Request timed out"', 0),
-        ('"timed out after 30 s"', 1),
-        ('"a book on error handling"', 0),
-        ("[]", 0),
-    ],
-)
-def test_errors_are_those_that_a_result_states(result: str, errors: int) -> None:
+ERRORS_ARE_THOSE_THAT_A_RESULT_STATES = [
+    ('"Error: no seats"', 1),
+    ('{"error":"gone"}', 1),
+    ('"{\\"error\\":\\"gone\\"} "', 1),
+    ('{"error":null,"items":[]}', 0),
+    ('"Traceback (most recent call last): …"', 1),
+    ('"…\\nValueError: bad"', 1),
+    ('{"success":false}', 1),
+    ('{"exit_code":2}', 1),
+    ('{"exit_code":0}', 0),
+    ('{"status":"failed"}', 1),
+    ('"Request timed out"', 0),
+    ('"timed out after 30 s"', 1),
+    ('"a book on error handling"', 0),
+    ("[]", 0),
+]
+
+
+def test_errors_are_those_that_a_result_states(subtests: pytest.Subtests) -> None:
     """A tool error is an error that leads a result or stands in its own field, not a word in passing."""
-    assert observe(f"tool x: {result}").errors == errors
+    for result, errors in ERRORS_ARE_THOSE_THAT_A_RESULT_STATES:
+        with subtests.test(result=result, errors=errors):
+            assert observe(f"tool x: {result}").errors == errors
 
 
 @pytest.mark.parametrize(
@@ -242,14 +243,9 @@ def test_a_megabyte(unit: str) -> None:
 def test_better_than_chance_on_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
     found = agreement(_TAU)
-    assert (found.groups, found.mixed) == (50, 26)
-    figures = found.scorers[0].figures
-    accuracy, regret, chance = (figures[n] for n in ("pairwise_accuracy", "top1_regret", "chance_regret"))
-    assert accuracy.value is not None
-    assert accuracy.value > 0.55
-    assert regret.value is not None
-    assert chance.value is not None
-    assert regret.value < chance.value
-    assert accuracy.low is not None
-    assert accuracy.high is not None
-    assert accuracy.low < accuracy.value < accuracy.high
+    assert (found["groups"], found["mixed_groups"]) == (50, 26)
+    (judge,) = found["scorers"]
+    accuracy = judge["pairwise_accuracy"]
+    assert accuracy["value"] > 0.55
+    assert judge["top1_regret"]["value"] < judge["chance_regret"]["value"]
+    assert accuracy["low"] < accuracy["value"] < accuracy["high"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import orjson
 import pytest
-from pydantic import ValidationError
 
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.choose import choose
@@ -44,67 +43,46 @@ def row(target: Target, model: str, request: Request = ASKED, **settings: Any) -
     return found
 
 
-@pytest.mark.parametrize(
-    ("model", "base", "target"),
-    [
+def test_target_by_name() -> None:
+    """Whose form a judge's requests have goes by its name, unless it is told."""
+    here = "http://localhost:8000/v1"
+    cases: list[tuple[str, str | None, Target]] = [
         ("openai/o3", None, "openai"),
         ("anthropic/claude-sonnet-4-5", None, "anthropic"),
         ("hosted_vllm/Qwen/Qwen3-8B", None, "vllm"),
-        ("hosted_vllm/Qwen/Qwen3-8B", "http://localhost:8000/v1", "vllm"),
-        ("vllm/Qwen/Qwen3-8B", None, "vllm"),
+        ("hosted_vllm/Qwen/Qwen3-8B", here, "vllm"),
         ("sglang/Qwen/Qwen3-8B", None, "vllm"),
-        ("mine", "http://localhost:8000/v1", "openai"),
-        ("anthropic/claude-sonnet-4-5", "http://localhost:8000/v1", "openai"),
-    ],
-)
-def test_target_by_name(model: str, base: str | None, target: Target) -> None:
-    """Whose form a judge's requests have goes by its name, unless it is told."""
-    assert target_of(JudgeSettings(model, base)) == target
-    assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
+        ("mine", here, "openai"),
+        ("anthropic/claude-sonnet-4-5", here, "openai"),
+    ]
+    for model, base, target in cases:
+        assert target_of(JudgeSettings(model, base)) == target
+        assert target_of(JudgeSettings(model, base), "vllm") == "vllm"
+    for model in ("gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"):
+        with pytest.raises(UsageError, match="--target openai"):
+            target_of(JudgeSettings(model))
 
 
-@pytest.mark.parametrize("model", ["gemini/gemini-2.5-pro", "o3", "groq/llama-3.3-70b"])
-def test_no_target(model: str) -> None:
-    """A provider whose form is not known is refused with the way out."""
-    with pytest.raises(UsageError, match="--target openai"):
-        target_of(JudgeSettings(model))
-
-
-def test_openai_row() -> None:
-    """OpenAI's rows name model and room as its own endpoint has them."""
-    body = row("openai", "openai/o3", Request("S", "U", (), 5, fitted=True))["body"]
-    assert (body["model"], body["max_completion_tokens"]) == ("o3", 5)
-    assert "max_tokens" not in body
-
-
-def test_vllm_row() -> None:
-    """vLLM's rows name the hosted model, and `max_tokens`."""
-    found = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", Request("S", "U", (), 5, fitted=True))
+def test_names_and_room() -> None:
+    """Rows name model and room as whoever answers has them, without a provider's name or an engine's."""
+    request = Request("S", "U", (), 5, fitted=True)
+    body = row("openai", "openai/o3", request)["body"]
+    assert (body["model"], body["max_completion_tokens"], "max_tokens" in body) == ("o3", 5, False)
+    found = row("vllm", "hosted_vllm/Qwen/Qwen3-8B", request)
     assert (found["method"], found["url"]) == ("POST", "/v1/chat/completions")
     assert (found["body"]["model"], found["body"]["max_tokens"]) == ("Qwen/Qwen3-8B", 5)
     assert row("vllm", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
-
-
-@pytest.mark.parametrize(
-    ("model", "base", "there"),
-    [
-        ("groq/llama-3.3-70b", None, "llama-3.3-70b"),
-        ("Qwen/Qwen3-8B", None, "Qwen/Qwen3-8B"),
-        ("groq/llama-3.3-70b", "http://h/v1", "groq/llama-3.3-70b"),
-    ],
-)
-def test_a_providers_name_is_left_out(model: str, base: str | None, there: str) -> None:
-    """A provider knows its model without its own name, which no endpoint of one's own is taken for."""
-    assert row("openai", model, api_base=base)["body"]["model"] == there
+    assert row("openai", "groq/llama-3.3-70b")["body"]["model"] == "llama-3.3-70b"
+    assert row("openai", "Qwen/Qwen3-8B")["body"]["model"] == "Qwen/Qwen3-8B"
+    there = row("openai", "groq/llama-3.3-70b", api_base="http://h/v1")
+    assert there["body"]["model"] == "groq/llama-3.3-70b"  # no endpoint of one's own is taken for a provider
 
 
 ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
     ("anthropic/claude-sonnet-4-5", {}, None),
-    ("anthropic/claude-sonnet-4-5", {"temperature": 0.2}, 900),
+    ("anthropic/claude-3-5-haiku-20241022", {"temperature": 0.2}, 900),
     ("anthropic/claude-sonnet-4-5", {"reasoning_effort": "low"}, None),
     ("anthropic/claude-sonnet-4-5", {"max_tokens": 700, "top_p": 0.9}, None),
-    ("anthropic/claude-opus-4-6", {"reasoning_effort": "high"}, 5000),
-    ("anthropic/claude-3-5-haiku-20241022", {}, None),
     ("anthropic/claude-3-7-sonnet-20250219", {"thinking": {"type": "enabled", "budget_tokens": 2000}}, None),
     ("anthropic/claude-sonnet-4-5", {"response_format": {"type": "json_object"}}, None),
 ]
@@ -115,7 +93,7 @@ async def test_anthropic_params_are_the_live_ones(
     model: str, params: dict[str, Any], room: int | None
 ) -> None:
     """The params are what litellm sends live, but for the form of the answer, which needs no header there."""
-    for text in NASTY if not params else NASTY[:1]:
+    for text in NASTY[: 1 if params else 4]:
         sendable = text.encode("utf-8", "replace").decode()
         request = Request(
             f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), room, fitted=True
@@ -137,33 +115,19 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
     ("openai", "openai/o3", {}, None),
     ("openai", "openai/o3", {"reasoning_effort": "low", "seed": 1}, 900),
     ("openai", "openai/gpt-4.1", {"max_tokens": 700, "temperature": 0.2, "top_p": 0.9}, 1400),
-    ("openai", "openai/gpt-4.1", {"max_completion_tokens": 700}, 1400),
     ("openai", "openai/gpt-4.1", {"response_format": {"type": "json_object"}}, None),
     ("openai", "groq/llama-3.3-70b", {"temperature": 0}, 900),
     ("vllm", "hosted_vllm/Qwen/Qwen3-8B", {"temperature": 0, "max_tokens": 700}, 1400),
 ]
 
 
-@pytest.mark.parametrize(
-    ("target", "model", "params", "room"), [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]
-)
-def test_rows_are_what_the_sdks_send(
-    target: Target, model: str, params: dict[str, Any], room: int | None
-) -> None:
+def test_rows_are_what_the_sdks_send(subtests: pytest.Subtests) -> None:
     """A row has the fields, and the values, that the types of the provider's own SDK know."""
-    for text in NASTY[:5]:
-        asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
-        assert_typed(target, row(target, model, asked, params=params))
-
-
-@pytest.mark.parametrize("target", ["openai", "anthropic"])
-@pytest.mark.parametrize("params", [{"nonsense": 1}, {"metadata": 3}, {"tools": [{"type": "nonsense"}]}])
-def test_what_no_sdk_sends_is_seen(target: Target, params: dict[str, Any]) -> None:
-    """A field that the types do not know, or a value, would be seen: they are asked to the depth."""
-    found = row(target, f"{target}/gpt-4.1" if target == "openai" else "anthropic/claude-sonnet-4-5")
-    found["body" if target == "openai" else "params"] |= params
-    with pytest.raises((AssertionError, ValidationError)):
-        assert_typed(target, found)
+    for target, model, params, room in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
+        with subtests.test(target=target, model=model, params=params, room=room):
+            for text in NASTY[:3]:
+                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
+                assert_typed(target, row(target, model, asked, params=params))
 
 
 def test_an_answer_has_a_form_in_every_row() -> None:
@@ -186,13 +150,8 @@ def test_what_no_row_can_hold(model: str, params: dict[str, Any], said: str) -> 
     """What litellm refuses, or what needs a header, is told before anything is written."""
     with pytest.raises(UsageError, match=said):
         request_line("anthropic", JudgeSettings(model, params=params))
-
-
-@pytest.mark.parametrize("target", ["openai", "vllm"])
-def test_what_is_no_json(target: Target) -> None:
-    """A name that is no text is told before anything is written."""
     with pytest.raises(UsageError, match="-m or -p"):
-        request_line(target, JudgeSettings("openai/\udcff"))
+        request_line("openai", JudgeSettings("openai/\udcff"))
 
 
 def test_no_key_is_needed_nor_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,13 @@ async def test_room(server: JudgeServer) -> None:
     assert server.requests()[0]["max_tokens"] == 77
 
 
+async def test_a_limit_by_another_name(server: JudgeServer) -> None:
+    """A refused limit is sent again by the name that the refusal gives."""
+    reply = await ask(model="openai/limit-refused", api_base=server.base)
+    assert isinstance(reply, Reply)
+    assert "max_completion_tokens" in server.requests()[-1]
+
+
 async def test_unreachable() -> None:
     """A judge that is not there is a call that was not sent."""
     fault = await ask(api_base="http://127.0.0.1:9/v1")

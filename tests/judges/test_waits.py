@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.waits import named, retry_after, wait_of
+from ruler_cli.judges.faults import named, retry_after, wait_of
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)
@@ -21,9 +21,8 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
+SPELLINGS = ["Retry-After", "x-ratelimit-reset", "anthropic-ratelimit-tokens-reset"]
+SPELLINGS_VALUE = [
         ("7", 7.0), ("0", 0.0), ("0.5", 0.5), (".5", 0.5), ("7.", 7.0), (" 7 ", 7.0),
         ("1m30s", 90.0), ("500ms", 0.5), ("6m0s", 360.0), ("1h", 3600.0), ("2d3h", 183600.0),
         ("2m59.56s", 179.56), ("1h 5m", 3900.0), ("30 seconds", 30.0), ("2 minutes", 120.0),
@@ -35,21 +34,22 @@ NAMES = (
         ("Sun, 01 Mar 2020 12:01:30 GMT", 0.0), ("2020-03-01T12:01:30Z", 0.0), ("1500000000", 0.0),
         ("soon", None), ("", None), ("-3", None), ("inf", None), ("nan", None), ("1e9", None), ("1_0", None),
         ("9" * 400, None), ("5 models", None), ("٣", None),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("name", ["Retry-After", "x-ratelimit-reset", "anthropic-ratelimit-tokens-reset"])
-def test_spellings(name: str, value: str, seconds: float | None) -> None:
+    ]  # fmt: skip
+
+
+def test_spellings(subtests: pytest.Subtests) -> None:
     """Spans, dates and times are read alike wherever they stand, and nonsense is nothing."""
-    found = retry_after({name: value}, NOW)
-    if seconds == 0 and name != "Retry-After":
-        assert found is None  # a reset that is over tells nothing
-    else:
-        assert found == (None if seconds is None else pytest.approx(seconds))
+    for name in SPELLINGS:
+        for value, seconds in SPELLINGS_VALUE:
+            with subtests.test(value=value, seconds=seconds, name=name):
+                found = retry_after({name: value}, NOW)
+                if seconds == 0 and name != "Retry-After":
+                    assert found is None  # a reset that is over tells nothing
+                else:
+                    assert found == (None if seconds is None else pytest.approx(seconds))
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
+WHICH_WINS = [
         ({}, None),
         # the call's own wait first, the finer unit before the coarser
         ({"retry-after-ms": "250", "Retry-After": "1", "x-ratelimit-reset-requests": "9s"}, 0.25),
@@ -82,36 +82,40 @@ def test_spellings(name: str, value: str, seconds: float | None) -> None:
         # nothing tells what is: the earliest to come
         ({"x-ratelimit-reset-requests": "0s", "x-ratelimit-reset-tokens": "9s", "ratelimit-reset": "20"}, 9),
         ({"x-ratelimit-reset-requests": "3s", "x-ratelimit-remaining-requests": "many"}, 3.0),
-    ],
-)  # fmt: skip
-def test_which_wins(headers: dict[str, str], seconds: float | None) -> None:
+    ]  # fmt: skip
+
+
+def test_which_wins(subtests: pytest.Subtests) -> None:
     """The call's own wait wins over resets, and the reset of what is used up over the others."""
-    assert retry_after(headers, NOW) == seconds
+    for headers, seconds in WHICH_WINS:
+        with subtests.test(headers=headers, seconds=seconds):
+            assert retry_after(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
-    ("message", "seconds"),
-    [
-        ("Please try again in 1.2s. Visit https://x", 1.2),
-        ("Please try again in 20ms.", 0.02),
-        ("Please try again in 6m0s.", 360.0),
-        ("Please try again in 9m38.016s. Need more?", 578.016),
-        ("Please retry after 26 seconds.", 26.0),
-        ("Please retry in 20.04466179s.", 20.04466179),
-        ("Rate limit is exceeded. Try again in 30 seconds.", 30.0),
-        ('{"@type": "RetryInfo", "retryDelay": "34s"}', 34.0),
-        ("retryDelay: 34s", 34.0),
-        ("please wait 5 minutes", 300.0),
-        ("try again in a while, wait for 3s", 3.0),
-        ("try again in 5 models", None),
-        ("limit 20s", None),
-        ("x" * 5000 + "try again in 1s", None),
-    ],
-)
-def test_named(message: str, seconds: float | None) -> None:
+NAMED = [
+    ("Please try again in 1.2s. Visit https://x", 1.2),
+    ("Please try again in 20ms.", 0.02),
+    ("Please try again in 6m0s.", 360.0),
+    ("Please try again in 9m38.016s. Need more?", 578.016),
+    ("Please retry after 26 seconds.", 26.0),
+    ("Please retry in 20.04466179s.", 20.04466179),
+    ("Rate limit is exceeded. Try again in 30 seconds.", 30.0),
+    ('{"@type": "RetryInfo", "retryDelay": "34s"}', 34.0),
+    ("retryDelay: 34s", 34.0),
+    ("please wait 5 minutes", 300.0),
+    ("try again in a while, wait for 3s", 3.0),
+    ("try again in 5 models", None),
+    ("limit 20s", None),
+    ("x" * 5000 + "try again in 1s", None),
+]
+
+
+def test_named(subtests: pytest.Subtests) -> None:
     """A delay that a message names is read in every unit."""
-    found = named(message)
-    assert found == (None if seconds is None else pytest.approx(seconds))
+    for message, seconds in NAMED:
+        with subtests.test(message=message, seconds=seconds):
+            found = named(message)
+            assert found == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_order_with_a_message() -> None:

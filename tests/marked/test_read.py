@@ -6,19 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import anyio
-import pytest
-
-from ruler_cli.files.parse import parse
-from ruler_cli.marked.labels import label_of
-from ruler_cli.marked.read import KINDS, MOST_JUDGES, Marks
+from ruler_cli.marked.read import KINDS, MOST_JUDGES, Marks, label_of
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Group, Problem
-from ruler_cli.score import score
-from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
-from tests.formats.changes import raws
-from tests.formats.test_every_format import EXAMPLES, each_example, marks
+from ruler_cli.settings import InputSettings
+from tests.formats.test_every_format import each_layout, marks, scored
 from tests.values import read, reader, talk
 
 
@@ -40,42 +33,31 @@ def of(*records: dict[str, Any], **told: Any) -> MarkedGroup:
     )
 
 
-@each_example
-def test_every_format(name: str, tmp_path: Path) -> None:
-    """What `score` writes is read back in every format: scores, first rewards, and the group's part."""
-    out = tmp_path / "out.jsonl"
-    source = InputSettings(str(EXAMPLES[name]))
-    done = anyio.run(score, ScoreSettings(source, str(out), JudgeSettings("offline")))
-    written = [found for raw in raws(out) for found in marks(parse(raw))]
+@each_layout
+def test_every_layout(name: str, tmp_path: Path) -> None:
+    """What `score` writes is read back wherever a format has its marks: scores, first rewards, costs."""
+    _, after = scored(name, tmp_path)
+    written = [found for record in after for found in marks(record)]
     problems: list[Problem] = []
     with ExitStack() as stack:
-        opened = open_input(InputSettings(str(out)), stack, problems.append)
+        opened = open_input(InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append)
         assert opened.reader is not None
-        found = [Marks(opened.reader).group(group) for group in opened.groups]
-        parts = [(len(group.rollouts), one) for group, one in zip(_again(out), found, strict=True)]
-    rollouts = [r for group in found for r in group.rollouts]
+        groups = [(group, Marks(opened.reader).group(group)) for group in opened.groups]
+    rollouts = [r for _, found in groups for r in found.rollouts]
     assert not problems
-    assert done.summary.complete
-    assert len(found) == done.summary.scored
-    assert all(group.status == "scored" and group.judge == "offline" for group in found)
-    assert all(group.passes == 1 and group.cost == 0 and group.latency is not None for group in found)
-    assert sum(group.usage.calls for group in found) == done.summary.usage.calls
-    assert {r.score for r in rollouts} == {m["score"] for m in written}
-    assert {r.explanation for r in rollouts} == {m["explanation"] for m in written}
-    assert all(r.judged == r.score and r.size > 0 and r.judge == "offline" for r in rollouts)
+    for group, found in groups:
+        assert (found.status, found.judge, found.passes, found.cost) == ("scored", "simulated", 1, 0)
+        assert found.latency is not None
+        assert found.usage.calls == 1
+        assert sorted(at for r in found.rollouts for at in r.at) == list(range(len(group.rollouts)))
+        several = len(found.rollouts) > 1
+        assert all(len(r.slots) == 1 for r in found.rollouts) or not several
+        assert ("alone" in found.flags) is not several
+    assert {(r.score, r.explanation) for r in rollouts} == {(m["score"], m["explanation"]) for m in written}
+    assert all(r.judged == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
     first = {label_of(m["independent_reward"]) for m in written}
     assert {r.label for r in rollouts if r.label_from == "reward"} <= first
     assert first - {None} <= {r.label for r in rollouts}
-    for size, group in parts:
-        assert sorted(at for r in group.rollouts for at in r.at) == list(range(size))
-        several = len(group.rollouts) > 1
-        assert all(len(r.slots) == 1 for r in group.rollouts) or not several
-        assert ("alone" in group.flags) is not several
-
-
-def _again(path: Path) -> list[Group]:
-    with ExitStack() as stack:
-        return list(open_input(InputSettings(str(path)), stack, lambda _problem: None).groups)
 
 
 def test_a_trajectory_per_line() -> None:
@@ -163,38 +145,37 @@ def test_a_group_part_without_marks() -> None:
 
 
 ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]
-each_odd = pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 
 
-@each_odd
-def test_a_damaged_score(odd: Any) -> None:
+def test_a_damaged_score() -> None:
     """A score that is no finite number is none, and the rollout failed for that."""
-    one, other = of(trajectory(mark(odd if odd != -(10**30) else None)), trajectory(mark(0.5))).rollouts
-    assert (one.status, one.score, one.judged, one.odd) == ("failed", None, None, ("score",))
-    assert (one.kind, one.reason) == ("unknown", "its score is no number")
-    assert (other.status, other.score) == ("scored", 0.5)
-    moved = of(trajectory(mark(0.5, judge_score=odd if odd != -(10**30) else "no"))).rollouts[0]
-    assert (moved.score, moved.judged, moved.odd) == (0.5, None, ("judge_score",))
+    for odd in (*ODD[:-1], None):
+        one, other = of(trajectory(mark(odd)), trajectory(mark(0.5))).rollouts
+        assert (one.status, one.score, one.judged, one.odd) == ("failed", None, None, ("score",))
+        assert (one.kind, one.reason) == ("unknown", "its score is no number")
+        assert (other.status, other.score) == ("scored", 0.5)
+        moved = of(trajectory(mark(0.5, judge_score="no" if odd is None else odd))).rollouts[0]
+        assert (moved.score, moved.judged, moved.odd) == (0.5, None, ("judge_score",))
 
 
-@each_odd
-def test_a_damaged_group_part(odd: Any) -> None:
+def test_a_damaged_group_part() -> None:
     """What cannot be a cost, a time, a share or a count is not known, and never a zero that counts."""
     names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
-    own = dict.fromkeys(names, odd)
-    found = of(trajectory(mark(0.5, group=own)))
-    assert found.reliability is found.weight is found.cost is found.latency is found.judged_at is None
-    assert found.passes is None
-    assert found.usage.calls == 0
-    assert found.marked_tied is (True if odd is True else None)
-    assert found.odd == ("cost_usd",)
-    assert of(trajectory(mark(0.5, group=odd))).cost is None
+    for odd in ODD:
+        found = of(trajectory(mark(0.5, group=dict.fromkeys(names, odd))))
+        told = (found.reliability, found.weight, found.cost, found.latency, found.judged_at, found.passes)
+        assert told == (None,) * 6
+        assert found.usage.calls == 0
+        assert found.marked_tied is (True if odd is True else None)
+        assert found.odd == ("cost_usd",)
+        assert of(trajectory(mark(0.5, group=odd))).cost is None
 
 
-@pytest.mark.parametrize("odd", ["0.5", {}, [{}], ["a"], [None, 0.5], [2], [-1], [float("nan")], 3, True])
-def test_damaged_slots(odd: Any) -> None:
+def test_damaged_slots() -> None:
     """Slots that are no places are as if they were not told."""
-    assert of(trajectory(mark(0.5, slots=odd))).rollouts[0].slots == ()
+    odd: list[Any] = ["0.5", {}, [{}], ["a"], [None, 0.5], [2], [-1], [float("nan")], 3, True]
+    for slots in odd:
+        assert of(trajectory(mark(0.5, slots=slots))).rollouts[0].slots == ()
 
 
 def test_a_damaged_panel() -> None:
@@ -206,32 +187,36 @@ def test_a_damaged_panel() -> None:
     assert of(trajectory(mark(0.5, judges=["a"]))).rollouts[0].judges == {}
 
 
-@pytest.mark.parametrize("kind", [None, 3, "made up", "reply\x1b[31m", ["reply"], *KINDS])
-def test_kinds(kind: Any) -> None:
+def test_kinds() -> None:
     """A kind is one of ruler's own words, or unknown."""
-    found = of(trajectory({"status": "failed", "kind": kind, "reason": None}, reward=None))
-    assert found.kind == found.rollouts[0].kind == (kind if kind in KINDS else "unknown")
-    assert found.reason == ""
+    for kind in (None, 3, "made up", "reply\x1b[31m", ["reply"], *KINDS):
+        found = of(trajectory({"status": "failed", "kind": kind, "reason": None}, reward=None))
+        assert found.kind == found.rollouts[0].kind == (kind if kind in KINDS else "unknown")
+        assert found.reason == ""
 
 
-@pytest.mark.parametrize(
-    ("told", "at"),
-    [
-        ("2026-11-21T02:14:05Z", 1795227245.0),
-        ("2026-11-21T02:14:05", 1795227245.0),
-        ("2026-11-21T03:14:05+01:00", 1795227245.0),
-        ("0001-01-01T00:00:00+14:00", None),
-        ("9999-12-31T23:59:59-14:00", None),
-        ("9999-12-31T23:59:59.999999Z", None),
-        ("9999-12-31T23:59:59Z", 253402300799.0),
-        ("soon", None),
-        (1795227245, None),
-        ("x" * 10**5, None),
-    ],
-)
-def test_times(told: Any, at: float | None) -> None:
+def test_times() -> None:
     """A time is seconds since 1970, in UTC where it names no zone; one without a date in UTC is none."""
-    assert of(trajectory(mark(0.5, group={"judged_at": told}))).judged_at == at
+    at = dict.fromkeys(
+        ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"], 1795227245.0
+    )
+    none = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", 1795227245, "x" * 10**5]
+    for told in (*at, *none):
+        found = of(trajectory(mark(0.5, group={"judged_at": told}))).judged_at
+        assert found == at.get(str(told))
+
+
+def test_label_of() -> None:
+    """Numbers, truth values and words for them are labels; nothing else is, and nothing else is a zero."""
+    labels: list[tuple[Any, float]] = [
+        (True, 1.0), (False, 0.0), (-3, -3.0), ("0.25", 0.25), ("C", 1.0), ("I", 0.0), ("passed", 1.0),
+        (" FAILED ", 0.0), ("true", 1.0), ("No", 0.0), ("resolved", 1.0), ([0, 0.5], 0.5),
+        ({"reward": 1}, 1.0),
+    ]  # fmt: skip
+    for value, label in labels:
+        assert label_of(value) == label
+    for value in (None, float("nan"), float("inf"), 10**400, 1e60, "maybe", "nan", "", {}, "x" * 10**6):
+        assert label_of(value) is None
 
 
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import random
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ruler_cli.marked.values import MarkedGroup, MarkedRollout, disputes
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Rollout
 
 
@@ -22,31 +19,6 @@ def of(
     )
     scored = any(s is not None for s in scores)
     return MarkedGroup("g", rollouts, "scored" if scored else "failed", marked_tied=tied)
-
-
-def test_disputes_are_counted_pair_by_pair() -> None:
-    """Pairs ordered against their labels are those that a look at every pair finds."""
-    dice = random.Random(6)
-    for size in [*(dice.randrange(9) for _ in range(200)), 100, 200, 300]:
-        scores = [dice.choice([None, 0.0, 0.5, 1.0]) for _ in range(size)]
-        labels = [dice.choice([None, 0.0, 1.0, 2.0]) for _ in range(size)]
-        known = [(s, y) for s, y in zip(scores, labels, strict=True) if s is not None and y is not None]
-        unlike = [(a, b) for a, b in itertools.combinations(known, 2) if a[1] != b[1]]
-        against = sum(0.5 if a[0] == b[0] else (a[0] < b[0]) != (a[1] < b[1]) for a, b in unlike)
-        assert disputes(scores, labels) == (against, len(unlike))
-
-
-def test_disputes_of_very_many() -> None:
-    """Labels of which no two are alike are counted in less than fifty times what a tenth of them takes."""
-
-    def took(size: int) -> float:
-        dice = random.Random(size)
-        values = [dice.random() for _ in range(2 * size)]
-        begun = time.process_time()
-        disputes(values[:size], values[size:])
-        return time.process_time() - begun
-
-    assert took(50_000) < 50 * max(took(5_000) for _ in range(3))
 
 
 def test_a_group_is_failed_tied_or_live() -> None:
@@ -94,3 +66,13 @@ def test_spread_needs_two_scores() -> None:
     assert of(0.5, None).sd is None
     assert of(0.25, 0.75, None).sd == 0.25
     assert of(0.25, 0.75, None).mean == 0.5
+
+
+def test_disputes() -> None:
+    """Of pairs with unlike labels those count that the judge orders the other way, a tie as one half."""
+    group = of(0.9, 0.4, 0.4, None, 0.1)
+    labels = (0.0, 1.0, 0.0, 1.0, None)
+    labelled = tuple(replace(r, label=label) for r, label in zip(group.rollouts, labels, strict=True))
+    assert replace(group, rollouts=labelled).disputes == (1.5, 2)
+    assert replace(group, rollouts=labelled).disagreement == 0.75
+    assert (group.disputes, group.disagreement) == ((0.0, 0), None)

@@ -17,11 +17,11 @@ from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS
 
 ASK = AskSettings()
-ATTACKS = [
-    pytest.param(attack, id=f"{family}-{number}")
+ATTACKS = {
+    f"{family}-{number}": attack
     for family, attacks in FAMILIES.items()
     for number, attack in enumerate(attacks)
-]
+}
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 JSON_STRING = r'"(?:[^"\\]|\\.)*+"'
 HEAD = re.compile(
@@ -65,56 +65,71 @@ def is_line(line: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_structure(attack: Attack) -> None:
+def test_structure(subtests: pytest.Subtests) -> None:
     """Wherever an attack stands, the prompt has the lines that a plain word there gives it."""
-    for place in places(attack):
-        sheet, paper = asked(place.group(attack.text))
-        plain_sheet, plain = asked(place.group("word"))
-        user, lines = paper.request.user, paper.request.user.split("\n")
-        assert user.splitlines() == lines, place.name
-        assert blocks(user) == {label: sheet.bodies[i] for label, i in paper.labels.items()}, place.name
-        assert [b.count("\n") for b in sheet.bodies] == [b.count("\n") for b in plain_sheet.bodies], (
-            place.name
-        )
-        assert len(lines) == len(plain.request.user.split("\n")), place.name
-        assert all(is_line(line) for body in sheet.bodies for line in body.split("\n")), place.name
-        assert not RAW.search(user.replace("\n", "")), place.name
-        honest = [f'assistant: "{answer}"' for answer in OTHERS]
-        assert [body.split("\n")[-1] for body in sheet.bodies[1:]] == honest, place.name
-        assert lines[-1] == "trajectory_ids to score: " + json.dumps(
-            list(paper.labels), separators=(",", ":")
-        )
-        assert not [label for label in paper.labels if label in attack.text], place.name
-        system = compose(plain_sheet, ASK).request.system
-        assert paper.request.system == system, place.name
+    for name, attack in ATTACKS.items():
+        with subtests.test(name):
+            for place in places(attack):
+                sheet, paper = asked(place.group(attack.text))
+                plain_sheet, plain = asked(place.group("word"))
+                user, lines = paper.request.user, paper.request.user.split("\n")
+                assert user.splitlines() == lines, place.name
+                assert blocks(user) == {label: sheet.bodies[i] for label, i in paper.labels.items()}, (
+                    place.name
+                )
+                assert [b.count("\n") for b in sheet.bodies] == [b.count("\n") for b in plain_sheet.bodies], (
+                    place.name
+                )
+                assert len(lines) == len(plain.request.user.split("\n")), place.name
+                assert all(is_line(line) for body in sheet.bodies for line in body.split("\n")), place.name
+                assert not RAW.search(user.replace("\n", "")), place.name
+                honest = [f'assistant: "{answer}"' for answer in OTHERS]
+                assert [body.split("\n")[-1] for body in sheet.bodies[1:]] == honest, place.name
+                assert lines[-1] == "trajectory_ids to score: " + json.dumps(
+                    list(paper.labels), separators=(",", ":")
+                )
+                assert not [label for label in paper.labels if label in attack.text], place.name
+                system = compose(plain_sheet, ASK).request.system
+                assert paper.request.system == system, place.name
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_flags(attack: Attack) -> None:
+def test_flags(subtests: pytest.Subtests) -> None:
     """What speaks to the judge marks its own rollout, wherever it stands in it, and no other."""
-    for place in places(attack):
-        flagged = {0} if attack.flagged and place.own else set()
-        assert asked(place.group(attack.text))[0].suspects == flagged, place.name
+    for name, attack in ATTACKS.items():
+        with subtests.test(name):
+            for place in places(attack):
+                flagged = {0} if attack.flagged and place.own else set()
+                assert asked(place.group(attack.text))[0].suspects == flagged, place.name
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_replies(attack: Attack) -> None:
+def test_replies(subtests: pytest.Subtests) -> None:
     """A judge that repeats an attack in its answer gives its own scores or none, never the attack's."""
-    scores = dict(zip(LABELS, (0.25, 0.5, 0.75), strict=True))
-    text = attack.text
-    entries = [{"trajectory_id": n, "explanation": text, "score": s} for n, s in scores.items()]
-    verdict = json.dumps({"scores": entries})
-    raw = json.dumps({"scores": entries}, ensure_ascii=False)
-    for reply in (verdict, raw, f"```json\n{verdict}\n```", f"<think>{text}</think>{verdict}"):
-        found = read(reply, LABELS)
-        if len(text) > SMALL and not isinstance(found, Reading):
-            continue
-        assert isinstance(found, Reading), reply[:200]
-        assert {label: entry[0] for label, entry in found.entries.items()} == scores
-        assert {entry[1] for entry in found.entries.values()} == {text.encode("utf-8", "replace").decode()}
-    for reply in (text, f"{text}\n{verdict}", f"{verdict}\n{text}", f"It says: {text}", f"</think>{text}"):
-        found = read(reply, LABELS)
-        if isinstance(found, Reading):
-            assert {label: entry[0] for label, entry in found.entries.items()} == scores
-        assert set(read_complete(reply, LABELS).items()) <= {(n, (s, text)) for n, s in scores.items()}
+    for name, attack in ATTACKS.items():
+        with subtests.test(name):
+            scores = dict(zip(LABELS, (0.25, 0.5, 0.75), strict=True))
+            text = attack.text
+            entries = [{"trajectory_id": n, "explanation": text, "score": s} for n, s in scores.items()]
+            verdict = json.dumps({"scores": entries})
+            raw = json.dumps({"scores": entries}, ensure_ascii=False)
+            for reply in (verdict, raw, f"```json\n{verdict}\n```", f"<think>{text}</think>{verdict}"):
+                found = read(reply, LABELS)
+                if len(text) > SMALL and not isinstance(found, Reading):
+                    continue
+                assert isinstance(found, Reading), reply[:200]
+                assert {label: entry[0] for label, entry in found.entries.items()} == scores
+                assert {entry[1] for entry in found.entries.values()} == {
+                    text.encode("utf-8", "replace").decode()
+                }
+            for reply in (
+                text,
+                f"{text}\n{verdict}",
+                f"{verdict}\n{text}",
+                f"It says: {text}",
+                f"</think>{text}",
+            ):
+                found = read(reply, LABELS)
+                if isinstance(found, Reading):
+                    assert {label: entry[0] for label, entry in found.entries.items()} == scores
+                assert set(read_complete(reply, LABELS).items()) <= {
+                    (n, (s, text)) for n, s in scores.items()
+                }

@@ -43,20 +43,21 @@ def talked(
 SHEET = lay_out(GROUP, AskSettings())
 
 
-@pytest.mark.parametrize("turn", range(4))
-@pytest.mark.parametrize("answers", [(good,), (bad, good), (cut(1), cut(2), good)])
-def test_ballot(turn: int, answers: tuple[Answer, ...]) -> None:
+def test_ballot(subtests: pytest.Subtests) -> None:
     """A ballot holds the scores of a part's rollouts in the order of the request that showed them."""
-    (part,) = parts(SHEET, AskSettings(), turn)
-    requests, ballot = talked(*answers, sheet=SHEET, part=part)
-    assert isinstance(ballot, Ballot)
-    assert (ballot.judge, ballot.turn, ballot.window) == (0, turn, 0)
-    bodies = list(blocks(requests[-1].user).values())
-    assert bodies == [SHEET.bodies[body] for body in ballot.bodies]
-    assert ballot.scores == tuple(TRUTH[body[-2]] for body in bodies)
-    assert ballot.explanations == ("so",) * 3
-    assert {request.turn for request in requests} == {turn}
-    assert len(requests) > 1 or ballot.bodies == part.bodies
+    for answers in [(good,), (bad, good), (cut(1), cut(2), good)]:
+        for turn in range(4):
+            with subtests.test(turn=turn, answers=answers):
+                (part,) = parts(SHEET, AskSettings(), turn)
+                requests, ballot = talked(*answers, sheet=SHEET, part=part)
+                assert isinstance(ballot, Ballot)
+                assert (ballot.judge, ballot.turn, ballot.window) == (0, turn, 0)
+                bodies = list(blocks(requests[-1].user).values())
+                assert bodies == [SHEET.bodies[body] for body in ballot.bodies]
+                assert ballot.scores == tuple(TRUTH[body[-2]] for body in bodies)
+                assert ballot.explanations == ("so",) * 3
+                assert {request.turn for request in requests} == {turn}
+                assert len(requests) > 1 or ballot.bodies == part.bodies
 
 
 def test_ballot_of_a_window() -> None:
@@ -83,6 +84,10 @@ def test_room_that_does_not_fit() -> None:
     assert requests[0].user == requests[1].user
     requests, end = talked(beside, beside, sheet=sheet, part=part)
     assert isinstance(end, Overflow)
+    longer = fault(kind="too_long", context=(2000, 1540))  # a corrective request says more
+    requests, ballot = talked(beside, bad, longer, good, sheet=sheet, part=part)
+    assert isinstance(ballot, Ballot)
+    assert [request.room for request in requests] == [None, 500, 500, 460]
     requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     assert end.target < sheet.tokens * 2000 / 1990

@@ -164,10 +164,11 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("messages", "lines"), RENDERED)
-def test_lines(messages: list[Any], lines: list[str]) -> None:
+def test_lines(subtests: pytest.Subtests) -> None:
     """Each dialect of messages becomes the same few kinds of lines."""
-    assert render(check_messages(messages, "messages")) == lines
+    for messages, lines in RENDERED:
+        with subtests.test(messages=messages, lines=lines):
+            assert render(check_messages(messages, "messages")) == lines
 
 
 @pytest.mark.parametrize("number", [2**64, 10**30, 12345678901234567, 0.1, 1e300, -(2**63)])

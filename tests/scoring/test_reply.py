@@ -85,14 +85,15 @@ FINE: list[tuple[str, str, list[float], bool, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "scores", "rescaled", "unknown"), FINE, ids=[f[0] for f in FINE])
-def test_read(name: str, text: str, scores: list[float], rescaled: bool, unknown: int) -> None:
+def test_read(subtests: pytest.Subtests) -> None:
     """Every form in which judges answer well is read, by id and never by position."""
-    found = read(text, LABELS)
-    assert isinstance(found, Reading), found
-    assert [found.entries[label][0] for label in LABELS] == pytest.approx(scores)
-    assert (found.rescaled, found.unknown) == (rescaled, unknown)
-    assert not any(str(score).startswith("-") for score, _ in found.entries.values())
+    for name, text, scores, rescaled, unknown in FINE:
+        with subtests.test(name=name, text=text, scores=scores, rescaled=rescaled, unknown=unknown):
+            found = read(text, LABELS)
+            assert isinstance(found, Reading), found
+            assert [found.entries[label][0] for label in LABELS] == pytest.approx(scores)
+            assert (found.rescaled, found.unknown) == (rescaled, unknown)
+            assert not any(str(score).startswith("-") for score, _ in found.entries.values())
 
 
 DEFECTS = [
@@ -141,13 +142,14 @@ DEFECTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "reason"), DEFECTS, ids=[d[0] for d in DEFECTS])
-def test_defects(name: str, text: str, reason: str) -> None:
+def test_defects(subtests: pytest.Subtests) -> None:
     """A reply that is wrong in any part is no verdict, and the defect is named."""
-    found = read(text, LABELS)
-    assert isinstance(found, Defect), found
-    assert reason in found.reason
-    assert "\n" not in found.reason
+    for name, text, reason in DEFECTS:
+        with subtests.test(name=name, text=text, reason=reason):
+            found = read(text, LABELS)
+            assert isinstance(found, Defect), found
+            assert reason in found.reason
+            assert "\n" not in found.reason
 
 
 HOSTILE = {
@@ -167,11 +169,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile(name: str) -> None:
+def test_hostile(subtests: pytest.Subtests) -> None:
     """A hostile reply is a defect within seconds."""
-    assert isinstance(read(HOSTILE[name], LABELS), Defect)
-    read_complete(HOSTILE[name], LABELS)
+    for name, text in HOSTILE.items():
+        with subtests.test(name=name):
+            assert isinstance(read(text, LABELS), Defect)
+            read_complete(text, LABELS)
 
 
 @given(values | st.text(max_size=30))

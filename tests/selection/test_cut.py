@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import atropos, custom, lm_eval, ms_swift, native, prompt_responses, ultrafeedback
-from ruler_cli.formats.catalog import formats
+from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import Format
 from ruler_cli.records import Group, Line, Record, Rollout
 from ruler_cli.selection.cut import Cutter, cut

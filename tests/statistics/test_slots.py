@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.statistics.slots import SlotCurve
+from tests.values import few
 
 scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)
 BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
@@ -36,27 +37,24 @@ def test_groups_of_eight() -> None:
     curve.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
     bins = curve.curve()
     assert [round(b.mean, 9) for b in bins] == [0.35, -0.35, -0.25, -0.15, -0.05, 0.05, 0.15, 0.25]
-    assert [b.n for b in bins] == [1] * 8
+    assert [b.scores for b in bins] == [1] * 8
     assert all(b.error is None for b in bins)
     assert [(b.start, b.stop) for b in bins[:2]] == [(0, 0), (0, 1 / 6)]
     assert [(b.start, b.stop) for b in bins[-2:]] == [(5 / 6, 1), (1, 1)]
 
 
-@pytest.mark.parametrize("size", range(2, 70))
-def test_bins(size: int) -> None:
+def test_bins() -> None:
     """Whatever the size, the first and the last slot are alone, and a later slot is in no earlier bin."""
-    curve = SlotCurve()
-    curve.add([float(slot) for slot in range(size)])
-    bins = curve.curve()
-    assert (bins[0].n, bins[-1].n) == (1, 1)
-    assert sum(b.n for b in bins) == size
-    means = [b.mean for b in bins]
-    assert means == sorted(means)
-    inner = [b.n for b in bins[1:-1]]
-    assert not inner or max(inner) - min(inner) <= 1
-    if size >= 8:
-        assert len(bins) == 8
-    assert all(a.stop <= b.start for a, b in pairwise(bins))
+    for size in range(2, 70):
+        curve = SlotCurve()
+        curve.add([float(slot) for slot in range(size)])
+        bins = curve.curve()
+        assert (bins[0].scores, bins[-1].scores) == (1, 1)
+        assert sum(b.scores for b in bins) == size
+        means = [b.mean for b in bins]
+        assert means == sorted(means)
+        assert len(bins) == min(8, size)
+        assert all(a.stop <= b.start for a, b in pairwise(bins))
 
 
 @given(st.lists(scores, max_size=6), st.floats(-5, 5))
@@ -68,7 +66,7 @@ def test_level(requests: list[list[float]], level: float) -> None:
         other.add([score + level for score in request])
     a, b = one.curve(), other.curve()
     assert [x.mean for x in a] == pytest.approx([x.mean for x in b], abs=1e-9)
-    assert sum(x.mean * x.n for x in a) == pytest.approx(0, abs=1e-9)
+    assert sum(x.mean * x.scores for x in a) == pytest.approx(0, abs=1e-9)
     assert one.groups == sum(len(request) > 1 for request in requests)
 
 
@@ -98,7 +96,7 @@ def test_error_by_hand() -> None:
     assert last.error == pytest.approx(first.error)
 
 
-@pytest.mark.parametrize("passes", [1, 2, 4])
+@pytest.mark.parametrize("passes", few(1, [2, 1, 4]))
 def test_error_is_what_it_says(passes: int) -> None:
     """Over many batches the curve strays from the bias as far as its standard errors say."""
     off = [
@@ -116,22 +114,6 @@ def test_few_groups() -> None:
     assert few.corrections(8) == (0,) * 8
     assert enough.enough
     assert enough.corrections(8)[0] > 0.03
-
-
-def test_corrects() -> None:
-    """The curve of a strong bias is found, to a tenth of it, by 2,000 groups."""
-    found = batch(2_000, BIAS).corrections(8)
-    assert found == pytest.approx(BIAS, abs=0.012)
-
-
-def test_no_bias() -> None:
-    """A judge without a bias is hardly corrected: far less than its curve's noise shows."""
-    ratios = []
-    for seed in range(30):
-        curve = batch(40, (0.0,) * 8, seed)
-        shown = sum(b.mean**2 for b in curve.curve())
-        ratios.append(sum(c * c for c in curve.corrections(8)) / shown)
-    assert sum(ratios) / len(ratios) < 0.25
 
 
 def test_shrunk_is_better() -> None:
@@ -153,15 +135,6 @@ def test_sums_to_zero(size: int) -> None:
 
 
 CURVE = batch(30, BIAS)
-
-
-def test_all_equal() -> None:
-    """A judge that gives every rollout the same is not corrected."""
-    curve = SlotCurve()
-    for _ in range(25):
-        curve.add([0.5] * 8)
-    assert curve.corrections(8) == (0,) * 8
-    assert [b.error for b in curve.curve()] == [0] * 8
 
 
 def test_unseen_stretches() -> None:

@@ -1,0 +1,190 @@
+"""Progress of a run on stderr: a bar on a terminal, a line now and then elsewhere, and named problems."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from ruler_cli.cli.messages import say
+from ruler_cli.cli.units import count, short
+from ruler_cli.observer import Observer, Status, Summary
+from ruler_cli.records import Problem
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+Progress = Literal["auto", "bar", "log", "none"]
+_NAMED = 20
+"""How many problems and failures are named one by one; the rest is counted."""
+_EVERY = 30.0
+"""Seconds between two progress lines where there is no terminal."""
+_MOMENT = 1.0
+"""Seconds before `waiting` shows anything."""
+
+
+class Console(Observer):
+    """Shows a run on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
+        """`source` is how INPUT is called in messages; `named` problems are told one by one."""
+        self._mode = (
+            progress if progress != "auto" else ("bar" if sys.stderr and sys.stderr.isatty() else "log")
+        )
+        self._source, self._most = source, named
+        self._problems = self._failures = 0
+        self._total: int | None = None
+        self._bar: tqdm[Any] | None = None
+        self._last = time.monotonic()
+
+    def note(self, sentence: str) -> None:
+        """Show a sentence unless progress is off."""
+        if self._mode != "none":
+            self._line(f"ruler: {sentence}")
+
+    def warn(self, sentence: str) -> None:
+        """Show a warning."""
+        self._line(f"ruler: warning: {sentence}")
+
+    def problem(self, problem: Problem) -> None:
+        """Name what could not be read."""
+        self._problems += 1
+        self._named(self._problems, f"{self._source}: {problem.where} {problem.reason}")
+
+    def failed(self, group: str, kind: str, reason: str) -> None:
+        """Name a group that could not be scored."""
+        self._failures += 1
+        self._named(self._failures, f"group {group} not scored ({kind}): {reason}")
+
+    def started(self, groups: int | None) -> None:
+        """Open the bar where there is one."""
+        self._total = groups
+        if self._mode == "bar":
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=groups, unit="group", file=sys.stderr, dynamic_ncols=True)
+
+    def advanced(self, summary: Summary) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            with suppress(OSError):
+                self._bar.update(1)
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """Show the state on the bar, or as a line when it is time."""
+        if self._bar is not None:
+            with suppress(OSError):
+                self._bar.set_postfix_str(_state(summary, status, self._total), refresh=True)
+        elif self._mode == "log" and time.monotonic() - self._last >= _EVERY:
+            self._last = time.monotonic()
+            of = f" of {self._total}" if self._total else ""
+            say(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
+
+    def stopping(self, in_flight: int, grace: float) -> None:
+        """Say what is waited for."""
+        if in_flight and self._mode != "none":
+            calls = count(in_flight, "call")
+            self._line(f"ruler: stopping: up to {grace:g} s for {calls} in flight; Ctrl-C stops at once")
+
+    def replied(self, group: str, text: str) -> None:
+        """Show a judge's reply."""
+        self._line(f"judge on group {group}: {text}")
+
+    def close(self) -> None:
+        """Close the bar and say what was not named."""
+        if self._bar is not None:
+            with suppress(OSError):
+                self._bar.close()
+            self._bar = None
+        more = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
+        for number, what in more:
+            if number > self._most:
+                say(f"ruler: … and {number - self._most:.0f} more {what}")
+
+    def _named(self, number: int, sentence: str) -> None:
+        if number <= self._most:
+            self._line(f"ruler: {sentence}")
+
+    def _line(self, text: str) -> None:
+        write: Callable[[str], None] = say
+        if self._bar is not None:
+            with suppress(OSError):
+                self._bar.clear()
+        write(text)
+
+
+def _state(summary: Summary, status: Status, total: int | None) -> str:
+    failed = sum(summary.failed.values())
+    parts = [
+        f"{summary.kept} kept" if summary.kept else "",
+        f"{failed} failed" if failed else "",
+        f"{status.in_flight} of {status.limit} calls in flight",
+        f"{status.requests_per_minute:.0f} requests and {short(status.tokens_per_minute)} tokens per minute",
+        _money(summary, total),
+        f"waiting {math.ceil(status.waiting)} s {status.why}" if status.why else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _money(summary: Summary, total: int | None) -> str:
+    """What is spent, and what all of it will come to if the rest costs as much as what was asked for."""
+    asked = summary.groups - summary.kept
+    if not summary.cost_usd or not asked:
+        return ""
+    left = (total or 0) - summary.groups
+    expected = f" of about ${summary.cost_usd * (1 + left / asked):.2f}" if left > 0 else ""
+    return f"${summary.cost_usd:.2f}{expected}"
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[], object]]:
+    """Call what this gives for each group that is looked at; the bar is gone at the end."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(unit="group", file=sys.stderr, dynamic_ncols=True, leave=False, delay=_MOMENT) as bar:
+
+        def one() -> None:
+            with suppress(OSError):  # a terminal that is gone must not end the command
+                bar.update()
+
+        yield one
+
+
+class Problems:
+    """Names what cannot be used: on stderr at once, or in a list for a program."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._console = Console("log", "")
+        self.number = 0
+        self.first: list[str] = []
+
+    def problem(self, name: str, problem: Problem) -> None:
+        """A record that cannot be read."""
+        self.tell(f"{name}: {problem.where} {problem.reason}")
+
+    def tell(self, sentence: str) -> None:
+        """A sentence."""
+        self.number += 1
+        if self.number > _NAMED:
+            return
+        self.first.append(sentence)
+        if not self._quiet:
+            self._console.note(sentence)
+
+    def left(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        """Where there is no page that could list them, they are told after all."""
+        if kind is not None and self._quiet:
+            for sentence in self.first:
+                self._console.note(sentence)
+
+    def close(self) -> None:
+        """Say how many were not named."""
+        if self.number > _NAMED and not self._quiet:
+            self._console.note(f"… and {self.number - _NAMED} more")

@@ -1,0 +1,179 @@
+"""A run's summary: the closing block for a person, and `--summary FILE` for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+from ruler_cli.cli.units import count
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.figures import Figures, Length, Odd, Pair
+from ruler_cli.files.remote import is_remote
+from ruler_cli.observer import Summary
+from ruler_cli.settings import ScoreSettings
+
+_GROUPS = 20
+"""Below this many groups a curve or a slope is mostly chance."""
+_SURE = 2.0
+"""Standard errors from which on a slope is told."""
+_NAMED = 3
+"""Odd rollouts that are named in a line; the summary lists more."""
+_LONG = 40
+"""Characters of a group's key that are shown."""
+
+
+def closing(summary: Summary) -> list[str]:
+    """The closing block: what the run did, for a person."""
+    groups = count(max(summary.total or 0, summary.groups), "group")
+    inside = f"{count(summary.rollouts, 'rollout')}, {count(summary.written, 'record')}"
+    out = [f"{summary.scored} of {groups} scored ({inside}) in {summary.seconds:.1f} s"]
+    failed = ", ".join(f"{number} {kind}" for kind, number in sorted(summary.failed.items()))
+    if failed:
+        out.append(f"not scored: {failed}")
+    notes = (
+        (summary.failed_before, "group", "failed in an earlier run, not asked again; --retry-failed does"),
+        (summary.kept - summary.failed_before, "group", "answered from the ledger, without a call"),
+        (summary.unanswered, "request", "not in the ledger: `ruler render` or `ruler batch submit` has them"),
+        (summary.unreadable, "line or trajectory", "not readable"),
+        (summary.tied, "group", "without relative signal (tied)"),
+        (summary.windowed, "group", "shown in windows"),
+        (summary.escalated, "group", "scored by the stronger judge"),
+        (summary.suspect, "rollout", "with text that addresses a judge (suspect)"),
+        (summary.rescaled, "reply", "on a scale to 10, rescaled"),
+        (summary.unknown_ids, "unknown id", "in replies, ignored"),
+        (summary.shortened, "group", "shortened to fit the judge"),
+    )
+    out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
+    out += _indifferent(summary)
+    if summary.figures is not None:
+        out += figure_lines(summary.figures)
+    usage = summary.usage
+    cost = "cost unknown" if summary.cost_usd is None else f"${summary.cost_usd:.4f}"
+    tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
+    out.append(f"{count(usage.calls, 'call')}, {tokens}, {cost}")
+    if summary.retried:
+        tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
+        out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
+    if summary.unsure_usd:
+        out.append(f"calls that told no usage may have cost up to ${summary.unsure_usd:.4f} more")
+    return out
+
+
+def _indifferent(summary: Summary) -> list[str]:
+    """The line on a judge that says nothing: of over a third of the groups with something to compare."""
+    compared = summary.scored - summary.alone
+    if 3 * summary.one_score <= compared:
+        return []
+    several = summary.figures is not None and summary.figures.judges
+    who = "these judges do" if several else "this judge does"
+    return [
+        f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: {who} not "
+        "tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
+    ]
+
+
+def figure_lines(figures: Figures) -> list[str]:
+    """One line for each thing that a person should know of the scores."""
+    return [*_passes(figures), *_slots(figures), *_length(figures.length), *_judges(figures), *_odd(figures)]
+
+
+def _passes(figures: Figures) -> Iterator[str]:
+    if figures.degraded:
+        yield f"degraded: of {count(figures.degraded, 'group')} a pass brought no scores"
+    told = sum(figures.reliability)
+    if figures.reliability_median is not None:
+        low = sum(figures.reliability[:5])
+        where = f", below 0.5 in {low} of {count(told, 'group')}" if told > 1 else ""
+        yield f"reliability: {figures.reliability_median:.2f}{' in the median' * (told > 1)}{where}"
+
+
+def _slots(figures: Figures) -> Iterator[str]:
+    curve = figures.slot_curve
+    if figures.slot_groups < _GROUPS or not curve:
+        return
+    worst = max((b.error for b in curve if b.error is not None), default=None)
+    error = "" if worst is None else f" (each ± {worst:.3f} at most)"
+    done = ", subtracted" if figures.debiased else ""
+    yield f"slot curve, first to last: {' '.join(f'{b.mean:+.3f}' for b in curve)}{error}{done}"
+
+
+def _length(length: Length | None) -> Iterator[str]:
+    if length is None or length.groups < _GROUPS or abs(length.slope) <= _SURE * length.error:
+        return
+    yield (
+        f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f}, "
+        f"correlation {length.correlation:+.2f} within groups"
+    )
+
+
+def _judges(figures: Figures) -> Iterator[str]:
+    for pair in figures.judges:
+        if pair.correlation is not None:
+            yield f"{pair.judges[0]} and {pair.judges[1]}: {_agreement(pair)}"
+
+
+def _agreement(pair: Pair) -> str:
+    within = f"scores correlate {pair.correlation:.2f} within groups"
+    return within if pair.errors is None else f"{within}, errors against the reward {pair.errors:.2f}"
+
+
+def _odd(figures: Figures) -> Iterator[str]:
+    kinds = (
+        (figures.flawed, figures.flawed_listed, "passed with a score below 0.5 (flawed positives)"),
+        (figures.near_misses, figures.near_misses_listed, "failed with a score from 0.5 on (near misses)"),
+    )
+    for number, listed, what in kinds:
+        if number:
+            yield f"{count(number, 'rollout')} {what}: {_some(listed, number)}"
+    if figures.without_outcome:
+        yield f"{count(figures.without_outcome, 'rollout')} without an outcome"
+
+
+def _some(listed: tuple[Odd, ...], number: int) -> str:
+    named = [f"group {_begun(odd.group)} rollout {odd.rollout} ({odd.score:.2f})" for odd in listed[:_NAMED]]
+    return ", ".join(named) + (", …" if number > len(named) else "")
+
+
+def _begun(key: str) -> str:
+    return key if len(key) <= _LONG else f"{key[:_LONG]}…"
+
+
+def refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
+    """Tell before a call what would be told after all of them."""
+    from ruler_cli.writing import is_address
+
+    if path is None:
+        return
+    taken = [
+        settings.input.source,
+        settings.output,
+        settings.output.rstrip("/") + ".failed.jsonl",
+        settings.failed,
+    ]
+    if is_address(path):
+        raise UsageError("--summary: is an address; give a file of this machine")
+    files = [other for other in taken if other and not is_remote(str(other))]
+    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
+        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
+    if str(path) == "-" and settings.output == "-":
+        raise UsageError("--summary -: stdout holds the records already; give it a file")
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
+
+
+def write_summary(path: Path, done: Summary) -> None:
+    """Write it; OutputError where that cannot be."""
+    import dataclasses
+
+    import orjson
+
+    text = orjson.dumps({"version": 1, **dataclasses.asdict(done)}, option=orjson.OPT_INDENT_2)
+    if str(path) == "-":
+        typer.echo(text)
+        return
+    try:
+        path.write_bytes(text + b"\n")
+    except OSError as error:
+        raise OutputError(f"--summary {path}: cannot be written: {error.strerror}") from None

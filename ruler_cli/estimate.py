@@ -1,0 +1,368 @@
+"""Groups → what judging them would take, without a call: requests, tokens, USD, and what the prompts show.
+
+Each group is laid out as `score` would, and every request that the plan has for it is looked up in the
+ledger and added to its judge's bill. Of a large input some groups are laid out, each for all of its kind
+(`notes`). Figures have a low, an expected and a high value. They rest on the constants below, which are
+measured where they say so and assumptions where not; a run's summary has what it was really charged.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, Literal
+
+from ruler_cli.judges.body import stated_limit
+from ruler_cli.judges.prices import Model, Price
+from ruler_cli.judges.targets import Limits
+from ruler_cli.notes import Share
+from ruler_cli.pool.estimates import Estimates
+from ruler_cli.quantiles import rounded
+from ruler_cli.records import Fault, Group, Reply, Request, Usage
+from ruler_cli.scoring import plan
+from ruler_cli.scoring.coverage import Coverage
+from ruler_cli.scoring.request import BYTES_PER_TOKEN, Sheet, compose, lay_out
+from ruler_cli.settings import AskSettings
+
+Role = Literal["panel", "fallback", "escalation"]
+"""When a judge is asked: always, where the one before refuses, or where passes leave a group unresolved."""
+Find = Callable[[Request], Reply | Fault | None]
+"""Looks up what was answered before; a Fault is a call that failed for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """One figure three times; low <= expected <= high."""
+
+    low: float
+    expected: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        """The figures of both."""
+        return each(operator.add, self, other)
+
+    def __mul__(self, other: Range) -> Range:
+        """Each value times the same one of the other."""
+        return each(operator.mul, self, other)
+
+
+def each(of: Callable[..., float], *ranges: Range) -> Range:
+    """A figure that follows from others, value by value."""
+    return Range(
+        of(*(one.low for one in ranges)),
+        of(*(one.expected for one in ranges)),
+        of(*(one.high for one in ranges)),
+    )
+
+
+CALLS = Range(1, 1, 2)
+"""Calls for a request.
+
+One, unless its answer cannot be used and is asked for once more: counted for every request in the high
+value. Groups that are alike to the letter are asked once and counted each, since telling them apart
+from the rest takes memory that grows with the file. A judge that refuses, is cut off or names a
+smaller context may be asked a third time; that is not counted.
+"""
+PROMPT = Range(0.85, 1.0, 1.35)
+"""Tokens of a prompt to those that its bytes tell, at BYTES_PER_TOKEN.
+
+Expected is measured: on the rollouts of tau-bench that rate gives 500,918 tokens where OpenAI's
+o200k_base counts 495,962. Low and high are an assumption on how far other tokenizers lie from it.
+"""
+ENTRY = Range(25, 60, 150)
+"""Completion tokens for one rollout: its id, its score and one or two sentences. An assumption."""
+THINKING = Range(300, 1500, 8000)
+"""Completion tokens that a model which reasons bills on top, for each request.
+
+An assumption: it depends on the model, the effort asked for and the group. A model that reasons only
+when it is asked to stays below the low value where it is not.
+"""
+ESCALATED = Range(0, 0.2, 1)
+"""Share of the groups that passes leave unresolved and untied, so that a stronger judge is asked.
+
+Expected is simulated, with the judge model that `simulated` has and groups of 8: the F test tells their
+scores from noise but the reliability is below 0.8 in 14 to 31 % of the groups after two passes, in 16 to
+19 % after four and in about 10 % after eight, by how their truth is spread. It depends on the judge; none
+and all are possible.
+"""
+ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
+_ALLOWED = Range(0, 1, 1)
+_LEAST_ADAPTIVE = 2
+"""Passes that `--adaptive` spends on every group, before it spends where they help."""
+_PERHAPS_THINKING = Range(0, 0, THINKING.high)
+"""Of a model that the price list does not name: it may reason, which the high value allows for."""
+_WRITTEN = 1.08
+"""Bytes of a prompt in a request file to its own, since quotes and line breaks are escaped: as measured on
+the rollouts of tau-bench, where 1,874,287 become 2,020,220.
+"""
+_FRAME = 608
+"""Bytes of a line of a request file without its prompt, most of them the schema of the answer: measured."""
+_KEYS = 5
+"""Keys of groups that are too long, to look at."""
+_ONE = Share()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is left to ask and what it takes, of one judge or of all.
+
+    `kept` counts requests that the ledger answers, `kept_failed` those of them that failed for good.
+    `cost_usd` and `max_cost_usd` are None where a price is not known; `max_cost_usd` is the least
+    `--max-cost` that lets every call go at the high figures.
+    """
+
+    calls: Range
+    kept: int
+    kept_failed: int
+    prompt_tokens: Range
+    completion_tokens: Range
+    cost_usd: Range | None
+    max_cost_usd: float | None
+
+    def __add__(self, other: Figures) -> Figures:
+        """The figures of both: each judge adds to the cap what the pool reserves for its first call, too."""
+        sums: list[Any] = []
+        for one in fields(self):
+            mine, more = getattr(self, one.name), getattr(other, one.name)
+            sums.append(None if mine is None or more is None else mine + more)
+        return Figures(*sums)
+
+
+@dataclass(slots=True)
+class Bill:
+    """One judge of a run, the requests that it is left to be asked, and what of all was asked before.
+
+    `find` looks up what it answered before. `place` is its number on the panel, which says with which
+    order it begins. `calls`, `window_calls`, `prompt` and `answers` are sums over requests that are asked
+    once. `too_long` groups do not fit the judge's context, `keys` are the first of them; `windowed` groups
+    are shown in windows.
+    """
+
+    judge: str
+    model: Model
+    params: Mapping[str, Any] = field(default_factory=dict)
+    find: Find | None = None
+    role: Role = "panel"
+    place: int = 0
+    ask: AskSettings = field(default_factory=AskSettings)
+    adaptive: bool = False
+    calls: Range = Range(0.0, 0.0, 0)
+    window_calls: Range = Range(0.0, 0.0, 0)
+    prompt: Range = NEVER
+    answers: Range = NEVER
+    kept: int = 0
+    kept_failed: int = 0
+    too_long: int = 0
+    windowed: int = 0
+    keys: tuple[str, ...] = ()
+    _longest: tuple[int, Sheet, plan.Part] | None = None
+
+    def lay_out(self, group: Group) -> Sheet:
+        """The group as this judge is shown it."""
+        return lay_out(group, self.ask)
+
+    def shows(self, sheet: Sheet) -> bool:
+        """Whether a sheet made for another judge is what this one is shown: nothing of it was left out."""
+        limit = self.ask.context_tokens
+        return not sheet.shortening and (limit is None or sheet.tokens <= limit)
+
+    def take(self, key: str, sheet: Sheet, share: Share = _ONE, *, certain: bool = False) -> bool:
+        """Add the requests of a group and of those it stands for; whether the judge is known to refuse it.
+
+        `certain`: the judge before is known to refuse it.
+        """
+        ask, place = self.ask, self.place
+        first = plan.parts(sheet, ask, plan.turn_of(0, place))
+        if not first:
+            self.too_long += share.groups
+            self.keys = (*self.keys, key)[:_KEYS]
+            return False
+        windowed, refused = len(first) > 1, False
+        for turn in range(plan.turns(sheet, ask)):
+            often = self._often(turn, alone=sheet.alone, certain=certain)
+            if not often.high:
+                return False
+            self.windowed += share.groups if windowed and not turn else 0
+            for part in plan.parts(sheet, ask, plan.turn_of(turn, place)) if turn else first:
+                answer = self._request(sheet, part, often, share, windowed=windowed)
+                if isinstance(answer, Fault):
+                    refused |= answer.kind == "refused"
+                elif answer is not None:
+                    refused |= answer.refusal is not None
+        return refused
+
+    def add(self, tokens: Range, entries: int, often: Range, *, windowed: bool = False) -> None:
+        """Add a request that is made so `often`: tokens of its prompt, and rollouts that differ."""
+        self.calls += often
+        if windowed:
+            self.window_calls += often
+        self.prompt += tokens * often
+        reasons, bound = self.model.reasoning, self._bound()
+        thinking = _PERHAPS_THINKING if reasons is None else THINKING if reasons else NEVER
+        answer = Range(entries, entries, entries) * ENTRY + thinking
+        if bound is not None:
+            answer = each(partial(min, bound), answer)
+        self.answers += answer * often
+
+    def figures(self, price: Price | None, calls: Range = CALLS) -> Figures:
+        """The sums at a price, each request asked `calls` times."""
+        prompt, answers = each(round, self.prompt * (PROMPT * calls)), each(round, self.answers * calls)
+        cost = cap = None
+        if price is not None:
+            cost = each(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
+            cap = max(cost.high, self._reserved(price))
+        return Figures(self.calls * calls, self.kept, self.kept_failed, prompt, answers, cost, cap)
+
+    def batches(self, limits: Limits) -> Range:
+        """How many batches hold the requests, by the number and the bytes that one may have."""
+
+        def needed(calls: float, tokens: float) -> int:
+            size = tokens * BYTES_PER_TOKEN * _WRITTEN + calls * _FRAME
+            by_number = calls / limits.requests if limits.requests else 0.0
+            return math.ceil(max(by_number, size / limits.bytes if limits.bytes else 0.0))
+
+        return each(needed, self.calls * CALLS, self.prompt * CALLS)
+
+    def _request(
+        self, sheet: Sheet, part: plan.Part, often: Range, share: Share, *, windowed: bool
+    ) -> Reply | Fault | None:
+        """Add one request, unless it was answered before: then the answer.
+
+        Of groups that are not looked up because this one stands for them the same is expected; the high
+        values have them as not answered.
+        """
+        find, size, groups = self.find, sheet.tokens_of(part.bodies), share.groups
+        answer = None if find is None else find(compose(sheet, self.ask, part).request)
+        if answer is None:
+            often *= Range(groups, groups, groups)
+            if self._longest is None or size > self._longest[0]:
+                self._longest = size, sheet, part
+        else:
+            often = Range(0, 0, often.high * (groups - 1))
+            self.kept += groups
+            self.kept_failed += groups if isinstance(answer, Fault) else 0
+        limit = self.ask.context_tokens or math.inf
+        mean, most = (min(size * times, max(size, limit)) for times in (share.mean, share.most))
+        self.add(Range(mean, mean, most), len(part.bodies), often, windowed=windowed)
+        return answer
+
+    def _often(self, turn: int, *, alone: bool, certain: bool) -> Range:
+        """How often a request of one pass, counted from 0, is made.
+
+        Adaptive passes are allotted over all groups, as many on average as were asked for: the first two to
+        every group, and the others are expected to be spent, though not each on its own group.
+        """
+        role = self.role
+        spent = ALWAYS if not self.adaptive or turn < _LEAST_ADAPTIVE else _ALLOWED
+        if role == "panel":
+            return spent
+        if role == "escalation":
+            return NEVER if alone else spent * ESCALATED  # alone: it is tied
+        return spent * Range(certain, certain, 1)
+
+    def _bound(self) -> int | None:
+        """The most completion tokens of one request: by the user's own parameter, and by the model."""
+        limits = (stated_limit(self.params), self.model.max_output)
+        return min((n for n in limits if n), default=None)
+
+    def _reserved(self, price: Price) -> float:
+        """USD that the pool reserves for the longest request as long as it knows no usage.
+
+        A cap below it would let not even one call go, however cheap that turned out to be.
+        """
+        if self._longest is None:
+            return 0.0
+        _, sheet, part = self._longest
+        request = compose(sheet, self.ask, part).request
+        return price.of(Estimates(stated_limit(self.params)).highest(request))
+
+
+@dataclass(slots=True)
+class Estimate:
+    """The bills of all judges, and what the groups that were laid out have shown, whoever judges them.
+
+    `laid_out` groups stand for `groups`. `shared` of the prompts' `bytes` stand in a context or in tools
+    which all rollouts of a group have. `lengths` counts rollouts of each number of tokens, what they share
+    included. `coverage` is of the groups that were laid out.
+    """
+
+    bills: tuple[Bill, ...]
+    groups: int = 0
+    laid_out: int = 0
+    identical_rollouts: int = 0
+    tied_groups: int = 0
+    suspect: int = 0
+    bytes: int = 0
+    shared: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all groups were laid out."""
+        return self.laid_out >= self.groups
+
+    @property
+    def figures(self) -> Figures:
+        """All judges together."""
+        first, *others = (bill.figures(bill.model.price) for bill in self.bills)
+        return sum(others, first)
+
+    @property
+    def widest(self) -> Bill:
+        """The judge that reads most of those that score every group: what is too long for it fails."""
+        return min((bill for bill in self.bills if bill.role == "panel"), key=lambda bill: bill.too_long)
+
+    @property
+    def windowed(self) -> int:
+        """Groups that are shown in windows."""
+        return max(bill.windowed for bill in self.bills)
+
+    @property
+    def window_calls(self) -> Range:
+        """The calls that ask about windows."""
+        return sum((bill.window_calls * CALLS for bill in self.bills), NEVER)
+
+    def take(self, group: Group, share: Share) -> None:
+        """Take in a group and those that it stands for; `bills[0]` lays it out for all that see the same."""
+        sheet = self.bills[0].lay_out(group)
+        if not sheet.bodies:
+            return
+        self.groups, self.laid_out = self.groups + share.groups, self.laid_out + 1
+        self.coverage.look(group, sheet)
+        self._look(group, sheet, share)
+        refused = False
+        for bill in self.bills:
+            same = bill.ask == self.bills[0].ask or bill.shows(sheet)
+            own = sheet if same else bill.lay_out(group)
+            refused = bill.take(group.key, own, share, certain=refused)
+
+    def _look(self, group: Group, sheet: Sheet, share: Share) -> None:
+        rollouts = {
+            i if rollout.member is None else rollout.member: body
+            for i, (rollout, body) in enumerate(zip(group.rollouts, sheet.owner, strict=True))
+            if body is not None
+        }
+        groups = share.groups
+        self.identical_rollouts += groups * (len(rollouts) - len(sheet.bodies))
+        self.tied_groups += groups * sheet.alone
+        self.suspect += groups * sum(owner in sheet.suspects for owner in sheet.owner)
+        common = len(sheet.context.encode()) + len(sheet.tools.encode())
+        sizes = [len(body.encode()) for body in sheet.bodies]
+        self.shared += groups * common
+        self.bytes += groups * (common + sum(sizes))
+        for body in rollouts.values():
+            self.lengths[rounded(int((common + sizes[body]) / BYTES_PER_TOKEN))] += groups
+
+
+def estimate(groups: Iterable[tuple[Group, Share]], bills: Sequence[Bill]) -> Estimate:
+    """Add up what groups take, in memory that does not grow with them; the first judge is on the panel."""
+    found = Estimate(tuple(bills))
+    for group, share in groups:
+        found.take(group, share)
+    return found

@@ -1,1 +1,0 @@
-"""A Parquet file as records, and annotated records as Parquet. pyarrow is an extra."""

@@ -1,0 +1,197 @@
+"""`ruler check` of a large input, of which some groups are laid out, held to what all of them give."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.notes import Notes
+from ruler_cli.records import Line, Record, Rollout
+from tests.conftest import Ruler
+from tests.judge_server import JudgeServer
+from tests.values import talk
+
+Made = list[dict[str, Any]]
+Both = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
+
+
+def dump(path: Path, groups: int, make: Callable[[random.Random, int], Made], lie: str = "adjacent") -> Path:
+    """A file of groups: a line each, or their rollouts adjacent, or scattered."""
+    dice = random.Random(7)
+    made = [make(dice, i) for i in range(groups)]
+    if lie == "line":
+        rows: Made = [{"group_id": f"g{i}", "trajectories": each} for i, each in enumerate(made)]
+    else:
+        pairs = [(k, i, rollout) for i, each in enumerate(made) for k, rollout in enumerate(each)]
+        order = sorted(pairs, key=lambda pair: pair[:2]) if lie == "scattered" else pairs
+        rows = [{"group_id": f"g{i}", **rollout} for _, i, rollout in order]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def uneven(dice: random.Random, number: int) -> Made:
+    """Two to six rollouts of very different lengths; what they say is not all that is in the record."""
+    asked = f"Task {number}: " + "why " * dice.randint(1, 60)
+    return [
+        {
+            "messages": talk("so " * int(dice.triangular(5, 900, 60)) + f"{k}", asked),
+            "reward": dice.random(),
+            "logprobs": [0.125] * dice.randint(20, 60),
+        }
+        for k in range(dice.randint(2, 6))
+    ]
+
+
+def repeated(dice: random.Random, number: int) -> Made:
+    """Three rollouts; in every fifth group two are the same and in every tenth all; ids of calls differ."""
+
+    def one(text: str) -> dict[str, Any]:
+        identity = f"call_{dice.getrandbits(64):016x}"
+        call = {"id": identity, "function": {"name": "look", "arguments": "{}"}}
+        asked, answer = talk(text, f"Task {number}?")
+        middle: list[Any] = [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": identity, "content": "found it " * 9},
+        ]
+        return {"messages": [asked, *middle, answer]}
+
+    return [one(f"It is {letter * 3}." * 9) for letter in {0: "aaa", 5: "aab"}.get(number % 10, "abc")]
+
+
+def large(dice: random.Random, number: int) -> Made:
+    """Every other group is too large for a context of 8,192 tokens, and is shown in windows."""
+    sizes = dice.randint(10, 40) if number % 2 else 3
+    return [{"messages": talk(f"{k} " + "word " * dice.randint(500, 900))} for k in range(sizes)]
+
+
+def long(dice: random.Random, number: int) -> Made:
+    """Every third group holds rollouts of which no two fit a context of 8,192 tokens."""
+    words = 9_000 if number % 3 == 0 else 100
+    return [{"messages": talk(f"{k} " + "word " * words)} for k in range(2)]
+
+
+def longest(dice: random.Random, number: int) -> Made:
+    """One of 300 groups is too long."""
+    return long(dice, 0 if number == 77 else 1)
+
+
+@pytest.fixture
+def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
+    """What `check` says of a file if all groups are laid out, and if some are."""
+
+    def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = []
+        for small in (1 << 40, 0):
+            monkeypatch.setattr("ruler_cli.notes.SMALL", small)
+            found.append(json.loads(ruler("check", path, "--json", *args).stdout))
+        return found[0], found[1]
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("make", "args"),
+    [
+        (uneven, ["-m", "openai/o3", "--passes", "3", "--group-size", "2", "--adaptive"]),
+        (repeated, ["-m", "openai/o3", "--passes", "2"]),
+        (large, ["-m", "openai/gpt-4", "--passes", "2"]),
+        (long, ["-m", "openai/gpt-4", "-m", "openai/gpt-3.5-turbo-0301", "--price", "1,2", "--price", "1,2"]),
+        (longest, ["-m", "openai/gpt-4"]),
+    ],
+)
+def test_close(
+    make: Callable[[random.Random, int], Made], args: list[str], both: Both, tmp_path: Path
+) -> None:
+    """Figures are near those of all groups, what is of few groups is found, and the cap named is enough."""
+    exact, guessed = both(dump(tmp_path / "in.jsonl", 300, make), *args, "--ledger", "none")
+    assert exact["exact"]
+    assert not guessed["exact"]
+    assert guessed["laid_out"] < 200
+    for name in ("groups", "rollouts", "group_sizes", "rewards", "outcomes", "equal_reward_groups"):
+        assert guessed[name] == exact[name]
+    for name in ("identical_rollouts", "tied_groups", "suspect_rollouts"):
+        assert guessed[name] == exact[name]
+    assert guessed["too_long"]["groups"] == exact["too_long"]["groups"]
+    assert guessed["windows"]["groups"] == pytest.approx(exact["windows"]["groups"], rel=0.05)
+    mine, whole = guessed["estimate"], exact["estimate"]
+    for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
+        assert mine[name]["low"] <= mine[name]["expected"] <= mine[name]["high"]
+        assert mine[name]["expected"] == pytest.approx(whole[name]["expected"], rel=0.02)
+    assert mine["prompt_tokens"]["high"] >= whole["prompt_tokens"]["high"]
+    assert whole["max_cost_usd"] <= mine["max_cost_usd"] < 1.15 * whole["max_cost_usd"]
+    assert guessed["shared_prefix"] == pytest.approx(exact["shared_prefix"], abs=0.01)
+    for name, tokens in exact["tokens_per_rollout"].items():
+        assert guessed["tokens_per_rollout"][name] == pytest.approx(tokens, rel=0.15)
+
+
+def test_however_it_lies(both: Both, tmp_path: Path) -> None:
+    """Groups are found wherever their records lie, also in a file in which nothing can be looked up."""
+    scattered = dump(tmp_path / "in.jsonl", 200, uneven, "scattered")
+    packed = tmp_path / "in.jsonl.gz"
+    packed.write_bytes(gzip.compress(dump(tmp_path / "a.jsonl", 200, uneven).read_bytes()))
+    lines = dump(tmp_path / "lines.jsonl", 200, uneven, "line")
+    found = [both(path, "-m", "openai/o3", "--ledger", "none") for path in (scattered, packed, lines)]
+    assert found[0][1]["estimate"] == found[1][1]["estimate"]
+    for exact, guessed in found:
+        assert guessed["estimate"]["calls"] == exact["estimate"]["calls"]
+
+
+def test_kept(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
+    """What the ledger answers of the sample is expected of all, and not relied on for the highest figures."""
+    path = dump(tmp_path / "in.jsonl", 200, uneven)
+    rows = [line for line in path.read_text().splitlines() if int(json.loads(line)["group_id"][1:]) % 2]
+    (tmp_path / "half.jsonl").write_text("\n".join(rows))
+    judge = ["-m", "openai/good", "--api-base", server.base, "--price", "1,2"]
+    assert ruler("score", "half.jsonl", "out.jsonl", *judge).returncode == 0
+    exact, guessed = (each["estimate"] for each in both(path, *judge))
+    assert exact["kept"] == 100
+    assert 60 < guessed["kept"] < 140
+    assert guessed["kept"] + guessed["calls"]["expected"] == 200
+    assert exact["calls"]["high"] < guessed["calls"]["high"] < 400
+
+
+def test_same_each_time(tmp_path: Path) -> None:
+    """What is told of a file does not change from run to run: the sample is drawn by the groups' keys."""
+    path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
+    code = "import ruler_cli.notes as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
+    said = set()
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        line = [sys.executable, "-c", code, "check", str(path), "--ledger", "none"]
+        done = subprocess.run(line, capture_output=True, env=env, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        said.add(done.stdout)
+    assert len(said) == 1
+    assert b"of 300 groups, spread over all" in said.pop()
+
+
+def test_memory() -> None:
+    """Memory does not grow with the number of records."""
+
+    def records(number: int) -> Iterator[Record]:
+        for i in range(number):
+            yield Record(Line(i, 0, b"x" * 500), (Rollout(talk(f"{i}"), reward=0.5),))
+
+    def peak(number: int) -> int:
+        notes = Notes(lambda problem: None)
+        tracemalloc.start()
+        for i, record in enumerate(records(number)):
+            notes.add(record, i // 4, 1)
+        assert notes.overview().groups == number // 4
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        notes.close()
+        return most
+
+    few = peak(5_000)
+    assert peak(15_000) < 1.2 * few

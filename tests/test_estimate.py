@@ -1,0 +1,277 @@
+"""Calls, tokens and money that judging would take, of groups that are all laid out."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.estimate import CALLS, ENTRY, ESCALATED, PROMPT, THINKING, Bill, Estimate, Figures, Range, Role
+from ruler_cli.estimate import estimate as estimate_all
+from ruler_cli.judges.prices import Model, Price
+from ruler_cli.judges.targets import LIMITS
+from ruler_cli.ledger import Ledger
+from ruler_cli.notes import Share
+from ruler_cli.pool.estimates import Estimates
+from ruler_cli.records import Fault, Group, Reply
+from ruler_cli.scoring import plan
+from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.settings import AskSettings
+from ruler_cli.shelf import Shelf
+from tests.values import group, talk
+
+ASK = AskSettings()
+PRICE = Price(2e-6, 8e-6, 5e-7)
+PLAIN = Model(PRICE, reasoning=False)
+BODY = b'{"choices": [{"message": {"content": "{}"}}]}'
+PAIR = group(talk("four"), talk("five"), key="pair")
+ALIKE = group(talk("same"), talk("same"), talk("same"), key="alike")
+EMPTY = group(key="empty")
+
+
+def estimate(groups: Iterable[Group], bills: Sequence[Bill], ask: AskSettings = ASK) -> Estimate:
+    """What judges are asked, each with its own context."""
+    for bill in bills:
+        bill.ask = replace(ask, context_tokens=bill.model.context)
+    return estimate_all(((each, Share()) for each in groups), bills)
+
+
+def of_one(groups: Iterable[Group], model: Model = PLAIN, ask: AskSettings = ASK, **more: Any) -> Figures:
+    """What one judge is asked."""
+    return estimate(groups, [Bill("j", model, **more)], ask).figures
+
+
+def bills(*roles: Role, **more: Any) -> list[Bill]:
+    """Judges with these roles."""
+    return [Bill(f"j{i}", PLAIN, role=role, **more) for i, role in enumerate(roles)]
+
+
+def calls(found: Estimate) -> list[Range]:
+    """The calls of each judge."""
+    return [bill.figures(None).calls for bill in found.bills]
+
+
+def of(number: int, words: int = 30, key: str = "g") -> Group:
+    """A group of rollouts that differ, and no two groups are alike."""
+    return group(*(talk(f"{key} {i} " + "word " * words) for i in range(number)), key=key)
+
+
+def many(number: int, words: int) -> Iterator[Group]:
+    """Groups of three, each of another content."""
+    return (of(3, words, str(i)) for i in range(number))
+
+
+made = st.builds(
+    lambda sizes, words, alike, key: group(
+        *(talk(f"{key} {0 if alike else i} " + "word " * words) for i in range(sizes)), key=str(key)
+    ),
+    st.integers(1, 11),
+    st.integers(1, 400),
+    st.booleans(),
+    st.integers(0, 99),
+)
+asks = st.builds(
+    AskSettings,
+    passes=st.integers(1, 5),
+    group_size=st.integers(2, 6),
+    single=st.sampled_from(["flag", "score"]),
+    order=st.sampled_from(["random", "input"]),
+)
+models = st.builds(
+    Model,
+    st.builds(Price, st.floats(0, 1e-3), st.floats(0, 1e-3), st.just(0.0)),
+    st.none() | st.integers(500, 3000),
+    st.none() | st.integers(1, 20_000),
+    reasoning=st.sampled_from([True, False, None]),
+)
+
+
+def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
+    """Requests by the planning functions, of the first `passes` at most."""
+    sheets = [lay_out(each, ask) for each in groups]
+    fit = [sheet for sheet in sheets if plan.windows(sheet, ask)]
+    return sum(
+        len(plan.parts(sheet, ask, turn)) for sheet in fit for turn in range(plan.turns(sheet, ask))[:passes]
+    )
+
+
+@given(groups=st.lists(made, max_size=4), ask=asks, model=models, adaptive=st.booleans())
+def test_calls_are_those_planned(groups: list[Group], ask: AskSettings, model: Model, adaptive: bool) -> None:
+    """Calls are those that the plan has: at least the passes sure to be made, as expected all of them."""
+    found = estimate(groups, [Bill("a", model, adaptive=adaptive)], ask)
+    own, figures = replace(ask, context_tokens=model.context), found.figures
+    assert figures.calls.expected == requests(groups, own)
+    assert figures.calls.low == requests(groups, own, 2 if adaptive else 99)
+    assert figures.calls.high == 2 * figures.calls.expected
+    shown = [lay_out(each, own) for each in groups]
+    assert found.widest.too_long == sum(plan.windows(sheet, own) == 0 for sheet in shown)
+    assert found.windowed == sum(plan.windows(sheet, own) > 1 for sheet in shown)
+    cost = figures.cost_usd
+    assert cost is not None
+    assert figures.max_cost_usd is not None
+    for each in (figures.calls, figures.prompt_tokens, figures.completion_tokens, cost, found.window_calls):
+        assert 0 <= each.low <= each.expected <= each.high
+    assert figures.max_cost_usd >= cost.high
+
+
+@given(groups=st.lists(made, min_size=1, max_size=3), ask=asks, small=st.integers(600, 3000))
+def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, small: int) -> None:
+    """Judges of a panel add up to what each would be asked alone, whatever they can read."""
+    panel = [PLAIN, replace(PLAIN, context=small), replace(PLAIN, context=2 * small, reasoning=True)]
+    found = estimate(groups, [Bill("j", model) for model in panel], ask)
+    alone = [estimate(groups, [Bill("j", model)], ask) for model in panel]
+    for bill, one in zip(found.bills, alone, strict=True):
+        assert bill.figures(PRICE) == one.figures
+        assert (bill.too_long, bill.windowed) == (one.widest.too_long, one.windowed)
+    assert found.figures.calls.expected == sum(each.figures.calls.expected for each in alone)
+    assert found.figures.max_cost_usd == pytest.approx(sum(each.figures.max_cost_usd or 0 for each in alone))
+    assert found.widest.too_long == 0  # one of them reads everything
+
+
+def test_one_group() -> None:
+    """A group is one request, two at most, with the prompt that would be sent; nothing is zero."""
+    found, tokens = of_one([PAIR, EMPTY]), lay_out(PAIR, ASK).tokens
+    assert found.calls == CALLS == Range(1, 1, 2)
+    assert found.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
+    assert found.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
+    assert found.cost_usd is not None
+    assert found.cost_usd.expected == pytest.approx(tokens * 2e-6 + 2 * ENTRY.expected * 8e-6)
+    nothing = of_one([EMPTY])
+    assert (nothing.calls, nothing.cost_usd, nothing.max_cost_usd) == (Range(0, 0, 0), Range(0, 0, 0), 0)
+    both = estimate([PAIR, EMPTY, ALIKE], bills("panel"))
+    assert (both.identical_rollouts, both.tied_groups, both.laid_out) == (2, 1, 2)
+
+
+def test_answers() -> None:
+    """Thinking is billed once a request, and no answer is longer than the parameters or the model allow."""
+    entries = Range(2, 2, 2) * ENTRY
+    for reasoning, more in ((True, THINKING), (False, Range(0, 0, 0)), (None, Range(0, 0, THINKING.high))):
+        answer = of_one([PAIR], Model(reasoning=reasoning)).completion_tokens
+        assert answer == (entries + more) * CALLS
+    for params, most, bound in (
+        ({}, None, None),
+        ({}, 1000, 1000),
+        ({"max_tokens": 900}, 1000, 900),
+        ({"max_completion_tokens": 800, "max_tokens": 900}, 1000, 800),
+        ({"max_tokens": 5000}, 1000, 1000),
+        ({"max_tokens": "many"}, 1000, 1000),
+        ({"max_tokens": 0}, None, None),
+    ):
+        answer = of_one([PAIR], Model(max_output=most, reasoning=True), params=params).completion_tokens
+        high = THINKING.high + 2 * ENTRY.high
+        assert answer.high == 2 * min(high, bound or high)
+
+
+def test_unknown_price() -> None:
+    """An unknown price is unknown, also of one judge of a panel, and a price of zero is zero."""
+    unknown, free = of_one([PAIR], Model()), of_one([PAIR], Model(Price(0, 0, 0)))
+    assert (unknown.cost_usd, unknown.max_cost_usd) == (None, None)
+    assert (free.cost_usd, free.max_cost_usd) == (Range(0, 0, 0), 0)
+    panel = estimate([PAIR], [*bills("panel"), Bill("b", Model())]).figures
+    assert (panel.cost_usd, panel.max_cost_usd) == (None, None)
+
+
+def test_passes_and_windows() -> None:
+    """Passes multiply what is asked but of groups with nothing to compare; windows repeat what all share."""
+    once, four = (of_one([of(3), ALIKE], ask=AskSettings(passes=n)) for n in (1, 4))
+    assert (once.calls, four.calls) == (Range(2, 2, 4), Range(5, 5, 10))
+    assert of_one([of(3), ALIKE], ask=AskSettings(passes=4, single="score")).calls == Range(8, 8, 16)
+    whole = of_one([of(20)])
+    parts = estimate([of(20)], bills("panel"), AskSettings(group_size=5))
+    assert (parts.windowed, parts.window_calls) == (1, parts.figures.calls) == (1, Range(8, 8, 16))
+    assert parts.figures.completion_tokens.expected == 2 * whole.completion_tokens.expected
+    assert parts.figures.prompt_tokens.expected > 2 * whole.prompt_tokens.expected
+
+
+def test_roles() -> None:
+    """Adaptive passes are two at least; a fallback is expected not to be asked, a stronger judge rarely."""
+    groups, ask = [of(3), ALIKE], AskSettings(passes=2)
+    six = AskSettings(passes=6)
+    assert estimate(groups, bills("panel", adaptive=True), six).figures.calls == Range(3, 7, 14)
+    assert calls(estimate(groups, bills("panel", "fallback"), ask)) == [Range(3, 3, 6), Range(0, 0, 6)]
+    escalated = calls(estimate(groups, bills("panel", "escalation"), ask))[1]
+    assert escalated == Range(0, 2 * ESCALATED.expected, 4)
+
+
+def test_kept(tmp_path: Path) -> None:
+    """What the ledger answers is not paid again: told apart by judge, pass, window, and whether it failed."""
+    ask, one = AskSettings(passes=2, group_size=4), of(8)
+    sheet, failed = lay_out(one, ask), Fault("transport", "no", "group")
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        shelves = [Shelf(ledger, name, {}) for name in "abc"]
+        for shelf, answer, wanted in (
+            (shelves[0], Reply("{}", body=BODY), ((0, 0), (1, 1))),
+            (shelves[1], failed, ((1, 0),)),
+        ):
+            for turn, window in wanted:
+                request = compose(sheet, ask, plan.parts(sheet, ask, turn)[window]).request
+                ledger.keep(shelf.key(request), "x", answer, 1.0)
+        panel = [Bill("j", PLAIN, find=lambda r, s=shelf: s.find(s.key(r))) for shelf in shelves]  # type: ignore[misc]  # bound now
+        found = estimate([one], panel, ask)
+    assert [(bill.kept, bill.kept_failed) for bill in found.bills] == [(2, 0), (1, 1), (0, 0)]
+    assert calls(found) == [Range(2, 2, 4), Range(3, 3, 6), Range(4, 4, 8)]
+    assert (found.figures.kept, found.figures.kept_failed) == (3, 1)
+
+
+@pytest.mark.parametrize(("kind", "more"), [("refused", 1), ("transport", 0)])
+def test_fallback_after_a_refusal(kind: Any, more: int) -> None:
+    """A group that the first judge is known to refuse is one that the next is sure to be asked about."""
+    request = compose(lay_out(of(3), ASK), ASK).request
+    found = estimate(
+        [of(3), of(3, key="h")],
+        [
+            Bill("a", PLAIN, find=lambda asked: Fault(kind, "no", "group") if asked == request else None),
+            Bill("b", PLAIN, role="fallback"),
+        ],
+    )
+    assert calls(found)[1] == Range(more, more, 4)
+
+
+def test_too_long_for_one() -> None:
+    """A group that one judge of a panel can read is not too long; one that none can read is, by key."""
+    groups = of(2, 1), of(2, 2000, "long"), of(2, 10_000, "longer")
+    for context, lost, keys in ((3000, 2, ("long", "longer")), (8000, 1, ("longer",))):
+        found = estimate(groups, [Bill("s", Model(PRICE, 1500)), Bill("w", Model(PRICE, context))])
+        assert [bill.too_long for bill in found.bills] == [2, lost]
+        assert (found.widest.too_long, found.widest.keys) == (lost, keys)
+
+
+def test_cap_admits_the_last_judge() -> None:
+    """When all others have spent the most they may, the cap still lets a judge's first call be reserved."""
+    price = Price(1e-9, 1e-3, 1e-9)
+    model = Model(price, reasoning=False)
+    found = estimate([of(2)], [Bill("a", model), Bill("b", model, role="escalation")]).figures
+    reserved = price.of(Estimates().highest(compose(lay_out(of(2), ASK), ASK).request))
+    assert found.cost_usd is not None
+    assert found.max_cost_usd == pytest.approx(2 * reserved)
+    assert 2 * reserved > found.cost_usd.high
+
+
+def test_batches() -> None:
+    """As many batches as the provider's limits of number and of bytes make necessary."""
+    for number, tokens, least in ((0, 0, 0), (1, 1, 1), (50_000, 1, 1), (50_001, 1, 2), (100, 1e6, 2)):
+        bill = Bill("j", PLAIN)
+        bill.add(Range(tokens, tokens, tokens), 1, Range(number, number, number))
+        found = bill.batches(LIMITS["openai"])
+        assert least <= found.low == found.expected <= found.high
+        assert found.expected <= max(least, number * tokens * 5 / 200e6 + 1)
+
+
+def test_memory() -> None:
+    """Memory does not grow with the number of groups."""
+
+    def peak(number: int) -> int:
+        tracemalloc.start()
+        of_one(many(number, words=4000))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(5)  # what is made once
+    assert peak(150) < 1.2 * peak(30)
