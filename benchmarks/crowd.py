@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ruler_cli.files.database import files_of
+from ruler_cli.files.database import TABLES, files_of
 from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.ledger import SCHEMA, Ledger
+from ruler_cli.ledger import Ledger
 from ruler_cli.records import Reply
 
 _MANY, _FEW = 20_000, 2_000
@@ -54,7 +54,7 @@ def _fill(path: Path, rows: int) -> list[bytes]:
     for statement in ("PRAGMA synchronous = OFF", "DROP INDEX replies_key", "BEGIN"):
         db.execute(statement)
     db.execute(_FILL, (rows, _BODY))
-    for statement in (SCHEMA.tables[1], "COMMIT", "PRAGMA wal_checkpoint(TRUNCATE)"):
+    for statement in (TABLES[1], "COMMIT", "PRAGMA wal_checkpoint(TRUNCATE)"):
         db.execute(statement).fetchall()
     some = random.Random(rows).sample(range(1, rows + 1), min(rows, _MANY))
     keys = [db.execute("SELECT key FROM replies WHERE id = ?", (id,)).fetchone()[0] for id in some]

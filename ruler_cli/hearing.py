@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ruler_cli.judges.choose import Chosen
-from ruler_cli.judging import Bench, Outcome, Seat, Turns, judge_group
+from ruler_cli.judges.prices import Model
+from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.records import Group
 from ruler_cli.scoring.collect import Check
@@ -14,13 +17,16 @@ from ruler_cli.scoring.coverage import Coverage
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.talks import Told
 
+if TYPE_CHECKING:  # see `Hearing`
+    from ruler_cli.blocks import Member
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """A group on its way, with its place among those that decide together."""
 
     group: Group
-    place: Turns | None
+    place: Member | None
 
 
 class Hearing:
@@ -29,8 +35,8 @@ class Hearing:
     def __init__(
         self,
         settings: ScoreSettings,
-        chosen: Sequence[Chosen],
-        callers: Sequence[Caller],
+        chosen: Sequence[Chosen | Model],
+        callers: Sequence[Caller | CachedOnly],
         told: Told | None = None,
         coverage: Coverage | None = None,
     ) -> None:
@@ -41,8 +47,8 @@ class Hearing:
         self._coverage = coverage
         context = settings.ask.context_tokens
         seats = [
-            Seat(found.judge.name, caller.call, context or found.context)
-            for found, caller in zip(chosen, callers, strict=True)
+            Seat(judge.model, caller.call, context or found.context)
+            for judge, found, caller in zip(judges_of(settings), chosen, callers, strict=True)
         ]
         stronger = seats.pop() if settings.escalate else None
         self._bench = Bench(tuple(seats), settings.fallback, stronger, _check(settings))

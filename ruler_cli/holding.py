@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
-from ruler_cli.errors import OutputError
 from ruler_cli.judging import Outcome
 from ruler_cli.records import Group, Record, Rollout
+from ruler_cli.scratch import Scratch, room
 
 _DEEPEST = 100
 """Levels of lists and objects in a reward that is kept: pickle goes no deeper than Python's stack."""
@@ -22,7 +20,7 @@ class Holding:
 
     def __init__(self) -> None:
         """Nothing waits, and no file is made before something does."""
-        self._file: IO[bytes] | None = None
+        self._scratch: Scratch | None = None
         self._number = 0
 
     def __len__(self) -> int:
@@ -34,44 +32,27 @@ class Holding:
 
         OutputError where there is no room.
         """
-        light = slim(group)
+        self._scratch = self._scratch or Scratch()
         # pickle: the file has no name, is written and read by this process alone, and never kept
-        with _told():
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(buffering=1 << 16)  # noqa: SIM115 - `close` closes it
-            pickle.dump((light, outcome), self._file, pickle.HIGHEST_PROTOCOL)
+        with room():
+            pickle.dump((slim(group), outcome), self._scratch.file, pickle.HIGHEST_PROTOCOL)
         self._number += 1
 
     def all(self) -> Iterator[tuple[Group, Outcome]]:
         """Everything that was kept whole, in the order in which it came; OutputError as in `put`."""
-        if self._file is None:
+        if self._scratch is None:
             return
-        with _told():
-            self._file.seek(0)
+        with room():
+            self._scratch.file.seek(0)
         for _ in range(self._number):
-            with _told():
-                held = pickle.load(self._file)  # noqa: S301 - our own file, see above
+            with room():
+                held = pickle.load(self._scratch.file)  # noqa: S301 - our own file, see above
             yield held
 
     def close(self) -> None:
         """Give the disk back."""
-        if self._file is not None:
-            with suppress(OSError):  # what did not fit does not at its end either
-                self._file.close()
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        where = "no directory for temporary files"
-        with suppress(OSError):
-            where = tempfile.gettempdir()
-        raise OutputError(
-            f"{where}: judged groups cannot wait there for the rest: {error.strerror}; make room, or name "
-            "another directory in TMPDIR; replies are kept in the ledger"
-        ) from None
+        if self._scratch is not None:
+            self._scratch.close()
 
 
 def slim(group: Group) -> Group:

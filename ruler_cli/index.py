@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from ruler_cli.errors import OutputError
 from ruler_cli.records import Record
+from ruler_cli.scratch import room, tables
 
 Place = tuple[int, int, int]
 """A line: its number, where it starts, its bytes."""
 _BATCH = 2_000
+_TABLES = (
+    # `id` is the line's number and the part of a columnar line, which is several groups
+    "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, mine INT, "
+    "opening INT, source INT)",
+    "CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)",
+    "CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID",
+    "CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID",
+)
 PARTS = 20
 """Bits of a record's number that tell the parts of one line."""
 
@@ -30,35 +37,16 @@ class Index:
     def __init__(self) -> None:
         """An empty index."""
         self._lock = threading.Lock()
-        self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode = OFF")
-        # pages beyond these go to the file, and sorting keeps to the same bounds: memory stays flat
-        self._db.execute("PRAGMA cache_size = -500")
-        self._db.execute("PRAGMA soft_heap_limit = 1500000")
-        self._db.execute("BEGIN")
-        # `id` is the line's number and the part of a columnar line, which is several groups
-        self._db.execute(
-            "CREATE TABLE line (id INTEGER PRIMARY KEY, start INT, size INT, key BLOB, rollouts INT, "
-            "mine INT, opening INT, source INT)"
-        )
-        self._db.execute("CREATE TABLE mark (number INTEGER PRIMARY KEY, body BLOB)")
-        self._db.execute("CREATE TABLE part (grp BLOB, member BLOB, PRIMARY KEY (grp, member)) WITHOUT ROWID")
-        self._db.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, number INT) WITHOUT ROWID")
+        # pages beyond the cache go to the file, and sorting keeps to the same bounds: memory stays flat
+        self._db = tables("PRAGMA soft_heap_limit = 1500000", *_TABLES, cache=500)
         self._rows: list[tuple[int, int, int, bytes, int, bool, int | None, int]] = []
         self._sources: dict[str, int] = {}
 
     @contextmanager
     def _statement(self) -> Iterator[None]:
         """One at a time; OutputError where there is no room on disk."""
-        with self._lock:
-            try:
-                yield
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
-                    raise
-                raise OutputError(
-                    "no room on disk for what waits there; make room, or name another directory with TMPDIR"
-                ) from None
+        with self._lock, room():
+            yield
 
     def add(
         self, record: Record, key: str, opening: int | None = None, *, whole: bool = False, mine: bool = True

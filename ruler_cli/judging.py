@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ruler_cli.ballots import Ballot, Judged, Miss
 from ruler_cli.pool.engine import Held, together
@@ -18,6 +18,9 @@ from ruler_cli.scoring.plan import Part, halved, obstacle, parts, turn_of, turns
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from ruler_cli.talks import Seat, Talks, Told
+
+if TYPE_CHECKING:  # few runs need it, and it takes longer than the first request may wait
+    from ruler_cli.blocks import Member
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first failure after which the other passes of the judge would fail too."""
@@ -55,20 +58,6 @@ class Bench:
         return (*self.seats, self.stronger) if self.stronger else self.seats
 
 
-class Turns(Protocol):
-    """What decides, with the groups around it, what a group is asked beyond its first passes."""
-
-    @property
-    def undecided(self) -> bool:
-        """Whether nothing could be decided, since groups around it lack answers and nobody is asked."""
-
-    async def more(self, judged: Judged, tokens: float) -> int:
-        """How many further passes; 0 ends it. `tokens` are those of one pass of all judges."""
-
-    async def escalate(self, judged: Judged, tokens: float) -> bool:
-        """Whether the stronger judge is to score the group."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a group.
@@ -98,7 +87,7 @@ async def judge_group(
     on_reply: Told | None = None,
     *,
     retry_failed: bool = False,
-    further: Turns | None = None,
+    further: Member | None = None,
     on_layout: OnLayout | None = None,
 ) -> Outcome:
     """Ask every pass of every judge, and what `further` decides then.
@@ -147,7 +136,7 @@ class _Sitting:
                 return
             self._ballots = [ballot for ballot in self._ballots if ballot.judge != seat]
 
-    async def go_on(self, further: Turns) -> None:
+    async def go_on(self, further: Member) -> None:
         """Further passes of the judges that have scored it, and the stronger judge."""
         while more := await further.more(self.judged(), self._tokens):
             scored = sorted({ballot.judge for ballot in self._ballots})
@@ -284,4 +273,4 @@ class _Sitting:
         self._misses.append(Miss(seat, part.turn, part.window, failure))
 
 
-__all__ = ["Bench", "Outcome", "Seat", "Turns", "judge_group"]
+__all__ = ["Bench", "Outcome", "Seat", "judge_group"]

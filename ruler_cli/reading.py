@@ -46,9 +46,9 @@ from ruler_cli.index import PARTS, Index, place
 from ruler_cli.openings import Openings
 from ruler_cli.pool.feed import inline, threaded
 from ruler_cli.records import Group, Line, Problem
+from ruler_cli.scratch import Scratch, placed, spooled
 from ruler_cli.settings import InputSettings
 from ruler_cli.shard import Shard
-from ruler_cli.spool import new_spool, placed, spooled
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _file(
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why()}")
     plain: File | None = container if container.plain else None
     if found.grouping == "scattered":
-        plain = plain or spooled(own(surveyed(name, lines(), found), index), stack)
+        plain = plain or spooled(own(surveyed(name, lines(), found), index), stack.enter_context(Scratch()))
         groups = unchanged(name, scattered(plain, reader, index, container.line))
         return Input(
             reader, found, groups, index, notes=notes, plain=plain, line_of=container.line,
@@ -294,11 +294,10 @@ def _whole_stream(
 ) -> Input:
     """A stream whose groups lie apart: all of it is kept on disk before anything is judged."""
     index, (on_problem, why) = _index(stack), _noting(on_problem)
-    spool = new_spool(stack)
+    spool = stack.enter_context(Scratch())
     kept = placed(lines, spool)
     found = survey(kept, reader, "scattered", index, on_problem, container.where, on_record, shard)
     reader = found.reader
-    spool.flush()
     if found.records == 0:
         name = shown(container.name)
         raise UsageError(f"{name}: none of its {container.unit}s can be read{why()}")

@@ -16,18 +16,17 @@ import anyio.lowlevel
 from ruler_cli.blocks import SIZE
 from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.index import Index
-from ruler_cli.judges.choose import unasked
+from ruler_cli.judges.choose import cached_only
 from ruler_cli.judging import Outcome
-from ruler_cli.ledgers import Ledgers
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.engine import Bounds, first_of, run
 from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.unasked import Unasked
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Problem, Request
 from ruler_cli.settings import ScoreSettings
-from ruler_cli.shelf import Shelf
 
 Lacking = tuple[int, bytes, Request]
 Take = Callable[[int, bytes, Request], None]
@@ -97,12 +96,14 @@ class _Rendering:
     ) -> None:
         self._settings, self._take, self._observer, self._halt = settings, take, observer, halt
         judges = judges_of(settings)
-        chosen = [unasked(judge) for judge in judges]
-        ledger = stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
+        chosen = [cached_only(judge) for judge in judges]
+        ledger = None
+        if settings.ledger is not None:
+            ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
         self._seen = stack.enter_context(closing(Index()))
         callers = [
-            Unasked(found.judge, halt, Shelf(ledger, judge.model, judge.params), partial(_note, seat))
-            for seat, (judge, found) in enumerate(zip(judges, chosen, strict=True))
+            CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(_note, seat))
+            for seat, judge in enumerate(judges)
         ]
         self._hearing = Hearing(settings, chosen, callers)
         self._groups = self._answered = self._unreadable = self._lacking = 0

@@ -15,25 +15,25 @@ from ruler_cli.delivery import Delivery
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile
 from ruler_cli.hearing import Hearing, Item, judges_of
-from ruler_cli.judges.choose import Chosen, choose, unasked
+from ruler_cli.judges.choose import Chosen, cached_only, choose
+from ruler_cli.judges.prices import Model
 from ruler_cli.judging import Outcome
-from ruler_cli.ledgers import Ledgers
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.openings import Openings
 from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.engine import first_of, run
 from ruler_cli.pool.feed import threaded
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.panel import Panel
 from ruler_cli.pool.pool import pool
-from ruler_cli.pool.unasked import Unasked
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import UNANSWERED, Failure, Group, Problem
 from ruler_cli.scoring.coverage import Coverage
 from ruler_cli.scoring.fit import lay_out
 from ruler_cli.settings import JudgeSettings, ScoreSettings
-from ruler_cli.shelf import Shelf
 from ruler_cli.stopping import Stopping
 from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
 
@@ -63,7 +63,9 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     observer, halt = observer or Observer(), halt or Halt()
     judges = judges_of(settings)
     pick = partial(choose, elsewhere=True) if settings.engine == "ray" else choose
-    chosen = [unasked(judge) if settings.cached_only else pick(judge) for judge in judges]
+    chosen: list[Chosen | Model] = [
+        cached_only(judge) if settings.cached_only else pick(judge) for judge in judges
+    ]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_homeless(settings)
     refuse_shard(settings)
@@ -88,10 +90,11 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
                 panel: Panel = (await opened.enter_async_context(fleet)).panel
             else:
                 for found in chosen:
-                    await opened.enter_async_context(found.judge)
+                    if isinstance(found, Chosen):
+                        await opened.enter_async_context(found.judge)
                 panel = _panel(settings, judges, chosen, halt, ledger)
             counts = Counts(settings.max_failures, panel)
-            names = [found.judge.name for found in chosen]
+            names = [judge.model for judge in judges]
             delivery = Delivery(settings, names, counts, panel, output, failed, observer)
             coverage = Coverage()
             engine = fleet or Hearing(
@@ -106,37 +109,38 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     return run_.finish()
 
 
-def _ledger(settings: ScoreSettings, chosen: list[Chosen], stack: ExitStack) -> Ledgers | None:
+def _ledger(settings: ScoreSettings, chosen: list[Chosen | Model], stack: ExitStack) -> Ledger | None:
     """Where replies are kept: nowhere for judges that cost nothing to ask again."""
-    if settings.ledger is None or all(found.embedded for found in chosen):
+    if settings.ledger is None or all(isinstance(found, Chosen) and found.embedded for found in chosen):
         return None
-    return stack.enter_context(Ledgers(settings.ledger, settings.ledgers))
+    return stack.enter_context(Ledger(settings.ledger, settings.ledgers))
 
 
 def _panel(
     settings: ScoreSettings,
     judges: list[JudgeSettings],
-    chosen: list[Chosen],
+    chosen: list[Chosen | Model],
     halt: Halt,
-    ledger: Ledgers | None,
+    ledger: Ledger | None,
 ) -> Panel:
     """What asks each judge: with limits of its own, and one budget for all."""
     budget = Budget(settings.pool.max_cost)
-    callers: list[Caller] = []
+    callers: list[Caller | CachedOnly] = []
     for judge, found in zip(judges, chosen, strict=True):
-        shelf = Shelf(ledger, judge.model, judge.params) if ledger and not found.embedded else None
-        if shelf is not None and settings.cached_only:
-            callers.append(Unasked(found.judge, halt, shelf))
+        cache = ReplyCache(ledger, judge.model, judge.params)
+        if isinstance(found, Chosen):
+            known = None if ledger is None or found.embedded else cache
+            callers.append(pool(found, judge, settings.pool, halt, known, budget))
         else:
-            callers.append(pool(found, judge, settings.pool, halt, shelf, budget))
+            callers.append(CachedOnly(cache, halt))
     return Panel(callers, [found.price for found in chosen], halt)
 
 
 def _fleet(
     settings: ScoreSettings,
-    chosen: list[Chosen],
+    chosen: list[Chosen | Model],
     halt: Halt,
-    ledger: Ledgers | None,
+    ledger: Ledger | None,
     observer: Observer,
 ) -> Fleet | None:
     """Who judges elsewhere, where that is asked for."""
@@ -144,7 +148,7 @@ def _fleet(
         return None
     from ruler_cli.cluster.fleet import Fleet
 
-    return Fleet(settings, chosen, halt, ledger, observer)
+    return Fleet(settings, [found for found in chosen if isinstance(found, Chosen)], halt, ledger, observer)
 
 
 class _Run:

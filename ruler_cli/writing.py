@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.address import OutputAddress, OutputFolder
 from ruler_cli.files.listing import Listing, is_many, listed, passed_over
 from ruler_cli.files.output import Output, as_lines, plain_name
-from ruler_cli.files.remote import is_remote, public
+from ruler_cli.files.remote import is_remote, public, same_place
 from ruler_cli.files.tree import OutputTree
 from ruler_cli.index import Index
 from ruler_cli.settings import ScoreSettings
@@ -19,29 +18,18 @@ from ruler_cli.settings import ScoreSettings
 _FILES = (".json", ".parquet", ".eval", ".zip", ".csv", ".txt")
 """Names that are meant for one file."""
 
-AnyOutput = Output | OutputTree | OutputAddress | OutputFolder
+AnyOutput = Output | OutputTree
 
 
 def open_output(source: str, output: str) -> AnyOutput:
     """OUTPUT of an INPUT: a directory where that is many files and the name does not ask for JSON lines."""
-    if is_remote(output):
-        return _open_address(source, output)
-    if is_many(source) and not as_lines(output):
-        if plain_name(output).endswith(_FILES) and not Path(output).is_dir():
-            way = "give a directory, or a name that ends in .jsonl"
-            raise UsageError(f"{output}: INPUT is many files; {way}")
-        return OutputTree(output)
-    return Output(output)
-
-
-def _open_address(source: str, output: str) -> OutputAddress | OutputFolder:
     name = public(output)
     if not is_many(source) or as_lines(name):
-        return OutputAddress(output)
-    if plain_name(name).endswith(_FILES):
-        way = "give the address of a directory, or one that ends in .jsonl"
-        raise UsageError(f"{name}: INPUT is many files; {way}")
-    return OutputFolder(output)
+        return Output(output)
+    if plain_name(name).endswith(_FILES) and not Path(output).is_dir():
+        what = "the address of a directory, or one" if is_remote(output) else "a directory, or a name"
+        raise UsageError(f"{name}: INPUT is many files; give {what} that ends in .jsonl")
+    return OutputTree(output)
 
 
 class Writer(ABC):
@@ -96,7 +84,7 @@ class ByTurn(Writer):
 
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
     """No file of a run may be another one: the later would destroy the earlier."""
-    local = output != "-" and not is_remote(output)
+    local = _is_local(output)
     if local and same_place(source, output + ".partial"):
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
     if failed is not None:
@@ -114,7 +102,7 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
 def refuse_homeless(settings: ScoreSettings) -> None:
     """Dropped records go somewhere."""
     output = settings.output
-    if settings.on_failure == "drop" and (output == "-" or is_remote(output)) and settings.failed is None:
+    if settings.on_failure == "drop" and not _is_local(output) and settings.failed is None:
         what = "OUTPUT -" if output == "-" else "an address as OUTPUT"
         raise UsageError(f"--on-failure drop: with {what} say where dropped records go, with --failed FILE")
 
@@ -146,7 +134,7 @@ def _refuse_inside(source: str, output: str, failed: Path | None) -> None:
         return
     root = Path(os.path.realpath(listing.root))
     inside = {os.path.realpath(listing.path(name)) for name in listing.names}
-    whole = as_lines(output) and not is_remote(output)
+    whole = as_lines(output) and _is_local(output)
     for name in (output if whole else "-", str(failed or "-")):
         real = Path(os.path.realpath(name))
         below = Path(source).is_dir() and root in real.parents
@@ -162,16 +150,14 @@ def _refuse_among(source: str, output: str, listing: Listing) -> None:
         raise UsageError(f"{out}: lies in INPUT and would be read as a part of it; give a place outside")
 
 
+def _is_local(output: str) -> bool:
+    """Whether OUTPUT is on this machine's disk."""
+    return output != "-" and not is_remote(output)
+
+
 def is_address(path: Path) -> bool:
     """Whether what was taken for a path is an address: `Path` makes one slash of two."""
     return is_remote(str(path).replace(":/", "://", 1)) and not path.parent.is_dir()
-
-
-def same_place(one: str, other: str) -> bool:
-    """Whether two names lead to one file, or to one address."""
-    if is_remote(one) or is_remote(other):
-        return public(one).rstrip("/") == public(other).rstrip("/")
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:
@@ -180,6 +166,6 @@ def failed_path(settings: ScoreSettings) -> Path | None:
         if not settings.failed.parent.is_dir():
             raise UsageError(f"--failed {settings.failed}: its directory does not exist")
         return settings.failed
-    if settings.output == "-" or is_remote(settings.output):
+    if not _is_local(settings.output):
         return None
     return Path(settings.output.rstrip("/") + ".failed.jsonl")

@@ -16,8 +16,7 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.judges.choose import Chosen
-from ruler_cli.judges.nobody import Nobody
-from ruler_cli.judges.prices import Price, stated
+from ruler_cli.judges.prices import Model, Price, stated
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Fault, Reply, Request
@@ -155,16 +154,16 @@ class Stage:
         self.path, self.judges = path, {judge.name: judge for judge in judges}
         write(path / "in.jsonl", list(groups))
         patch.setattr("ruler_cli.score.choose", self._choose)
-        patch.setattr("ruler_cli.score.unasked", self._unasked)
+        patch.setattr("ruler_cli.score.cached_only", self._cached_only)
 
     def _choose(self, settings: JudgeSettings) -> Chosen:
         judge = self.judges[settings.model]
         price: Price | None = stated(judge.price) if judge.price else None
         return Chosen(judge, price, judge.context)
 
-    def _unasked(self, settings: JudgeSettings) -> Chosen:
+    def _cached_only(self, settings: JudgeSettings) -> Model:
         chosen = self._choose(settings)
-        return Chosen(Nobody(settings.model), chosen.price, chosen.context)
+        return Model(chosen.price, chosen.context)
 
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""

@@ -129,13 +129,11 @@ def test_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.skip("this system has no device that is full")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "ruler_cli.holding.tempfile.TemporaryFile", lambda buffering: full.open("w+b", buffering)
+            "ruler_cli.scratch.tempfile.TemporaryFile", lambda buffering: full.open("w+b", buffering)
         )
         done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)
-    assert "judged groups cannot wait there for the rest: No space left on device; make room" in str(
-        done.stopped
-    )
+    assert "a temporary file cannot be written: No space left on device; make room" in str(done.stopped)
     assert not (tmp_path / "out.jsonl").exists()
     assert stage.run(passes=2).summary.complete
     assert stage.asked == 60
@@ -148,9 +146,9 @@ def test_no_directory_to_wait_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def nowhere(**_: Any) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr("ruler_cli.holding.tempfile.TemporaryFile", nowhere)
-    monkeypatch.setattr("ruler_cli.holding.tempfile.tempdir", None)
-    monkeypatch.setattr("ruler_cli.holding.tempfile._get_default_tempdir", nowhere)
+    monkeypatch.setattr("ruler_cli.scratch.tempfile.TemporaryFile", nowhere)
+    monkeypatch.setattr("ruler_cli.scratch.tempfile.tempdir", None)
+    monkeypatch.setattr("ruler_cli.scratch.tempfile._get_default_tempdir", nowhere)
     done = stage.run(passes=2)
     assert isinstance(done.stopped, OutputError)
     assert "No usable temporary directory" in str(done.stopped)
@@ -179,8 +177,8 @@ def test_line_of_many_groups_waits_once(tmp_path: Path) -> None:
     keep = Holding.close
 
     def close(self: Holding) -> None:
-        if self._file is not None:
-            sizes.append(self._file.seek(0, 2))
+        if self._scratch is not None:
+            sizes.append(self._scratch.file.seek(0, 2))
         keep(self)
 
     source = columns(tmp_path / "in.jsonl", 40)

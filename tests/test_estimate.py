@@ -16,14 +16,13 @@ from ruler_cli.estimate import CALLS, ENTRY, ESCALATED, PROMPT, THINKING, Bill, 
 from ruler_cli.estimate import estimate as estimate_all
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.judges.targets import LIMITS
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.notes import Share
 from ruler_cli.pool.estimates import Estimates
 from ruler_cli.records import Fault, Group, Reply
 from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
-from ruler_cli.shelf import Shelf
 from tests.values import group, talk
 
 ASK = AskSettings()
@@ -204,15 +203,15 @@ def test_kept(tmp_path: Path) -> None:
     ask, one = AskSettings(passes=2, group_size=4), of(8)
     sheet, failed = lay_out(one, ask), Fault("transport", "no", "group")
     with Ledger(tmp_path / "l.sqlite") as ledger:
-        shelves = [Shelf(ledger, name, {}) for name in "abc"]
-        for shelf, answer, wanted in (
-            (shelves[0], Reply("{}", body=BODY), ((0, 0), (1, 1))),
-            (shelves[1], failed, ((1, 0),)),
+        caches = [ReplyCache(ledger, name, {}) for name in "abc"]
+        for cache, answer, wanted in (
+            (caches[0], Reply("{}", body=BODY), ((0, 0), (1, 1))),
+            (caches[1], failed, ((1, 0),)),
         ):
             for turn, window in wanted:
                 request = compose(sheet, ask, plan.parts(sheet, ask, turn)[window]).request
-                ledger.keep(shelf.key(request), "x", answer, 1.0)
-        panel = [Bill("j", PLAIN, find=lambda r, s=shelf: s.find(s.key(r))) for shelf in shelves]  # type: ignore[misc]  # bound now
+                ledger.keep(cache.key(request), "x", answer, 1.0)
+        panel = [Bill("j", PLAIN, find=lambda r, s=cache: s.find(s.key(r))) for cache in caches]  # type: ignore[misc]  # bound now
         found = estimate([one], panel, ask)
     assert [(bill.kept, bill.kept_failed) for bill in found.bills] == [(2, 0), (1, 1), (0, 0)]
     assert calls(found) == [Range(2, 2, 4), Range(3, 3, 6), Range(4, 4, 8)]

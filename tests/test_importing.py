@@ -84,7 +84,7 @@ def held(ledger: Ledger) -> dict[str, str]:
     for (one,) in ledger._read("SELECT DISTINCT key FROM replies"):
         kept = ledger.find(one)
         if kept is not None:
-            found[one.hex()] = kept.answer.text if isinstance(kept.answer, Reply) else kept.answer.kind
+            found[one.hex()] = kept.text if isinstance(kept, Reply) else kept.kind
     return found
 
 
@@ -113,12 +113,11 @@ def test_taken(ledger: Ledger) -> None:
     assert (found.failed, found.again) == ({"too_long": 1}, {"expired": 1, "no chat completion": 1})
     assert held(ledger) == {key(1).hex(): "fine", key(2).hex(): "too_long", key(5).hex(): "else"}
     assert ledger.stats().rows == {"answer": 2, "truncated": 0, "refusal": 0, "odd": 1, "fault": 1}
-    kept, failed = ledger.find(key(1)), ledger.find(key(2))
-    assert kept is not None
-    assert kept.answer == reply_of(json.dumps(body("fine")).encode())
-    assert failed is not None
-    assert isinstance(failed.answer, Fault)
-    assert failed.answer.context == (4096, 5000)
+    kept = ledger.find(key(1))
+    assert kept == reply_of(json.dumps(body("fine")).encode())
+    failed = ledger.find(key(2))
+    assert isinstance(failed, Fault)
+    assert failed.context == (4096, 5000)
 
 
 def test_whole(ledger: Ledger) -> None:
@@ -236,11 +235,11 @@ def test_reading_fails(ledger: Ledger) -> None:
 def test_writing_fails(ledger: Ledger) -> None:
     """A ledger that cannot be written ends it with a sentence, and rows that came together stay together."""
     refused = f"new.key = x'{key(2).hex()}' BEGIN SELECT raise(ABORT, 'disk full'); END"
-    ledger._patient.execute(f"CREATE TRIGGER no BEFORE INSERT ON replies WHEN {refused}")
+    ledger._own.patient.execute(f"CREATE TRIGGER no BEFORE INSERT ON replies WHEN {refused}")
     with pytest.raises(OutputError, match="disk full"):
         take_in([good(1), good(2)], ledger)
     assert rows_of(ledger) == 0
-    assert not ledger._patient.in_transaction
+    assert not ledger._own.patient.in_transaction
 
 
 # many, and several at once

@@ -70,7 +70,7 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
     def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
         (tmp_path / name).mkdir()
         stage = Stage(tmp_path / name, monkeypatch, groups, *judges)
-        monkeypatch.setattr("ruler_cli.rendering.unasked", stage._unasked)
+        monkeypatch.setattr("ruler_cli.rendering.cached_only", stage._cached_only)
         return stage
 
     return make

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
@@ -279,18 +280,12 @@ def test_two_runs_share_a_ledger(server: JudgeServer, tmp_path: Path) -> None:
 def test_ledger_that_cannot_be_written() -> None:
     """Where replies cannot be kept any more the run stops, and what was paid for is still used."""
 
-    class Full:
-        def key(self, request: Request) -> bytes:
-            return request.user.encode()
-
-        def find(self, key: bytes) -> Reply | Fault | None:
-            return None
-
+    class Full(ReplyCache):
         async def keep(self, key: bytes, answer: Reply | Fault) -> None:
             raise OutputError("the ledger is full")
 
     async def main() -> tuple[Reply | Fault, str, Reply | Fault]:
-        caller = Caller(World(), Gate(Fixed(1), Halt()), retries=0, timeout=9.0, keeper=Full())
+        caller = Caller(World(), Gate(Fixed(1), Halt()), retries=0, timeout=9.0, cache=Full(None, "m", {}))
         first = await caller.call(Request("s", "u", ("a",)))
         return first, str(caller.gate.halt.reason), await caller.call(Request("s", "v", ("a",)))
 

@@ -19,9 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.database import connect, private
-from ruler_cli.ledger import SCHEMA
+from ruler_cli.errors import OutputError
+from ruler_cli.files.database import opened, refusing
 
 State = Literal[
     "intended", "uploaded", "creating", "submitted", "collected", "canceled", "failed", "abandoned"
@@ -89,9 +88,8 @@ class Journal:
     def __init__(self, ledger: Path) -> None:
         """Open it, made where it is not there; UsageError if it cannot be."""
         self.path = ledger
-        try:
-            real = private(ledger)
-            self._db = connect(real, SCHEMA)
+        with refusing(f"{ledger}: cannot be used as a ledger", "give another file with --ledger PATH"):
+            self._db = opened(ledger)
             # what was paid for must be found again after a power cut, too
             self._db.execute("PRAGMA synchronous = FULL")
             # a million keys in no order go in twice as fast, while nobody else can write
@@ -100,12 +98,7 @@ class Journal:
                 with self.writing():
                     for statement in _TABLES:
                         self._db.execute(statement)
-        except UsageError as error:
-            raise UsageError(f"{error}; give another file with --ledger PATH") from None
-        except (OSError, ValueError, sqlite3.Error) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            said = f"{ledger}: cannot be used as a ledger: {why}"
-            raise UsageError(f"{said}; give another file with --ledger PATH") from None
+        real = Path(os.path.realpath(ledger))
         self.folder = real.with_name(f"{real.name}.batch")
         self._lock = real.with_name(f"{real.name}.batch-lock")
 

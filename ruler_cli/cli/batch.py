@@ -108,8 +108,8 @@ def submit(
     """
     with told(resume=_again(source)):
         from ruler_cli.cli.batch_runs import submitting
+        from ruler_cli.files.database import located
         from ruler_cli.files.source import shown
-        from ruler_cli.ledger import located
 
         usual = JudgeSettings(api_base=api_base, api_key_env=api_key_env, params=options.params(param))
         judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
@@ -230,7 +230,7 @@ def _again(source: str = "") -> str:
 
 
 def _place(text: str | None) -> Path:
-    from ruler_cli.ledger import located
+    from ruler_cli.files.database import located
 
     place = located(text)
     if place is None:

@@ -123,8 +123,7 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     from ruler_cli.hearing import judges_of
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
-    from ruler_cli.ledgers import Ledgers
-    from ruler_cli.shelf import Shelf
+    from ruler_cli.ledger import Ledger, ReplyCache
 
     judges = judges_of(settings)
     embedded = [judge for judge in judges if judge.model in EMBEDDED]
@@ -132,13 +131,13 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
         choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
     ledger = None
     if settings.ledger is not None and len(embedded) < len(judges):
-        ledger = stack.enter_context(Ledgers(settings.ledger, settings.ledgers, make=False))
+        ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
 
     def lookup(judge: JudgeSettings) -> Find | None:
         if ledger is None or judge in embedded:
             return None
-        shelf = Shelf(ledger, judge.model, judge.params)
-        return lambda request: shelf.find(shelf.key(request))
+        cache = ReplyCache(ledger, judge.model, judge.params)
+        return lambda request: cache.find(cache.key(request))
 
     def bill(number: int, judge: JudgeSettings) -> Bill:
         later: Role = "fallback" if settings.fallback and number else "panel"

@@ -113,7 +113,7 @@ def clear(
 
 def place_of(text: str | None) -> Path:
     """Where the ledger is that `--ledger` names; UsageError where it names none."""
-    from ruler_cli.ledger import located
+    from ruler_cli.files.database import located
 
     place = located(text)
     if place is None:

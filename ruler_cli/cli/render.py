@@ -109,14 +109,14 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     from ruler_cli.files.requests import RequestFiles, names_for
     from ruler_cli.files.source import shown
     from ruler_cli.hearing import judges_of
-    from ruler_cli.judges.choose import unasked
+    from ruler_cli.judges.choose import cached_only
     from ruler_cli.judges.targets import LIMITS, request_line, target_of
     from ruler_cli.rendering import render
     from ruler_cli.writing import refuse_clashes
 
     judges = judges_of(settings)
     for judge in judges:
-        unasked(judge)
+        cached_only(judge)
     refuse_clashes(settings.input.source, settings.output)
     targets = [target_of(judge, target) for judge in judges]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]

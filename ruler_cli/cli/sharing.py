@@ -60,7 +60,7 @@ def shard(text: str | None) -> shards.Shard | None:
 
 def ledgers(given: list[str] | None) -> tuple[Path | None, tuple[Path, ...]]:
     """`--ledger` as often as given, else its variable → the ledger that is written, and the others."""
-    from ruler_cli.ledger import located
+    from ruler_cli.files.database import located
 
     if not given:
         return located(os.environ.get(_VARIABLE)), ()
@@ -97,7 +97,7 @@ def _matched(text: str) -> list[str]:
 
 def note_of_ledger(settings: ScoreSettings) -> str | None:
     """That no ledger is where answers are to come from, which is a mistyped path more often than not."""
-    from ruler_cli.ledger import default_path
+    from ruler_cli.files.database import default_path
 
     place = settings.ledger
     if not settings.cached_only or settings.ledgers or place is None or place == default_path():

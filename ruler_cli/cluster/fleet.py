@@ -28,7 +28,7 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judging import Outcome
-from ruler_cli.ledgers import Ledgers
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.engine import Bounds, run
@@ -38,7 +38,6 @@ from ruler_cli.pool.pool import limited
 from ruler_cli.reading import Input
 from ruler_cli.records import Group
 from ruler_cli.settings import ScoreSettings
-from ruler_cli.shelf import Shelf
 
 _STRIKES = 3
 """Workers that may end over a chunk, or one after another without a single one, before the run does."""
@@ -66,7 +65,7 @@ class Fleet:
         settings: ScoreSettings,
         chosen: list[Chosen],
         halt: Halt,
-        ledger: Ledgers | None,
+        ledger: Ledger | None,
         observer: Observer,
     ) -> None:
         """`observer` is told each reply where the settings ask for it."""
@@ -85,7 +84,7 @@ class Fleet:
             for judge, found in zip(judges, chosen, strict=True)
         ]
         shelves = [
-            Shelf(ledger, judge.model, judge.params) if ledger and not found.embedded else None
+            ReplyCache(ledger, judge.model, judge.params) if ledger and not found.embedded else None
             for judge, found in zip(judges, chosen, strict=True)
         ]
         self._hub = Hub(gates, shelves, halt, observer.replied, self._move)

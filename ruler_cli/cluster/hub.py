@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,10 +29,10 @@ from ruler_cli.cluster.messages import (
     Told,
 )
 from ruler_cli.errors import RulerError
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Fault
-from ruler_cli.shelf import Shelf
 
 
 class Desk:
@@ -88,7 +87,7 @@ class Hub:
     def __init__(
         self,
         gates: Sequence[Gate],
-        shelves: Sequence[Shelf | None],
+        shelves: Sequence[ReplyCache | None],
         halt: Halt,
         heard: Callable[[str, str], None],
         moved: Callable[[], None],
@@ -221,7 +220,7 @@ class Hub:
         given = None
         if look and claim.look and shelf is not None:
             try:
-                given = shelf.find(claim.key, self.began if claim.repeated else math.inf)
+                given = shelf.find(claim.key)
             except RulerError as error:  # what is in flight is paid for and may finish
                 self._halt.now(error)
                 given = INTERRUPTED

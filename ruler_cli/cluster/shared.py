@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,14 +23,10 @@ from ruler_cli.cluster.messages import (
     Told,
 )
 from ruler_cli.errors import RulerError
-from ruler_cli.ledger import key_of
-from ruler_cli.ledgers import Ledgers
-from ruler_cli.pool.caller import Keeper
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.gate import INTERRUPTED, Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Fault, Reply, Request, Usage
-from ruler_cli.settings import JudgeSettings
-from ruler_cli.shelf import Shelf
 
 GATHER = 0.002
 """Seconds in which what is told comes together: a message costs the hub as much as a reply costs a worker."""
@@ -166,7 +161,7 @@ class SharedClaims:
 
     line: Line
     seat: int
-    keeper: Keeper
+    keeper: ReplyCache
     far: bool
 
     async def claim(self, key: bytes, again: bool) -> Reply | Fault | None:
@@ -194,34 +189,12 @@ class SharedClaims:
         self.line.tell(Release(key))
 
 
-class NearShelf(Shelf):
-    """The ledger, for a worker on the driver's machine."""
-
-    def __init__(self, ledger: Ledgers, judge: JudgeSettings, began: float) -> None:
-        """`began` is when the run did, in Unix time."""
-        super().__init__(ledger, judge.model, judge.params)
-        self._began = began
-
-    def find(self, key: bytes, since: float = math.inf) -> Reply | Fault | None:
-        """What was answered before."""
-        return super().find(key, self._began if REPEATED.get() else since)
-
-
 @dataclass(frozen=True, slots=True)
-class FarShelf:
+class FarShelf(ReplyCache):
     """The ledger, for a worker that cannot open its file: the hub looks into it when a key is claimed."""
 
     line: Line
     seat: int
-    judge: JudgeSettings
-
-    def key(self, request: Request) -> bytes:
-        """What tells this request from every other."""
-        return key_of(self.judge.model, self.judge.params, request)
-
-    def find(self, key: bytes) -> Reply | Fault | None:
-        """Nothing yet: `SharedClaims` finds it."""
-        return None
 
     async def keep(self, key: bytes, answer: Reply | Fault) -> None:
         """Store an answer; it is safe when this returns."""

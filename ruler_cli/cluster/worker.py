@@ -20,22 +20,21 @@ from ruler_cli.cluster.chunk import Chunk, Judged, bare
 from ruler_cli.cluster.messages import Heard, News, Parcel, Room, Snapshot, Stop
 from ruler_cli.cluster.packing import packed as pack
 from ruler_cli.cluster.packing import unpacked
-from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, NearShelf, SharedClaims, SharedLimits
+from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, SharedClaims, SharedLimits
 from ruler_cli.cluster.source import body_of
 from ruler_cli.errors import RulerError, UnreadableError, UsageError
 from ruler_cli.formats.reader import Reader
 from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.holding import slim
-from ruler_cli.judges.choose import Chosen, choose, unasked
+from ruler_cli.judges.choose import Chosen, choose
 from ruler_cli.judging import Outcome
-from ruler_cli.ledgers import Ledgers
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller, Keeper
+from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.engine import together
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.panel import Panel
 from ruler_cli.pool.pool import part_of_a_pool
-from ruler_cli.pool.unasked import Unasked
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 
 
@@ -90,14 +89,14 @@ class Worker:
     async def _open(self, brief: Brief) -> None:
         settings = brief.settings
         judges = judges_of(settings)
-        chosen = [unasked(judge) if settings.cached_only else choose(judge) for judge in judges]
+        chosen = [choose(judge) for judge in judges]
         self._opened, self._sent, self._seen = AsyncExitStack(), 0, 0
         for found in chosen:
             await self._opened.enter_async_context(found.judge)
         kept = settings.ledger if not all(found.embedded for found in chosen) else None
         near = kept is not None and here() == brief.home
         ledger = (
-            self._opened.enter_context(Ledgers(kept, settings.ledgers)) if kept is not None and near else None
+            self._opened.enter_context(Ledger(kept, settings.ledgers)) if kept is not None and near else None
         )
         self._line, budget = Line(Halt()), Budget()
         callers = [
@@ -128,21 +127,19 @@ class Worker:
         judge: JudgeSettings,
         found: Chosen,
         budget: Budget,
-        ledger: Ledgers | None,
+        ledger: Ledger | None,
     ) -> Caller:
         settings, keeper = brief.settings, None
         if settings.ledger is not None and not found.embedded:
             keeper = self._keeper(ledger, seat, judge, brief.began)
         claims = SharedClaims(self._line, seat, keeper, far=ledger is None) if keeper is not None else None
-        if settings.cached_only and keeper is not None:
-            return Unasked(found.judge, self._line.halt, keeper, claims=claims if ledger is None else None)
         shared = SharedLimits(self._line, seat, brief.limited)
         return part_of_a_pool(found, judge, settings.pool, self._line.halt, budget, keeper, shared, claims)
 
-    def _keeper(self, ledger: Ledgers | None, seat: int, judge: JudgeSettings, began: float) -> Keeper:
+    def _keeper(self, ledger: Ledger | None, seat: int, judge: JudgeSettings, began: float) -> ReplyCache:
         if ledger is None:
-            return FarShelf(self._line, seat, judge)
-        return NearShelf(ledger, judge, began)
+            return FarShelf(None, judge.model, judge.params, self._line, seat)
+        return ReplyCache(ledger, judge.model, judge.params)
 
     async def judge(self, block: Any, row: int, repeated: bool) -> bytes:
         """Judge a chunk: its groups, bare, with what became of them; nothing where the run stops for it.
@@ -194,7 +191,8 @@ class Worker:
 
     def _snapshot(self) -> Snapshot:
         self._seen += 1
-        callers, budget = self._panel.callers, self._panel.budget
+        budget = self._panel.budget
+        callers = [caller for caller in self._panel.callers if isinstance(caller, Caller)]
         status, tallies = tuple(c.gate.status() for c in callers), tuple(c.tally for c in callers)
         return Snapshot(self._seen, status, tallies, budget.spent, budget.unsure)
 

@@ -1,13 +1,14 @@
-"""A SQLite file of its owner alone, which several processes write."""
+"""The file of a ledger: SQLite, of its owner alone, which several processes write."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import sqlite3
 import stat
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
@@ -18,19 +19,15 @@ _BACKSTOP = 1 << 14
 """Pages of write-ahead log (64 MiB) after which a write moves them into the file itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """What makes a database ours: the number that stands in its head, its version, its tables."""
-
-    application: int
-    version: int
-    tables: tuple[str, ...]
-
-
-def cache() -> Path:
-    """The user's cache directory."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return base if base.is_absolute() else at_home("~/.cache")  # the standard ignores a relative one
+APPLICATION, VERSION = 0x52554C52, 1
+"""What stands in the head of a database that is ours."""
+TABLES = (
+    # the body last: what is counted can be read without it
+    "CREATE TABLE replies (id INTEGER PRIMARY KEY, key BLOB NOT NULL, at REAL NOT NULL, seconds REAL, "
+    "model TEXT NOT NULL, status TEXT NOT NULL, prompt INTEGER, completion INTEGER, cached INTEGER, "
+    "body BLOB NOT NULL)",
+    "CREATE INDEX replies_key ON replies (key)",
+)
 
 
 def at_home(path: str) -> Path:
@@ -41,11 +38,114 @@ def at_home(path: str) -> Path:
         raise UsageError(f"{path}: there is no such home directory; give a path that begins with /") from None
 
 
-def private(path: Path) -> Path:
-    """Where the file really is: made for its owner alone, or found to be the owner's.
+def default_path() -> Path:
+    """The ledger's place unless told otherwise: in the user's cache directory."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    cache = base if base.is_absolute() else at_home("~/.cache")  # the standard ignores a relative one
+    return cache / "ruler" / "ledger.sqlite"
 
-    UsageError (OSError from the system) where it cannot be used, without a way out.
+
+def located(text: str | None) -> Path | None:
+    """`--ledger PATH|none` → the path; None where no reply is to be kept."""
+    if text == "none":
+        return None
+    return at_home(text) if text else default_path()
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """Open a ledger, made where it is not there; each statement is its own transaction.
+
+    A statement waits WAIT seconds for others; a commit outlives the process, not a power cut. Use it
+    within `refusing`.
     """
+    real = _private(path)
+    connection = sqlite3.connect(real, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    with _closed_on_error(connection):
+        _recognise(real, connection)
+        for file in files_of(real):
+            if file.exists() and stat.S_IMODE(file.stat().st_mode) & 0o077:
+                file.chmod(0o600)
+        _share(connection)
+    return connection
+
+
+def look_up(path: Path) -> sqlite3.Connection | None:
+    """Open a ledger to read what it holds, which is neither made nor changed; None where it is empty.
+
+    It may belong to another user, and lie where nothing can be written. Use it within `refusing`.
+    """
+    real = Path(os.path.realpath(path))
+    if not stat.S_ISREG((found := real.stat()).st_mode):
+        raise UsageError(f"{path}: is no regular file")
+    log, shared = files_of(real)[1:]
+    if not found.st_size and not log.exists():
+        return None
+    mine = found.st_uid == os.geteuid() and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
+    # another user's run would refuse an index of the log that we had made there; without a log nobody writes
+    how = "rw" if mine else "ro&readonly_shm=1" if log.exists() and shared.exists() else "ro&immutable=1"
+    if not mine and log.exists() and not shared.exists() and log.stat().st_size:
+        raise UsageError(f"{path}: has a log beside it that only its owner can read in")
+    connection = sqlite3.connect(
+        f"{real.as_uri()}?mode={how}", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
+    )
+    with _closed_on_error(connection):
+        if _one(connection, "PRAGMA schema_version") == 0:
+            connection.close()
+            return None
+        _refuse_foreign(path, connection)
+    return connection
+
+
+@contextlib.contextmanager
+def refusing(what: str, way_out: str) -> Iterator[None]:
+    """Turn what keeps a file from being used into one sentence with a way out."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{error}; {way_out}") from None
+    except (OSError, ValueError, sqlite3.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{what}: {why}; {way_out}") from None
+
+
+@contextlib.contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_files() -> int:
+    """How many files this process may have open, after asking for all that the system allows.
+
+    Shells give 256 or 1,024 by default, a ceiling that nobody asked for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 14
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            return soft
+        return wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+def files_of(path: Path) -> list[Path]:
+    """The database, its write-ahead log and the log's index."""
+    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
+
+
+def busy(error: sqlite3.Error) -> bool:
+    """Whether another process was writing."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _private(path: Path) -> Path:
+    """Find the file's real place, and make it for its owner alone where it is not there."""
     real = Path(os.path.realpath(path))
     for folder in reversed([p for p in real.parents if not p.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -65,68 +165,7 @@ def private(path: Path) -> Path:
     return real
 
 
-def connect(path: Path, schema: Schema) -> sqlite3.Connection:
-    """Open what `private` found, each statement its own transaction; it waits WAIT seconds for others.
-
-    A commit outlives the process, not a power cut. UsageError where it is not ours, sqlite3.Error
-    where it is no database.
-    """
-    connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
-    try:
-        _recognise(path, connection, schema)
-        for file in files_of(path):
-            if file.exists() and stat.S_IMODE(file.stat().st_mode) & 0o077:
-                file.chmod(0o600)
-        _share(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def look_up(path: Path, schema: Schema) -> sqlite3.Connection | None:
-    """Open a file to read what it holds, which is neither made nor changed; None where it is empty.
-
-    It may belong to another user, and lie where nothing can be written. UsageError where it is not
-    there or not ours, OSError or sqlite3.Error where it cannot be read.
-    """
-    real = Path(os.path.realpath(path))
-    if not stat.S_ISREG((found := real.stat()).st_mode):
-        raise UsageError(f"{path}: is no regular file")
-    log, shared = files_of(real)[1:]
-    if not found.st_size and not log.exists():
-        return None
-    mine = found.st_uid == os.geteuid() and os.access(real, os.W_OK) and os.access(real.parent, os.W_OK)
-    # another user's run would refuse an index of the log that we had made there; without a log nobody writes
-    how = "rw" if mine else "ro&readonly_shm=1" if log.exists() and shared.exists() else "ro&immutable=1"
-    if not mine and log.exists() and not shared.exists() and log.stat().st_size:
-        raise UsageError(f"{path}: has a log beside it that only its owner can read in")
-    connection = sqlite3.connect(
-        f"{real.as_uri()}?mode={how}", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
-    )
-    try:
-        if _one(connection, "PRAGMA schema_version") == 0:
-            connection.close()
-            return None
-        _refuse_foreign(path, connection, schema)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def files_of(path: Path) -> list[Path]:
-    """The database, its write-ahead log and the log's index."""
-    return [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
-
-
-def busy(error: sqlite3.Error) -> bool:
-    """Whether another process was writing."""
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _recognise(path: Path, connection: sqlite3.Connection, schema: Schema) -> None:
+def _recognise(path: Path, connection: sqlite3.Connection) -> None:
     """Make the tables in an empty file; refuse what another program or a newer version wrote."""
 
     def empty() -> bool:
@@ -136,22 +175,22 @@ def _recognise(path: Path, connection: sqlite3.Connection, schema: Schema) -> No
     if empty():
         connection.execute("BEGIN IMMEDIATE")
         if empty():  # still: another process may have been first
-            for statement in schema.tables:
+            for statement in TABLES:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {schema.application}")
-            connection.execute(f"PRAGMA user_version = {schema.version}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
-    _refuse_foreign(path, connection, schema)
+    _refuse_foreign(path, connection)
 
 
 def _one(connection: sqlite3.Connection, query: str) -> int:
     return int(connection.execute(query).fetchall()[0][0])
 
 
-def _refuse_foreign(path: Path, connection: sqlite3.Connection, schema: Schema) -> None:
-    if _one(connection, "PRAGMA application_id") != schema.application:
+def _refuse_foreign(path: Path, connection: sqlite3.Connection) -> None:
+    if _one(connection, "PRAGMA application_id") != APPLICATION:
         raise UsageError(f"{path}: is another program's database")
-    if _one(connection, "PRAGMA user_version") > schema.version:
+    if _one(connection, "PRAGMA user_version") > VERSION:
         raise UsageError(f"{path}: was written by a newer version of ruler; update ruler")
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from ruler_cli.errors import OutputError, UnreadableError, UsageError
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.container import Container
 from ruler_cli.files.event_kinds import (
     conversation_id,
@@ -38,7 +38,7 @@ from ruler_cli.files.event_kinds import (
 )
 from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.records import Line
-from ruler_cli.spool import new_spool
+from ruler_cli.scratch import Scratch, room, tables
 
 Event = Mapping[str, Any]
 
@@ -245,14 +245,12 @@ class Scattered(_Gathered):
             at += len(raw)
 
     def _found(self) -> sqlite3.Connection:
-        db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        db = tables(*_TABLES, cache=2000)
         self._stack.callback(db.close)
         kept = self._inner.plain and self._rule.parts is None
-        spool = None if kept else new_spool(self._stack)
-        for statement in _TABLES:
-            db.execute(statement)
+        spool = None if kept else self._stack.enter_context(Scratch())
         at, rows = 0, list[tuple[int, int, int]]()
-        try:
+        with room():
             for line in self._inner.records():
                 for raw in [line.raw] if self._rule.parts is None else self._rule.parts(line.raw):
                     if spool is not None:
@@ -264,13 +262,6 @@ class Scattered(_Gathered):
                     rows.clear()
             db.executemany(_NOTE, rows)
             db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
-            if spool is not None:
-                spool.flush()  # it is read by its descriptor
-        except (sqlite3.OperationalError, OSError) as error:
-            raise OutputError(
-                f"no room on disk for what is gathered there ({error}); make room, or name another "
-                "directory with TMPDIR"
-            ) from None
         self._fd = self._inner.fileno() if spool is None else spool.fileno()
         self._db = db
         return db
@@ -288,9 +279,6 @@ class Scattered(_Gathered):
 
 
 _TABLES = (
-    "PRAGMA journal_mode = OFF",
-    "PRAGMA cache_size = -2000",
-    "BEGIN",
     "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
     "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, start INT, size INT)",
 )

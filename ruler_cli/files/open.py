@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import itertools
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from ruler_cli.files.compression import GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC, ZSTD_MAGIC
-from ruler_cli.files.container import Container, Lines
+from ruler_cli.files.container import Container
 from ruler_cli.files.document import Document
 from ruler_cli.files.gathered import gathered, may_be_event
 from ruler_cli.files.listing import is_many, listed
@@ -25,7 +23,7 @@ from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
 from ruler_cli.files.source import BOM, decompressed, from_file, lines, open_raw, readable, shown
 from ruler_cli.records import Line
-from ruler_cli.spool import new_spool
+from ruler_cli.scratch import Scratch
 
 _FIRST = 1 << 23
 """Bytes of a first line beyond which a stream is kept on disk before it is told what it is."""
@@ -85,11 +83,9 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
 
 def _kept(made: Container, stack: ExitStack) -> Container:
     """Records that were gathered from a stream, as lines of a file: other processes may read it."""
-    spool = new_spool(stack)
-    lines_of = Lines(spool)
+    spool = stack.enter_context(Scratch())
     for line in made.records():
-        lines_of.put(line.number, line.raw)
-    spool.flush()  # it is read by its descriptor
+        spool.write(line.raw.replace(b"\n", b" ") + b"\n")
     found = JsonLines(made.name, partial(from_file, spool.fileno()), spool.fileno())
     found.rewritable = False
     return found
@@ -169,12 +165,13 @@ def _stream(
 
 def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -> BinaryIO:
     """What a stream still holds, in a temporary file."""
-    spool = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    spool = stack.enter_context(Scratch())
     spool.write(head)
     with readable(name):
-        shutil.copyfileobj(stream, spool, 1 << 20)
-    spool.flush()  # it is read by its descriptor
-    return cast(BinaryIO, spool)
+        while piece := stream.read(1 << 20):
+            spool.write(piece)
+    spool.fileno()  # it is read by its descriptor
+    return spool.file
 
 
 def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:

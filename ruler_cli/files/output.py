@@ -6,69 +6,38 @@ A file appears by atomic rename; until then it is OUTPUT.partial, which holds wh
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
-import sys
 from collections import Counter
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.compression import compressed
 from ruler_cli.files.container import Container, Encoder, Lines
+from ruler_cli.files.remote import public
+from ruler_cli.files.whole import LocalFile, begin
 from ruler_cli.records import Problem
 
 _OWN = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 """Names that only one kind of container may have, by the unit of that kind."""
-_BUFFER = 1 << 16
-"""Bytes collected before a write: a mebibyte, which no cache holds, made a record take four times as long."""
 
 
 class Output:
     """OUTPUT as records are written to it; use as a context and `commit` at the end."""
 
     def __init__(self, name: str) -> None:
-        """Open OUTPUT (or `-`); UsageError where it cannot be written, before anything is read."""
-        self.name = name
-        self._target: Path | None = None
-        self._partial: Path | None = None
-        self._empty = True
+        """Open OUTPUT, an address or `-`; UsageError where it cannot be written, before anything is read."""
+        self.name = public(name)
+        self._file = begin(name)
+        self.waits = self._file.waits
+        """Whether a record may have to wait for somebody who takes it, as on stdout."""
+        self._empty, self._done = True, False
         self._container: Container | None = None
         self._encoder: Encoder | None = None
         self._ended = False
-        if name == "-":
-            if sys.stdout is None:
-                raise UsageError("-: stdout is closed; give a file name")
-            self._file: BinaryIO = sys.stdout.buffer
-            self._stream = self._file
-            return
-        target = Path(os.path.realpath(name))
-        try:
-            given = Path(name)
-            if given.exists() and not stat.S_ISREG(given.stat().st_mode):
-                if given.is_dir():
-                    raise UsageError(f"{name}: is a directory; give a file name, or `-` for stdout")
-                self._file = given.open("wb")  # a pipe or device: nothing to rename
-            else:
-                self._target = target
-                self._partial = target.with_name(target.name + ".partial")
-                self._file = locked(self._partial)
-                if target.exists():  # who may read OUTPUT stays as it was
-                    os.fchmod(self._file.fileno(), stat.S_IMODE(target.stat().st_mode))
-        except FileNotFoundError:
-            way = f"create it with: mkdir -p {target.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {way}") from None
-        except OSError as error:
-            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
-        self._stream = compressed(name, self._file)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a record may have to wait for somebody who takes it, as on stdout."""
-        return self.name == "-"
 
     def into(self, container: Container) -> None:
         """Write a container of INPUT's kind, where the name does not ask for JSON lines.
@@ -81,30 +50,18 @@ class Output:
     def put(self, number: int, body: bytes) -> None:
         """Append the record with this number."""
         self._empty = False
-        try:
+        with self._sentence():
             self._shape().put(number, body)
-            if self._target is None:
-                self._stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise self._stuck(error) from None
+            if self._file.through:
+                self._file.stream.flush()
 
     def commit(self) -> None:
-        """Make OUTPUT appear: flush to disk, then rename."""
-        try:
+        """Make OUTPUT appear; OutputError where it does not."""
+        with self._sentence():
             self._end()
-            if self._stream is not self._file:
-                self._stream.close()
-            self._file.flush()
-            if self._target is not None and self._partial is not None:
-                os.fsync(self._file.fileno())
-                self._partial.replace(self._target)
-                self._target = None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise self._stuck(error) from None
+            self._file.end()
+            self._file.commit()
+        self._done = True
 
     def __enter__(self) -> Output:
         """The output, open."""
@@ -116,31 +73,31 @@ class Output:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Close; without `commit` what is whole so far stays in OUTPUT.partial."""
-        if self._file is sys.stdout.buffer:
+        """Close; without `commit` what is whole so far stays in OUTPUT.partial, and at an address nothing."""
+        if self._done:
             return
+        local = self._file if isinstance(self._file, LocalFile) else None
         try:
+            if local is None or self._empty:
+                self._file.discard()
+                return
             try:
-                if self._partial is not None and not self._empty and not isinstance(error, OutputError):
+                if not isinstance(error, OutputError):
                     with contextlib.suppress(UsageError):  # INPUT is damaged, and that is told already
                         self._end()  # a document without its end could not be read
-                if self._stream is not self._file and not self._stream.closed:
-                    self._stream.close()
             finally:
-                self._file.close()
-            if self._empty and self._target is not None and self._partial is not None:
-                self._partial.unlink(missing_ok=True)  # nothing was written: nothing to keep
+                local.keep()
         except OSError as late:
-            if self._stream is self._file and self._partial is not None and self._container is None:
-                _cut_torn(self._partial)
+            if local is not None and local.packed and self._container is None:
+                _cut_torn(local.partial)
             if error is None:
                 raise self._stuck(late) from None
 
     def _shape(self) -> Encoder:
         """What puts records together; made with the first of them, when all of INPUT is known."""
         if self._encoder is None:
-            made = self._container.encoder(self._stream) if self._container else Lines(self._stream)
-            self._encoder = made
+            stream = self._file.stream
+            self._encoder = self._container.encoder(stream) if self._container else Lines(stream)
         return self._encoder
 
     def _end(self) -> None:
@@ -148,9 +105,18 @@ class Output:
             self._ended = True
             self._shape().end()
 
+    @contextlib.contextmanager
+    def _sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._stuck(error) from None
+
     def _stuck(self, error: OSError) -> OutputError:
-        where = self._partial or self.name
-        kept = "what is whole so far is kept; " if self._partial else ""
+        where = self._file.partial if isinstance(self._file, LocalFile) else self.name
+        kept = "what is whole so far is kept; " if isinstance(self._file, LocalFile) else ""
         return OutputError(
             f"{where}: cannot be written: {error.strerror}; {kept}make room, then run the same command again"
         )
@@ -254,24 +220,6 @@ class FailedFile:
 
 def _digest(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
-
-
-def locked(partial: Path) -> BinaryIO:
-    """Open OUTPUT.partial for this process alone, empty."""
-    while True:
-        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "wb", _BUFFER)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if partial.exists() and os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-                break
-        except BlockingIOError:
-            file.close()
-            raise UsageError(
-                f"{partial}: another run is writing it; wait for that run or give another OUTPUT"
-            ) from None
-        file.close()  # another run ended just now: what was opened is its OUTPUT already
-    file.truncate(0)
-    return file
 
 
 def _cut_torn(partial: Path) -> None:

@@ -7,6 +7,7 @@ password, query. The words of the storage's own libraries are not repeated, beca
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
@@ -46,6 +47,13 @@ def public(name: str) -> str:
     if scheme in _STORES and ":" in host:  # a secret key may hold slashes
         return f"{scheme}://{rest.rpartition('@')[2]}"
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two names lead to one file, or to one address."""
+    if is_remote(one) or is_remote(other):
+        return public(one).rstrip("/") == public(other).rstrip("/")
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def opened(name: str) -> tuple[Any, str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.compression import compressed
 from ruler_cli.files.remote import failed, opened, public, reason, refused
 
 if TYPE_CHECKING:
@@ -20,16 +21,24 @@ if TYPE_CHECKING:
 
 _HELD = frozenset({"s3", "s3a", "gs", "gcs"})
 """Their uploads can be held back, or be given up, once everything is sent."""
+_BUFFER = 1 << 16
 _PART = 32 << 20
 """Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
 
 
-class RemoteOutput(io.RawIOBase):
+class RemoteFile(io.RawIOBase):
     """A remote file open for writing. `commit` makes it appear; closing it without that discards it."""
 
-    def __init__(self, name: str) -> None:
-        """UsageError where the address cannot be written, as far as that shows beforehand."""
+    through, waits = False, True
+
+    def __init__(self, name: str, *, packed: bool = False) -> None:
+        """UsageError where the address cannot be written, as far as that shows beforehand.
+
+        `packed`: the bytes are compressed already.
+        """
         self.shown = public(name)
+        if self.shown.endswith("/"):
+            raise UsageError(f"{self.shown}: is a directory; give the address of a file, or `-` for stdout")
         self._done = True  # until there is something to discard
         self._system, self._path = opened(name)
         self._staged = self._path
@@ -43,6 +52,8 @@ class RemoteOutput(io.RawIOBase):
         except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
             raise UsageError(f"{self.shown}: cannot be written: {reason(error)}") from None
         self._done = False
+        self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
+        self.stream = self._buffer if packed else compressed(self.shown, self._buffer)
 
     def _open(self) -> Any:
         if self._held:
@@ -63,8 +74,11 @@ class RemoteOutput(io.RawIOBase):
             raise failed(self.shown, error) from None
         return memoryview(data).nbytes
 
-    def finish(self) -> None:
+    def end(self, *, durable: bool = True) -> None:
         """Send the rest, where that does not make the object appear: nothing of it stays in memory."""
+        if self.stream is not self._buffer:
+            self.stream.close()
+        self._buffer.flush()
         if self._done or self._on_close:
             return
         try:
@@ -114,11 +128,6 @@ class RemoteOutput(io.RawIOBase):
         """Discard what was not committed."""
         self.discard()
         super().close()
-
-
-def open_remote_output(name: str) -> RemoteOutput:
-    """An address for writing; see `RemoteOutput`."""
-    return RemoteOutput(name)
 
 
 def _look(system: Any, path: str) -> None:

@@ -19,9 +19,9 @@ from typing import BinaryIO, Self
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import compressed
-from ruler_cli.files.output import locked
 from ruler_cli.files.remote import is_remote
 from ruler_cli.files.source import decompressed, open_raw, readable
+from ruler_cli.files.whole import locked
 
 _OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """The beginning of a line of ours."""

@@ -11,7 +11,6 @@ from ruler_cli.judges.answer_form import EMBEDDED, unknown_judge
 from ruler_cli.judges.body import Answering, answering
 from ruler_cli.judges.endpoint import DIRECT, HERE, PREFIXES, address_of, check_address, direct, named_key
 from ruler_cli.judges.interface import Judge
-from ruler_cli.judges.nobody import Nobody
 from ruler_cli.judges.prices import Model, Price, in_batches, known, stated
 from ruler_cli.judges.providers import provider_of
 from ruler_cli.nearest import nearest
@@ -74,15 +73,14 @@ def answers_of(settings: JudgeSettings) -> Answering:
     return answering(settings, (address_of(settings) or HERE) if straight else None)
 
 
-def unasked(settings: JudgeSettings) -> Chosen:
-    """What is known of a judge whose kept answers are all that counts; UsageError where none are kept."""
+def cached_only(settings: JudgeSettings) -> Model:
+    """Look up a judge of whom only cached replies count; UsageError where none are cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
             f"judge {settings.model}: it is asked as it is needed, and the ledger keeps no answers of it; "
             "name the judge whose answers are kept, with -m"
         )
-    model = model_of(settings)
-    return Chosen(Nobody(settings.model), model.price, model.context)
+    return model_of(settings)
 
 
 def _judge(settings: JudgeSettings, *, elsewhere: bool) -> Judge:

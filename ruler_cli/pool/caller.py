@@ -12,6 +12,7 @@ import anyio
 
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.interface import Judge
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
 from ruler_cli.pool.retries import Tries
 from ruler_cli.records import Fault, Reply, Request, Usage
@@ -20,19 +21,6 @@ PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
 _UNREACHED = 3
 """Tries of a judge that no call of this run has reached yet."""
-
-
-class Keeper(Protocol):
-    """Where answers are kept, by the content of the request."""
-
-    def key(self, request: Request) -> bytes:
-        """What tells this request from every other."""
-
-    def find(self, key: bytes) -> Reply | Fault | None:
-        """What was answered before; a Fault is a call that failed for good."""
-
-    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
-        """Store an answer; it is safe when this returns."""
 
 
 class Claims(Protocol):
@@ -74,11 +62,11 @@ class Caller:
         *,
         retries: int,
         timeout: float,
-        keeper: Keeper | None = None,
+        cache: ReplyCache | None = None,
         claims: Claims | None = None,
     ) -> None:
         """`timeout` is the judge's own deadline for one try, in seconds."""
-        self.gate, self._judge, self._keeper, self._claims = gate, judge, keeper, claims
+        self.gate, self._judge, self._cache, self._claims = gate, judge, cache, claims
         self._retries, self._seconds = retries, (1 + retries) * timeout
         self._reached, self._answered = False, -math.inf
         self._random = random.Random()  # jitter only, which must differ between processes
@@ -93,13 +81,13 @@ class Caller:
         The same request is asked once, also when two groups are alike and both are waiting for it.
         `again` asks anew what was answered before this run.
         """
-        if self._keeper is None:
+        if self._cache is None:
             return await self._ask(request)
-        key = self._keeper.key(request)
+        key = self._cache.key(request)
         while key in self._asking:
             await self._asking[key].wait()
         try:
-            kept = None if again and key not in self._again else self._keeper.find(key)
+            kept = None if again and key not in self._again else self._cache.find(key)
         except RulerError as error:  # what is in flight is paid for and may finish
             return self._end(error)
         if kept is not None:
@@ -232,9 +220,9 @@ class Caller:
 
     async def _keep(self, key: bytes, answer: Reply | Fault) -> None:
         """Store; where that fails the run stops, since nothing should be paid that cannot be kept."""
-        if self._keeper is None:
+        if self._cache is None:
             return
         try:
-            await self._keeper.keep(key, answer)
+            await self._cache.keep(key, answer)
         except RulerError as error:
             self._end(error)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ruler_cli.judges.prices import Price
 from ruler_cli.observer import Status
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Usage
@@ -28,33 +30,36 @@ class Tries:
 class Panel:
     """Several judges that share a budget and a halt; each has its own limits and concurrency."""
 
-    def __init__(self, callers: Sequence[Caller], prices: Sequence[Price | None], halt: Halt) -> None:
+    def __init__(
+        self, callers: Sequence[Caller | CachedOnly], prices: Sequence[Price | None], halt: Halt
+    ) -> None:
         """`prices` in the callers' order."""
         self.callers, self.prices, self.halt = tuple(callers), tuple(prices), halt
-        self.budget = callers[0].gate.budget
+        self.gates = [caller.gate for caller in callers if isinstance(caller, Caller)]
+        self.budget = self.gates[0].budget if self.gates else Budget()
 
     @property
     def in_flight(self) -> int:
         """Calls that are out now."""
-        return sum(caller.gate.in_flight for caller in self.callers)
+        return sum(gate.in_flight for gate in self.gates)
 
     def nudge(self) -> None:
         """Have every line look again."""
-        for caller in self.callers:
-            caller.gate.nudge()
+        for gate in self.gates:
+            gate.nudge()
 
     async def room(self) -> None:
         """Wait until more work should be brought: no judge's line is long."""
-        if len(self.callers) == 1:
-            await self.callers[0].gate.room()
+        if len(self.gates) == 1:
+            await self.gates[0].room()
             return
-        while not all(caller.gate.hungry for caller in self.callers):
-            for caller in self.callers:
-                await caller.gate.room()
+        while not all(gate.hungry for gate in self.gates):
+            for gate in self.gates:
+                await gate.room()
 
     def status(self) -> Status:
         """What is going on right now, all judges together; the longest wait of any."""
-        each = [caller.gate.status() for caller in self.callers]
+        each = [gate.status() for gate in self.gates] or [Status(spent_usd=self.budget.spent)]
         if len(each) == 1:
             return each[0]
         longest = max(each, key=lambda status: status.waiting)

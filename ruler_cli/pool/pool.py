@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import resource
-
 from ruler_cli.errors import UsageError
+from ruler_cli.files.database import open_files
 from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller, Claims, Keeper
+from ruler_cli.pool.caller import Caller, Claims
 from ruler_cli.pool.estimates import Estimates
 from ruler_cli.pool.gate import Cost, Gate, Shared
 from ruler_cli.pool.halt import Halt
@@ -29,14 +29,14 @@ def pool(
     judge: JudgeSettings,
     settings: PoolSettings,
     halt: Halt,
-    keeper: Keeper | None = None,
+    cache: ReplyCache | None = None,
     budget: Budget | None = None,
 ) -> Caller:
     """What asks one judge: must be made where the loop runs. UsageError where it could not open so much.
 
     Limits are the judge's own; `budget` is that of a run with several judges.
     """
-    most_open = max(1, connections() - _SPARE)
+    most_open = max(1, open_files() - _SPARE)
     if settings.concurrency and settings.concurrency > most_open and not chosen.embedded:
         raise UsageError(
             f"--concurrency {settings.concurrency}: this system lets a process have {most_open} connections; "
@@ -45,7 +45,7 @@ def pool(
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
     level = Fixed(limit) if limit else Adaptive(most_open)
     gate = limited(chosen, judge, settings, halt, level, budget or Budget(settings.max_cost))
-    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, keeper=keeper)
+    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, cache=cache)
 
 
 def limited(
@@ -69,7 +69,7 @@ def part_of_a_pool(
     settings: PoolSettings,
     halt: Halt,
     budget: Budget,
-    keeper: Keeper | None,
+    cache: ReplyCache | None,
     shared: Shared,
     claims: Claims | None,
 ) -> Caller:
@@ -77,29 +77,13 @@ def part_of_a_pool(
 
     `budget` only counts.
     """
-    most_open = max(1, connections() - _SPARE)
+    most_open = max(1, open_files() - _SPARE)
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
     level = Fixed(min(limit, most_open)) if limit else Adaptive(most_open)
     gate = Gate(level, halt, budget=budget, cost=_cost(chosen.price), shared=shared)
     retries, timeout = settings.retries, judge.timeout
-    return Caller(chosen.judge, gate, retries=retries, timeout=timeout, keeper=keeper, claims=claims)
+    return Caller(chosen.judge, gate, retries=retries, timeout=timeout, cache=cache, claims=claims)
 
 
 def _cost(price: Price | None) -> Cost:
     return lambda usage: None if price is None else price.of(usage)
-
-
-def connections() -> int:
-    """How many files this process may have open, after asking for all that the system allows.
-
-    Shells give 256 or 1,024 by default, a ceiling that nobody asked for.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 14
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
-            return soft
-        return wanted
-    return wanted if soft == resource.RLIM_INFINITY else soft

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ from ruler_cli.groups import fetched, part_of
 from ruler_cli.index import Place, place
 from ruler_cli.reading import Input
 from ruler_cli.records import Group
-from ruler_cli.report.spool import no_room, spool
+from ruler_cli.scratch import Scratch
 
 _NUMBERS = 4
 """Numbers that are noted of a record, 8 bytes each."""
@@ -29,31 +28,22 @@ class Again:
         """`opened` must hold records; the temporary files go with `stack`."""
         self._opened = opened
         self._once = opened.plain is None and opened.again is None
-        self._notes, self._lines = spool(stack), spool(stack)
+        self._notes, self._lines = (stack.enter_context(Scratch()) for _ in range(2))
         self._ends = array("q", [0])
         self._first = 0
-        self._written = 0
         self._last: tuple[bytes, int] = (b"", 0)
 
     def note(self, ordinal: int, group: Group) -> None:
         """Note the next group; the first may have any number, and none behind it may be left out."""
         self._first = self._first or ordinal
-        try:
-            for record in group.records:
-                line = record.line
-                start = self._kept(line.raw) if self._once else 0
-                self._notes.write(array("q", [place(record), line.number, start, len(line.raw)]))
-        except OSError as error:
-            raise no_room(error) from None
+        for record in group.records:
+            line = record.line
+            start = self._kept(line.raw) if self._once else 0
+            self._notes.write(array("q", [place(record), line.number, start, len(line.raw)]).tobytes())
         self._ends.append(self._ends[-1] + len(group.records))
 
     def groups(self, ordinals: Sequence[int]) -> Iterator[tuple[int, Group]]:
         """The groups with these numbers, which grow; UsageError where the input has changed."""
-        try:
-            self._notes.flush()
-            self._lines.flush()
-        except OSError as error:
-            raise no_room(error) from None
         if self._once:
             yield from ((ordinal, self._fetched(ordinal)) for ordinal in ordinals)
             return
@@ -68,14 +58,13 @@ class Again:
     def _kept(self, raw: bytes) -> int:
         """Where a line of a pipe is kept; the groups of one columnar line share it."""
         if self._last[0] is not raw:
-            self._last = (raw, self._written)
-            self._written += self._lines.write(raw)
+            self._last = (raw, self._lines.write(raw))
         return self._last[1]
 
     def _places(self, ordinal: int) -> list[Sequence[int]]:
         start, end = self._ends[ordinal - self._first], self._ends[ordinal - self._first + 1]
         size = _NUMBERS * 8
-        found = array("q", os.pread(self._notes.fileno(), (end - start) * size, start * size))
+        found = array("q", self._notes.read((end - start) * size, start * size))
         return [found[at : at + _NUMBERS] for at in range(0, len(found), _NUMBERS)]
 
     def _fetched(self, ordinal: int) -> Group:

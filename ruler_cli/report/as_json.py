@@ -33,39 +33,16 @@ Figures (`overview_json`):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Usage
+from ruler_cli.report.texts import GroupText
 from ruler_cli.report.values import Bar, Cell, Overview, Telling
 
 _Json = dict[str, Any]
-
-
-class Text(Protocol):
-    """What a group's rollouts say, as lines: a `GroupText`."""
-
-    @property
-    def context(self) -> Sequence[str]:
-        """What all rollouts share."""
-        ...
-
-    @property
-    def tools(self) -> str:
-        """The tools there are."""
-        ...
-
-    @property
-    def rollouts(self) -> Sequence[Sequence[str]]:
-        """The lines of each rollout."""
-        ...
-
-    @property
-    def identical(self) -> Sequence[int]:
-        """For each rollout the place of the first with the same lines."""
-        ...
 
 
 def overview_json(o: Overview) -> _Json:
@@ -150,7 +127,7 @@ def telling_json(t: Telling) -> _Json:
     return {"because": t.because, "much": t.much, "group": _summary(t.group)}
 
 
-def group_json(g: MarkedGroup, text: Text | None) -> _Json:
+def group_json(g: MarkedGroup, text: GroupText | None) -> _Json:
     """One group, its rollouts in input order; with `text` what the judge read of them, line by line.
 
     `same_as` is the place of the first rollout with the same lines.

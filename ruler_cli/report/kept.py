@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from heapq import heappop, heappush
 
 from ruler_cli.report.rows import Leaf
-from ruler_cli.report.spool import no_room, spool
+from ruler_cli.scratch import Scratch
 
 
 class Kept:
@@ -15,10 +14,14 @@ class Kept:
 
     def __init__(self, stack: ExitStack) -> None:
         """Nothing yet; the temporary file goes with `stack`."""
-        self._file = spool(stack)
+        self._scratch = stack.enter_context(Scratch())
         self._at: dict[int, tuple[int, int, int, int]] = {}
         self._cut: set[int] = set()
-        self.size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return self._scratch.size
 
     def __contains__(self, ordinal: int) -> bool:
         return ordinal in self._at
@@ -26,21 +29,14 @@ class Kept:
     def put(self, ordinal: int, leaf: Leaf) -> None:
         """Keep a group; OutputError where there is no room for it."""
         text = leaf.text or b""
-        try:
-            self._file.write(leaf.row + leaf.said + text)
-        except OSError as error:
-            raise no_room(error) from None
-        self._at[ordinal] = (self.size, len(leaf.row), len(leaf.said), len(text))
-        self.size += len(leaf.row) + len(leaf.said) + len(text)
+        at = self._scratch.write(leaf.row + leaf.said + text)
+        self._at[ordinal] = (at, len(leaf.row), len(leaf.said), len(text))
         if leaf.cut:
             self._cut.add(ordinal)
 
     def settle(self) -> None:
         """Nothing more comes: from now on it is read."""
-        try:
-            self._file.flush()
-        except OSError as error:
-            raise no_room(error) from None
+        self._scratch.fileno()
 
     def row(self, ordinal: int) -> list[bytes]:
         """Its values, each as JSON, in the order of COLUMNS."""
@@ -66,7 +62,7 @@ class Kept:
         return ordinal in self._cut
 
     def _read(self, size: int, at: int) -> bytes:
-        return os.pread(self._file.fileno(), size, at)
+        return self._scratch.read(size, at)
 
 
 class Room:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.listing import is_many, passed_over
 from ruler_cli.files.remote import is_remote, public
+from ruler_cli.files.whole import begin
 
 
 class Target:
@@ -24,45 +21,24 @@ class Target:
         """UsageError where it cannot be written, before anything is read; `source` is what is read."""
         self.name = name
         self.size = 0
-        self._target: Path | None = None
-        if name == "-":
-            if sys.stdout is None:
-                raise UsageError("-: stdout is closed; give a file name that ends in .html")
-            self._file: BinaryIO = sys.stdout.buffer
-            return
-        refuse(name, source)
-        self._target = Path(os.path.realpath(name))
-        self._partial = self._target.with_name(f".{self._target.name[:200]}.{secrets.token_hex(4)}.partial")
-        try:
-            self._file = os.fdopen(os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
-            if self._target.exists():  # who may read it stays as it was
-                os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
-        except FileNotFoundError:
-            way = f"create it with: mkdir -p {self._target.parent}"
-            raise UsageError(f"{name}: its directory does not exist; {way}") from None
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._partial.unlink()
-            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
-        except BaseException:  # a signal, before there is anybody to close the file
-            self._partial.unlink(missing_ok=True)
-            raise
+        self._done = False
+        if name != "-":
+            refuse(name, source)
+        self._file = begin(name)
 
     def write(self, text: str) -> None:
         """Append text."""
         raw = text.encode()
         self.size += len(raw)
-        with self._told():
-            self._file.write(raw)
+        with self._sentence():
+            self._file.stream.write(raw)
 
     def commit(self) -> None:
         """Make the file appear: flush to disk, then rename."""
-        with self._told():
-            self._file.flush()
-            if self._target is not None:
-                os.fsync(self._file.fileno())
-                self._partial.replace(self._target)
-                self._target = None
+        with self._sentence():
+            self._file.end()
+            self._file.commit()
+        self._done = True
 
     def __enter__(self) -> Target:
         """The file, open."""
@@ -72,15 +48,12 @@ class Target:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Close; without `commit` nothing is left of it."""
-        if self.name == "-":
-            return
-        with contextlib.suppress(OSError):  # a full disk, which `write` or `commit` has told
-            self._file.close()
-        if self._target is not None:
-            self._partial.unlink(missing_ok=True)
+        if not self._done:
+            with contextlib.suppress(OSError):  # a full disk, which `write` or `commit` has told
+                self._file.discard()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _sentence(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:

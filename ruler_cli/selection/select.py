@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
 from ruler_cli.errors import UsageError
+from ruler_cli.files.remote import same_place
 from ruler_cli.files.source import shown
 from ruler_cli.formats.reader import Reader
 from ruler_cli.marked.read import Marks
@@ -16,7 +17,7 @@ from ruler_cli.selection.answers import Answers
 from ruler_cli.selection.best import commonest, highest, widest
 from ruler_cli.selection.cut import Cutter
 from ruler_cli.selection.values import Keep, SelectSettings, Tally
-from ruler_cli.writing import ByTurn, InOrder, Writer, open_output, refuse_clashes, same_place
+from ruler_cli.writing import ByTurn, InOrder, Writer, open_output, refuse_clashes
 
 
 def select(

@@ -34,7 +34,7 @@ def place(tmp_path: Path) -> Path:
         ledger.keep(b"2", "openai/gpt-4o", answer, 1.0)
         ledger.keep(b"3", "openai/gpt-4o", Fault("refused", "no", "group"), 1.0)
         ledger.keep(b"4", "mine\x1b[31m\n", answer, 1.0)
-        ledger._patient.execute("UPDATE replies SET at = 1000000000 + id")
+        ledger._own.patient.execute("UPDATE replies SET at = 1000000000 + id")
     return path
 
 
@@ -94,7 +94,7 @@ def test_json(ruler: Ruler, place: Path) -> None:
 def test_clear(ruler: Ruler, place: Path) -> None:
     """Without a terminal it removes what it is told to, and says how much."""
     with Ledger(place) as ledger:
-        ledger._patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
+        ledger._own.patient.execute("UPDATE replies SET at = ? WHERE id = 1", (time.time() - 86400,))
         some = ruler("ledger", "clear", "--ledger", place, "--older-than", 2)
         assert (some.returncode, "removed 3 rows" in some.stdout) == (0, True)
         assert "removed 0 rows" in ruler("ledger", "clear", "--ledger", place, "--older-than", 2).stdout

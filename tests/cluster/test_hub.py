@@ -17,7 +17,7 @@ from ruler_cli.cluster.messages import Parcel, Snapshot
 from ruler_cli.cluster.shared import FarShelf, Line, SharedClaims, SharedLimits
 from ruler_cli.errors import OutputError, RefusedError
 from ruler_cli.judges.interface import Judge
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate, Permit
@@ -26,7 +26,6 @@ from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Fault, Reply, Request, Usage
 from ruler_cli.settings import JudgeSettings
-from ruler_cli.shelf import Shelf
 from tests.virtual import ASKED, Gateway, World, flood, virtually
 
 _WAY = 0.003
@@ -45,7 +44,7 @@ class Band:
     lost: list[anyio.CancelScope] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        shelf = Shelf(self.ledger, MODEL.model, MODEL.params) if self.ledger else None
+        shelf = ReplyCache(self.ledger, MODEL.model, MODEL.params) if self.ledger else None
         self.hub = Hub([self.gate], [shelf], self.halt, lambda *_: None, lambda: None)
         self.tasks.start_soon(self.hub.serve)
 
@@ -55,12 +54,12 @@ class Band:
         shared = SharedLimits(line, 0, limited)
         gate = Gate(level or Adaptive(4096), line.halt, shared=shared)
         line.gates = [gate]
-        keeper = FarShelf(line, 0, MODEL) if self.ledger else None
+        keeper = FarShelf(None, MODEL.model, MODEL.params, line, 0) if self.ledger else None
         claims = SharedClaims(line, 0, keeper, far=True) if keeper else None
         scope = anyio.CancelScope()
         self.lost.append(scope)
         self.tasks.start_soon(self._carry, line, desk, scope)
-        return Caller(judge, gate, retries=2, timeout=60.0, keeper=keeper, claims=claims)
+        return Caller(judge, gate, retries=2, timeout=60.0, cache=keeper, claims=claims)
 
     def lose(self, number: int) -> None:
         """A worker is gone, with all that it had."""

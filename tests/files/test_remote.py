@@ -21,7 +21,7 @@ from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.files import remote_output
 from ruler_cli.files.parquet import Parquet
 from ruler_cli.files.remote import expand_remote, is_remote, open_remote, public
-from ruler_cli.files.remote_output import open_remote_output
+from ruler_cli.files.remote_output import RemoteFile
 from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -142,7 +142,7 @@ def test_http(store: Store) -> None:
         assert file.read(4) == b"abca"
     assert expand_remote(name) == [name]
     with pytest.raises(UsageError, match="nothing can be written there") as error:
-        open_remote_output(name)
+        RemoteFile(name)
     said(error)
 
 
@@ -151,7 +151,7 @@ def test_whole(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None
     """An object appears with `commit`, whole, and not before, though its parts are sent as they fill."""
     monkeypatch.setattr(remote_output, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
-    with open_remote_output("s3://bucket/out") as out:
+    with RemoteFile("s3://bucket/out") as out:
         for at in range(0, size, 1 << 20):
             out.write(data[at : at + (1 << 20)])
         assert store.objects == {}
@@ -166,7 +166,7 @@ def test_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) ->
     """What is not committed never appears, its parts are removed, and what was there stays."""
     monkeypatch.setattr(remote_output, "_PART", 6 << 20)
     store.objects["/bucket/out"] = b"old"
-    with pytest.raises(ZeroDivisionError), open_remote_output("s3://bucket/out") as out:
+    with pytest.raises(ZeroDivisionError), RemoteFile("s3://bucket/out") as out:
         out.write(bytes(size))
         raise ZeroDivisionError
     assert store.objects == {"/bucket/out": b"old"}
@@ -180,7 +180,7 @@ def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: in
     store.refuse_puts_after = after
 
     def write() -> None:
-        with open_remote_output("s3://bucket/out") as out:
+        with RemoteFile("s3://bucket/out") as out:
             for _ in range(20):
                 out.write(bytes(1 << 20))
             out.commit()
@@ -198,7 +198,7 @@ def test_absent(store: Store) -> None:
     with pytest.raises(UsageError, match=r"s3://bucket/y: there is no such object"):
         open_remote("s3://bucket/y")
     with pytest.raises(UsageError, match=r"s3://nobucket/y: cannot be written: there is no such object"):
-        open_remote_output("s3://nobucket/y")
+        RemoteFile("s3://nobucket/y")
     with pytest.raises(UsageError, match=r"s3://bucket/d: is a directory"):
         open_remote("s3://bucket/d")
     with pytest.raises(UsageError, match=r"s3://bucket/\*.none: there is no file"):
@@ -229,7 +229,7 @@ def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(UsageError, match="no credentials were found"):
-        open_remote_output("s3://bucket/x")
+        RemoteFile("s3://bucket/x")
 
 
 def test_unreachable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,14 +263,14 @@ def test_expand(store: Store) -> None:
 
 def test_renamed(memory: dict[str, Any]) -> None:
     """Elsewhere an object is NAME.partial until `commit` renames it."""
-    with open_remote_output("memory://d/x") as out:
+    with RemoteFile("memory://d/x") as out:
         out.write(b"whole")
         assert "/d/x" not in memory
         out.commit()
     assert list(memory) == ["/d/x"]
     assert expand_remote("memory://d") == ["memory://d/x"]
     assert open_remote("memory://d/x").read() == b"whole"
-    with open_remote_output("memory://d/x") as out:
+    with RemoteFile("memory://d/x") as out:
         out.write(b"half")
     assert list(memory) == ["/d/x"]
     assert open_remote("memory://d/x").read() == b"whole"
@@ -296,12 +296,12 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None
     monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
     monkeypatch.setattr(remote_output, "_PART", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with open_remote_output("hf://datasets/a/b/x.jsonl") as out:
+    with RemoteFile("hf://datasets/a/b/x.jsonl") as out:
         out.write(bytes(size))
         out.write(b"end")
     gc.collect()
     assert uploaded == []
-    with open_remote_output("hf://datasets/a/b/x.jsonl") as out:
+    with RemoteFile("hf://datasets/a/b/x.jsonl") as out:
         out.write(bytes(size))
         out.commit()
     assert uploaded == [("x.jsonl", bytes(size))]
@@ -312,7 +312,7 @@ def test_parquet_out(memory: dict[str, Any]) -> None:
     """A Parquet file is written to a remote object as it is."""
     file = io.BytesIO()
     pq.write_table(pa.table({"a": [1, 2]}), file)
-    with open_remote_output("memory://x.parquet") as out:
+    with RemoteFile("memory://x.parquet") as out:
         encoder = Parquet("in.parquet", file).encoder(cast(BinaryIO, out))
         encoder.put(2, b'{"a":2,"reward":0.5}')
         encoder.end()
@@ -325,7 +325,7 @@ def test_parquet_out(memory: dict[str, Any]) -> None:
 def test_local(tmp_path: Path) -> None:
     """The same through fsspec's local files."""
     name = f"local://{tmp_path}/x"
-    with open_remote_output(name) as out:
+    with RemoteFile(name) as out:
         out.write(b"whole")
         out.commit()
     assert [p.name for p in tmp_path.iterdir()] == ["x"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from ruler_cli.errors import RefusedError
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.breaker import DISTINCT, PATIENCE
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
@@ -55,11 +56,14 @@ class Script:
     ) -> None: ...
 
 
-class Shelf:
-    """A ledger in memory."""
+@dataclass(frozen=True)
+class Memory(ReplyCache):
+    """Replies in memory, under the user message."""
 
-    def __init__(self) -> None:
-        self.rows: dict[bytes, Reply | Fault] = {}
+    ledger: None = None
+    model: str = "m"
+    params: dict[str, Any] = field(default_factory=dict)
+    rows: dict[bytes, Reply | Fault] = field(default_factory=dict)
 
     def key(self, request: Request) -> bytes:
         """The user message."""
@@ -80,12 +84,12 @@ def called(
     work: Callable[[Caller], Awaitable[T]],
     slots: int = 4,
     retries: int = 2,
-    keeper: Shelf | None = None,
+    cache: Memory | None = None,
 ) -> T:
     """Work with a caller of this judge, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, keeper=keeper)
+        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, cache=cache)
         return await work(caller)
 
     return virtually(main)
@@ -303,7 +307,7 @@ def test_unanswerable_at_the_end() -> None:
 
 def test_asked_once() -> None:
     """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
-    judge, shelf = Script(OK), Shelf()
+    judge, cache = Script(OK), Memory()
 
     async def work(caller: Caller) -> tuple[int, int, int]:
         async with anyio.create_task_group() as tasks:
@@ -316,30 +320,30 @@ def test_asked_once() -> None:
             await caller.call(ASKED, again=True)
         return first, second, len(judge.times)
 
-    assert called(judge, work, keeper=shelf) == (1, 1, 2)
+    assert called(judge, work, cache=cache) == (1, 1, 2)
 
 
 def test_marks() -> None:
     """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
-    shelf = Shelf()
-    called(Script(BROKEN), lambda caller: caller.call(ASKED), keeper=shelf)
-    assert isinstance(shelf.rows[b"u"], Fault)
+    cache = Memory()
+    called(Script(BROKEN), lambda caller: caller.call(ASKED), cache=cache)
+    assert isinstance(cache.rows[b"u"], Fault)
 
     async def stopped(caller: Caller) -> None:
         await caller.call(ASKED)
 
     for fault in (GONE, Fault("refused", "key", "run")):
-        shelf = Shelf()
-        called(Script(fault), stopped, keeper=shelf)
-        assert not shelf.rows
+        cache = Memory()
+        called(Script(fault), stopped, cache=cache)
+        assert not cache.rows
 
 
 def test_odd_answer_is_kept() -> None:
     """An answer that is no chat completion may have been paid for: it is kept and asked again."""
-    shelf = Shelf()
+    cache = Memory()
     odd = Fault("transport", "odd", "call", body=b"<html>")
-    assert called(Script(odd, OK), lambda caller: caller.call(ASKED), keeper=shelf) == OK
-    assert shelf.rows == {b"u": OK}
+    assert called(Script(odd, OK), lambda caller: caller.call(ASKED), cache=cache) == OK
+    assert cache.rows == {b"u": OK}
 
 
 def test_stop_while_waiting() -> None:
@@ -360,11 +364,11 @@ def test_stop_while_waiting() -> None:
 
 def test_capped_is_not_kept() -> None:
     """What the cap left out leaves no mark."""
-    shelf = Shelf()
+    cache = Memory()
 
     async def work(caller: Caller) -> Reply | Fault:
         caller.gate.budget.close()
         return await caller.call(ASKED)
 
-    assert called(Script(OK), work, keeper=shelf) == CAPPED
-    assert not shelf.rows
+    assert called(Script(OK), work, cache=cache) == CAPPED
+    assert not cache.rows

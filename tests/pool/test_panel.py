@@ -11,6 +11,7 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.engine import run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
@@ -54,7 +55,7 @@ async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list
     async def work(_: int) -> list[Reply | Fault]:
         answers: list[Reply | Fault] = []
 
-        async def one(caller: Caller) -> None:
+        async def one(caller: Caller | CachedOnly) -> None:
             answers.append(await caller.call(request))
 
         async with anyio.create_task_group() as tasks:
@@ -128,7 +129,7 @@ def test_room_is_every_judges() -> None:
         async def watch() -> None:
             nonlocal most
             while True:
-                most = max(most, of.callers[1].gate.status().queued)
+                most = max(most, of.gates[1].status().queued)
                 await anyio.sleep(0.5)
 
         async with anyio.create_task_group() as tasks:

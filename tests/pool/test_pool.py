@@ -6,6 +6,7 @@ import resource
 
 import pytest
 
+from ruler_cli.files.database import open_files
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool import pool as module
@@ -13,7 +14,7 @@ from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
-from ruler_cli.pool.pool import connections, pool
+from ruler_cli.pool.pool import pool
 from ruler_cli.records import Request, Usage
 from ruler_cli.settings import JudgeSettings, PoolSettings
 from tests.virtual import World, virtually
@@ -49,7 +50,7 @@ def test_concurrency() -> None:
 @pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])
 def test_adaptive_ceiling(monkeypatch: pytest.MonkeyPatch, files: int, least: int, most: int) -> None:
     """The level that is found out leaves files for everything else, and is never nothing."""
-    monkeypatch.setattr(module, "connections", lambda: files)
+    monkeypatch.setattr(module, "open_files", lambda: files)
     level = made(PoolSettings()).gate.level
     assert level.limit >= 1
     for number in range(1, 10_000):
@@ -95,14 +96,14 @@ def test_most_tokens(name: str) -> None:
 
 
 @pytest.mark.parametrize(("soft", "hard"), [(256, 4096), (256, 256), (4096, 4096), (256, -1), (-1, -1)])
-def test_connections(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+def test_open_files(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
     """All that the system allows is asked for; no limit is lowered, neither the soft nor the hard one."""
     infinity = resource.RLIM_INFINITY
     soft, hard = (infinity if n == -1 else n for n in (soft, hard))
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    files = connections()
+    files = open_files()
     for new_soft, new_hard in asked:
         assert soft != infinity
         assert new_soft > soft
@@ -111,14 +112,14 @@ def test_connections(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> N
     assert files == (asked[0][0] if asked else files)
 
 
-def test_connections_beyond_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_files_beyond_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A soft limit above what ruler would ask for is left as it is, and is what may be used."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
     monkeypatch.setattr(resource, "setrlimit", lambda *_: pytest.fail("it is lowered"))
-    assert connections() == 1 << 20
+    assert open_files() == 1 << 20
 
 
-def test_connections_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_files_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system refuses more, what there is is used."""
 
     def refuse(*_: object) -> None:
@@ -126,13 +127,13 @@ def test_connections_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    assert connections() == 256
+    assert open_files() == 256
 
 
-def test_connections_here() -> None:
+def test_open_files_here() -> None:
     """On this machine the limit is not lower afterwards than before, and stays the same from then on."""
     before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    first = connections()
+    first = open_files()
     after, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert after == resource.RLIM_INFINITY or after >= before
-    assert connections() == first
+    assert open_files() == first

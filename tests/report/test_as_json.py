@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.report.as_json import group_json, overview_json, telling_json
 from ruler_cli.report.overview import Gathering
+from ruler_cli.report.texts import GroupText
 from ruler_cli.report.values import Overview, Telling
 from tests.report.values import NOON, drawn, group
 
@@ -89,16 +89,6 @@ def test_other_passes() -> None:
     assert overview_json(Overview(passes={0: 3, 2: 1}))["passes"] == {"other": 3, "2": 1}
 
 
-@dataclass
-class Lines:
-    """What two rollouts say."""
-
-    context: tuple[str, ...] = ("user: hi",)
-    tools: str = "none"
-    rollouts: tuple[tuple[str, ...], ...] = (("a", "b"), ("a", "b"))
-    identical: tuple[int, ...] = (0, 0)
-
-
 def test_a_group() -> None:
     """A group has its own fields, those of each rollout, and its text only where it is wanted."""
     one = group([0.5, None], [1.0, 0.0], each=[{"judges": {"a": 0.5}}, {"reason": "no"}])
@@ -106,7 +96,8 @@ def test_a_group() -> None:
     assert "context" not in plain
     assert (plain["scores"], plain["labels"]) == ([0.5, None], [1.0, 0.0])
     assert [r["status"] for r in plain["rollouts"]] == ["scored", "failed"]
-    text = group_json(one, Lines())
+    same = (("a", "b"), ("a", "b"))
+    text = group_json(one, GroupText(("user: hi",), "none", "", same, (0, 0)))
     assert (text["context"], text["tools"]) == (["user: hi"], "none")
     assert [(r["lines"], r["same_as"]) for r in text["rollouts"]] == [(["a", "b"], 0)] * 2
     assert json.loads(json.dumps(text, allow_nan=False)) == text

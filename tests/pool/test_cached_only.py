@@ -1,0 +1,41 @@
+"""A judge's cached replies in the place of a judge that is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from ruler_cli.ledger import Ledger, ReplyCache
+from ruler_cli.pool.cached_only import CachedOnly
+from ruler_cli.pool.halt import Halt
+from ruler_cli.records import UNANSWERED, Fault, Reply, Request
+from tests.test_ledger import MARK, reply
+
+ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
+
+
+def test_cached_only(tmp_path: Path) -> None:
+    """A cached answer is returned, what is missing is passed on; `again` passes over failed calls alone."""
+
+    async def main() -> None:
+        missing: list[str] = []
+        with Ledger(tmp_path / "ledger") as ledger:
+            cache = ReplyCache(ledger, "m", {})
+            caller = CachedOnly(cache, Halt(), lambda _, request: missing.append(request.user))
+
+            async def asked(*requests: Request, again: bool = False) -> list[Reply | Fault]:
+                missing.clear()
+                return [await caller.call(request, again=again) for request in requests]
+
+            await cache.keep(cache.key(ONE), reply())
+            found = replace(reply(), kept=True)
+            assert (await asked(ONE, OTHER), missing) == ([found, UNANSWERED], ["other"])
+            await cache.keep(cache.key(OTHER), MARK)
+            failed = replace(MARK, kept=True)
+            assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
+            assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
+            assert caller.tally.unanswered == 2
+
+    anyio.run(main)
