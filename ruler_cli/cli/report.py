@@ -14,6 +14,7 @@ from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.cli.signals import in_order
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
+from ruler_cli.files.source import shown
 from ruler_cli.settings import InputSettings
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ def command(
             source, format_, grouping, group_by, None, messages, labels, "--labels", prompt=prompt
         )
         problems = Problems(quiet=as_json)
-        _report(where, problems, output, group, max_groups, as_json=as_json)
+        if output is None:
+            _look(where, problems, group, as_json=as_json)
+        else:
+            _write(where, problems, output, max_groups)
         raise typer.Exit(1 if problems.number else 0)
 
 
@@ -97,76 +101,67 @@ def _refuse(output: str | None, group: str | None, most: int | None, form: str, 
         raise UsageError("--json and -o: -o writes a page; for JSON write `--json > FILE.json` instead")
 
 
-def _report(
-    where: InputSettings,
-    problems: Problems,
-    output: str | None,
-    key: str | None,
-    most: int | None,
-    *,
-    as_json: bool,
-) -> None:
+def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json: bool) -> None:
+    """Show the run, or the groups of a key, here."""
     from contextlib import ExitStack
 
-    from ruler_cli.cli.report_look import Look
+    from ruler_cli.cli import report_look as look
+    from ruler_cli.report.scored import Scored
 
-    if output is not None:
-        _write(where, problems, output, most)
-        return
+    name = shown(where.source)
     with ExitStack() as stack:
         stack.push(problems.left)
-        look = Look(where, problems, stack)
-        page = look.run() if key is None else look.one(key)
+        scored = Scored(where, stack, lambda problem: problems.problem(name, problem))
+        for note in scored.input.notes:
+            say(f"ruler: {note}")
+        found = look.run(scored, where.source) if key is None else look.one(scored, where.source, key)
         problems.close()
         if as_json:
-            _print(page.as_json() | {"problems": problems.number, "first_problems": problems.first})
+            _print(found.as_json() | {"problems": problems.number, "first_problems": problems.first})
         else:
-            _show(page)
+            _show(found)
 
 
-def _show(page: Run | One) -> None:
-    """On stdout: a run as a page, a group with a pager where that is a terminal."""
+def _show(found: Run | One) -> None:
+    """On stdout: a run as a page, a group with a pager if that is a terminal."""
     from ruler_cli.cli import report_group, report_page
     from ruler_cli.cli.report_look import Run
     from ruler_cli.cli.terminal import Terminal, paged
 
     terminal = Terminal()
-    if isinstance(page, Run):
-        report_page.show(page, terminal)
+    if isinstance(found, Run):
+        report_page.show(found, terminal)
         terminal.flush()
         return
     with paged(terminal):
-        for ordinal, group, text in page.groups:
-            report_group.show(group, text, f"{page.name}, number {ordinal} in the file", terminal)
+        for ordinal, group, text in found.groups:
+            report_group.show(group, text, f"{found.name}, number {ordinal} in the file", terminal)
     terminal.flush()
-    if page.more:
-        say(f"ruler: {count(page.more, 'more group')} of this key: the file names them alike")
+    if found.more:
+        say(f"ruler: {count(found.more, 'more group')} of this key: the file names them alike")
 
 
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
-    from ruler_cli.files.source import shown
-    from ruler_cli.marked.read import doubt
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
     name = shown(where.source)
-    with waiting() as one:
+    with waiting() as tick:
         found = write_html(
             where,
             output,
             on_problem=lambda problem: problems.problem(name, problem),
             most=MOST_GROUPS if most is None else most,
-            on_group=one,
+            on_group=tick,
         )
     problems.close()
+    if found.doubt:
+        say(f"ruler: warning: {found.doubt}")
+    part = f"{found.rows} of " if found.rows < found.groups else ""
     size, to = f"{found.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    if said := doubt(where.outcome, found.overview.own_labels, found.overview.rollouts_scored):
-        say(f"ruler: warning: {said}")
-    rows = found.overview.groups - found.left_out.groups
-    part = f"{rows} of " if found.left_out.groups else ""
-    say(f"ruler: {part}{count(found.overview.groups, 'group')}, {size} written to {to}")
-    if found.left_out.groups or found.left_out.texts or found.left_out.cut:
-        say(f"ruler: {found.left_out.rule}")
+    say(f"ruler: {part}{count(found.groups, 'group')}, {size} written to {to}")
+    if found.left_out:
+        say(f"ruler: {found.left_out}")
 
 
 def _print(page: dict[str, Any]) -> None:
@@ -176,7 +171,7 @@ def _print(page: dict[str, Any]) -> None:
     try:
         text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()
     except TypeError:  # half a surrogate pair, which is no character, or a sum beyond 64 bits
-        from ruler_cli.report.blocks import readable
+        from ruler_cli.report.leaves import readable
 
         text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruler_cli.cli.messages import say, typed
 from ruler_cli.cli.messages import shown as key_shown
-from ruler_cli.cli.progress import Problems, waiting
+from ruler_cli.cli.progress import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.remote import public
-from ruler_cli.files.source import shown
-from ruler_cli.marked.read import Marks, doubt, refuse_unmarked, refuse_unusable
 from ruler_cli.marked.values import MarkedGroup
-from ruler_cli.reading import open_input
 from ruler_cli.records import Group
-from ruler_cli.settings import InputSettings
+from ruler_cli.report.figures import Figures
+from ruler_cli.report.group import GroupText, group_json, page_key
+from ruler_cli.report.scored import Scored
+from ruler_cli.report.telling import Shortlist, Telling
 
-if TYPE_CHECKING:
-    from ruler_cli.report.texts import GroupText
-    from ruler_cli.report.values import Overview, Telling
-
-_LISTED = 5
 _LIKE, _LOOKED_AT, _LONGEST = 3, 10_000, 200
 """Keys that are suggested, that are compared, and how much of each."""
 _ALIKE = 20
@@ -34,26 +28,24 @@ _ALIKE = 20
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All of a scored file. `source` is what to type for it, None where it cannot be read again."""
+    """All of a scored file. `source` is what to type for it, None if it cannot be read again."""
 
     name: str
     source: str | None
     found: str
-    overview: Overview
+    figures: Figures
     worst: Sequence[Telling]
     disputed: Sequence[Telling]
 
     def as_json(self) -> dict[str, Any]:
         """The same for a program."""
-        from ruler_cli.report.as_json import overview_json, telling_json
-
         return {
             "version": 1,
             "source": self.name,
             "found": self.found,
-            "figures": overview_json(self.overview),
-            "worst": [telling_json(telling) for telling in self.worst],
-            "disputed": [telling_json(telling) for telling in self.disputed],
+            "figures": self.figures,
+            "worst": [telling.as_json() for telling in self.worst],
+            "disputed": [telling.as_json() for telling in self.disputed],
         }
 
 
@@ -68,8 +60,6 @@ class One:
 
     def as_json(self) -> dict[str, Any]:
         """The first of them for a program, and how many others have its key."""
-        from ruler_cli.report.as_json import group_json
-
         ordinal, group, text = self.groups[0]
         return {
             "version": 1,
@@ -81,96 +71,74 @@ class One:
         }
 
 
-class Look:
-    """One scored file, opened."""
+def run(scored: Scored, source: str) -> Run:
+    """All of it; UsageError if no group has a mark."""
+    shortlist = Shortlist()
+    with waiting() as tick:
 
-    def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack) -> None:
-        self._where, self._name = where, shown(where.source)
-        self._input = open_input(where, stack, lambda problem: problems.problem(self._name, problem))
-        if self._input.reader is None:
-            raise UsageError(f"{self._name}: holds no records; give a file that `ruler score` wrote")
-        for note in self._input.notes:
-            say(f"ruler: {note}")
-        self._marks = Marks(self._input.reader, given=where.outcome is not None)
+        def look(_ordinal: int, _group: Group, marked: MarkedGroup) -> None:
+            shortlist.add(marked)
+            tick()
 
-    def run(self) -> Run:
-        """All of it; UsageError where nothing has a mark."""
-        from ruler_cli.report.overview import Gathering
-        from ruler_cli.report.telling import Shortlist
+        figures = scored.figures(look)
+    if scored.doubt:
+        say(f"ruler: warning: {scored.doubt}")
+    name = public(source)  # a command to type again must show no password either
+    again = None if name == "-" else name
+    return Run(name, again, scored.input.found(), figures, shortlist.worst(), shortlist.disputed())
 
-        gathering, shortlist = Gathering(), Shortlist(_LISTED)
-        with waiting() as one:
-            for group in map(self._marks.group, self._input.groups):
-                gathering.add(group)
-                shortlist.add(group)
-                one()
-        overview = gathering.overview()
-        refuse_unmarked(self._name, overview.groups, overview.unmarked)
-        refuse_unusable(self._name, self._where.outcome, overview.labelled)
-        if said := doubt(self._where.outcome, overview.own_labels, overview.rollouts_scored):
-            say(f"ruler: warning: {said}")
-        name = public(self._where.source)  # a command to type again must show no password either
-        again = None if name == "-" else name
-        return Run(name, again, self._input.found(), overview, shortlist.worst(), shortlist.disputed())
 
-    def one(self, key: str) -> One:
-        """The groups with a key, given as it is or as the page tells it; UsageError where there are none."""
-        alone = self._tells_keys_apart()
-        exact: list[tuple[int, Group]] = []
-        told: list[tuple[int, Group]] = []
-        more, keys, meant = 0, list[str](), typed(key)
-        for ordinal, group in enumerate(self._input.groups, 1):
-            if group.key == key:
-                more += len(exact) >= _ALIKE
-                exact += [(ordinal, group)] if len(exact) < _ALIKE else []
-                if alone:  # no other group can have it, and what cannot be read is known already
-                    break
-            elif not exact:
-                if _means(meant, group.key) and len(told) < _ALIKE:
-                    told.append((ordinal, group))
-                if len(keys) < _LOOKED_AT:
-                    keys.append(group.key)
-        found = exact or told
-        if not found:
-            raise self._unknown(key, keys)
-        return self._one(found, more)
+def one(scored: Scored, source: str, key: str) -> One:
+    """The groups with a key, given as it is or as the page tells it; UsageError if there are none."""
+    alone = _tells_keys_apart(scored)
+    exact: list[tuple[int, Group]] = []
+    told: list[tuple[int, Group]] = []
+    more, keys, meant = 0, list[str](), typed(key)
+    for ordinal, group in enumerate(scored.input.groups, 1):
+        if group.key == key:
+            more += len(exact) >= _ALIKE
+            exact += [(ordinal, group)] if len(exact) < _ALIKE else []
+            if alone:  # no other group can have it, and what cannot be read is known already
+                break
+        elif not exact:
+            if _means(meant, group.key) and len(told) < _ALIKE:
+                told.append((ordinal, group))
+            if len(keys) < _LOOKED_AT:
+                keys.append(group.key)
+    found = exact or told
+    if not found:
+        raise _unknown(scored.name, key, keys)
+    marked = [(ordinal, group, scored.mark(group)) for ordinal, group in found]
+    texts = [(ordinal, mark, GroupText.of(group, mark)) for ordinal, group, mark in marked]
+    return One(public(source), scored.input.found(), texts, more)
 
-    def _tells_keys_apart(self) -> bool:
-        """Whether all was looked at before, and no two groups have one key."""
-        survey = self._input.survey
-        if survey is None or survey.repeated is not None:
-            return False
-        return survey.grouping != "line" or survey.reader.format.shape != "trajectory"
 
-    def _one(self, found: Sequence[tuple[int, Group]], more: int) -> One:
-        from ruler_cli.report.texts import group_text
-
-        marked = [(ordinal, group, self._marks.group(group)) for ordinal, group in found]
-        texts = [(ordinal, mark, group_text(group, mark)) for ordinal, group, mark in marked]
-        return One(public(self._where.source), self._input.found(), texts, more)
-
-    def _unknown(self, key: str, keys: Sequence[str]) -> UsageError:
-        like = nearest(key, keys)
-        way = (
-            f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(named, like))}"
-            if like
-            else f"its first keys are {', '.join(map(named, keys[:_LIKE]))}"
-            if keys
-            else f"`ruler check {self._name}` says how groups are found"
-        )
-        return UsageError(f"{self._name}: there is no group {named(key)}; {way}")
+def _tells_keys_apart(scored: Scored) -> bool:
+    """True if all was looked at before, and no two groups have one key."""
+    survey = scored.input.survey
+    if survey is None or survey.repeated is not None:
+        return False
+    return survey.grouping != "line" or survey.reader.format.shape != "trajectory"
 
 
 def _means(told: str, key: str) -> bool:
-    """Whether a key is told by this text: itself, or where it is very long, as a page shortens it."""
-    if len(key) <= _LONGEST:
-        return told == key
-    from ruler_cli.report.rows import page_key
-
-    return told in (key, page_key(key))
+    """True if a key is told by this text: itself, or, if it is very long, as a page shortens it."""
+    return told == key or (len(key) > _LONGEST and told == page_key(key))
 
 
-def named(key: str) -> str:
+def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
+    like = nearest(key, keys)
+    way = (
+        f"the nearest {'are' if len(like) > 1 else 'is'} {', '.join(map(_named, like))}"
+        if like
+        else f"its first keys are {', '.join(map(_named, keys[:_LIKE]))}"
+        if keys
+        else f"`ruler check {name}` says how groups are found"
+    )
+    return UsageError(f"{name}: there is no group {_named(key)}; {way}")
+
+
+def _named(key: str) -> str:
     """A key in a sentence, as `--group` takes it."""
     text = key_shown(key)
     return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}…`"

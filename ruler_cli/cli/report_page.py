@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from rich.bar import Bar as Block
 from rich.console import Group as Below
@@ -17,11 +18,13 @@ from ruler_cli.cli.report_look import Run
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short
 from ruler_cli.marked.values import MarkedGroup
-from ruler_cli.report.values import Bar, Overview, SlotBar, Telling
+from ruler_cli.report.figures import Figures
+from ruler_cli.report.telling import Telling
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_Json = dict[str, Any]
 _BESIDE = 72
 """Columns from which on two plots stand side by side."""
 _ROWS = 10
@@ -37,10 +40,11 @@ _SIGNED, _COUNTED = 7, 6
 
 def show(page: Run, terminal: Terminal) -> None:
     """Write the page."""
-    o = page.overview
+    o = page.figures
     terminal.show(_head(page, terminal))
-    blocks = list(_plots(o, terminal))
     beside = 2 if terminal.width >= _BESIDE else 1
+    width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
+    blocks = list(islice(_plots(o, width), _PLOTS))
     for at in range(0, len(blocks), beside):
         row = Table.grid(padding=(0, 2), expand=True)
         for _ in range(beside):
@@ -69,14 +73,14 @@ def facts() -> Table:
 
 
 def _head(page: Run, terminal: Terminal) -> Table:
-    o, table = page.overview, facts()
+    o, table = page.figures, facts()
     rows: list[tuple[str, str, str]] = [
         ("scored", page.name, _TITLE),
         ("found", page.found, ""),
         ("judge", words.judges(o), ""),
         ("groups", words.groups(o), ""),
         ("failed", words.kinds(o), _BAD),
-        *(("", _reason(reason.groups, reason.reason), "") for reason in o.reasons[:_REASONS]),
+        *(("", _reason(reason["groups"], reason["reason"]), "") for reason in o["reasons"][:_REASONS]),
         ("rollouts", words.rollouts(o), ""),
         ("of note", words.flags(o), ""),
         ("cost", words.cost(o), ""),
@@ -93,7 +97,7 @@ def _reason(groups: int, reason: str) -> str:
     return f"{groups} x {text}" if groups > 1 else text
 
 
-def _said(o: Overview, terminal: Terminal) -> Table:
+def _said(o: Figures, terminal: Terminal) -> Table:
     table = facts()
     for at, sentence in enumerate(words.agreement(o)):
         table.add_row("" if at else "agreement", terminal.text(sentence))
@@ -107,110 +111,79 @@ def _said(o: Overview, terminal: Terminal) -> Table:
     return table
 
 
-def _plots(o: Overview, terminal: Terminal) -> Iterator[RenderableType]:
+def _plots(o: Figures, width: int) -> Iterator[RenderableType]:
     """The plots that the file has figures for, the weightiest first."""
-    width = (terminal.width - 2) // 2 if terminal.width >= _BESIDE else terminal.width
-    made = 0
-    for plot in (_scores, _spreads, _labels, _slots, _reliability):
-        found = plot(o, width)
-        if found is not None and made < _PLOTS:
-            made += 1
-            yield found
+    mean, median = o["scores"]["mean"], o["spread"]["median"]
+    if mean is not None:
+        yield _histogram(f"rollouts by score, mean {mean:.2f}", o["scores"]["bins"], width)
+    if median is not None:
+        yield _histogram(f"groups by spread (sd), median {median:.2f}", o["spread"]["bins"], width)
+    cells, positions = o["against_label"]["cells"], o["slots"]["bins"]
+    if len({tuple(cell["label"]) for cell in cells}) > 1:
+        yield _labels(cells, width)
+    if positions:
+        yield _positions(positions, width)
+    if o["reliability"]["groups"]:
+        yield _histogram("groups by reliability", o["reliability"]["bins"], width)
 
 
-def _scores(o: Overview, width: int) -> RenderableType | None:
-    if not o.rollouts_scored:
-        return None
-    mean = f", mean {o.score_mean:.2f}" if o.score_mean is not None else ""
-    return _histogram(f"rollouts by score{mean}", o.scores, width, "cyan")
-
-
-def _spreads(o: Overview, width: int) -> RenderableType | None:
-    if not any(bar.n for bar in o.spreads):
-        return None
-    median = f", median {o.spread_median:.2f}" if o.spread_median is not None else ""
-    return _histogram(f"groups by spread (sd){median}", o.spreads, width, "cyan")
-
-
-def _reliability(o: Overview, width: int) -> RenderableType | None:
-    if not o.reliable_groups:
-        return None
-    return _histogram("groups by reliability", o.reliability, width, "cyan")
-
-
-def _labels(o: Overview, width: int) -> RenderableType | None:
+def _labels(cells: Sequence[_Json], width: int) -> RenderableType:
     """The mean label of the rollouts with about a score: a judge that agrees makes stairs."""
-    labels = sorted({cell.other for cell in o.against_label})
-    if len(labels) < 2:
-        return None
-    low, high = sum(labels[0]) / 2, sum(labels[-1]) / 2
-    table = _grid()
-    bar = max(4, width - 8 - 2 * _COUNTED - 3)
-    sums: dict[tuple[float, float], list[float]] = {}
-    for cell in o.against_label:
-        told = sums.setdefault(cell.score, [0, 0.0])
-        told[0] += cell.n
-        told[1] += cell.n * sum(cell.other) / 2
-    for ends in sorted(sums):
-        n, total = sums[ends]
-        if n:
-            mean = total / n
-            block = Block(high - low, 0, max(mean - low, 0), width=bar, color="green")
-            table.add_row(_ends(ends), block, f"{mean:.2f}", short(n))
-    return Below(Text("mean original reward, by score", _TITLE, no_wrap=True, overflow="crop"), table)
+    low, high = (sum(end(cell["label"] for cell in cells)) / 2 for end in (min, max))
+    rows = []
+    for score in sorted({tuple(cell["score"]) for cell in cells}):
+        same = [cell for cell in cells if tuple(cell["score"]) == score]
+        n = sum(cell["n"] for cell in same)
+        mean = sum(cell["n"] * sum(cell["label"]) / 2 for cell in same) / n
+        rows.append((_ends(*score), (high - low, 0, max(mean - low, 0)), f"{mean:.2f}", short(n)))
+    return _bars("mean original reward, by score", rows, max(4, width - 8 - 2 * _COUNTED - 3), "green")
 
 
-def _slots(o: Overview, width: int) -> RenderableType | None:
-    """How far above its group a rollout scores, by the place where it is shown; bars around zero."""
-    if not o.slots:
-        return None
-    most = max(*(abs(bar.mean) for bar in o.slots), 0.01)
-    table = _grid()
-    size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
-    for bar in o.slots:
-        block = Block(2 * most, most + min(bar.mean, 0), most + max(bar.mean, 0), width=size, color="magenta")
-        table.add_row(_place(bar, o.slots), block, f"{bar.mean:+.3f}", short(bar.n))
-    return Below(Text("score above its group, by place shown", _TITLE, no_wrap=True, overflow="crop"), table)
-
-
-def _place(bar: SlotBar, all_: Sequence[SlotBar]) -> str:
-    if bar is all_[0]:
-        return "first"
-    return "last" if bar is all_[-1] else f"{sum(bar.ends) / 2:.2f}"
-
-
-def _histogram(title: str, bars: Sequence[Bar], width: int, colour: str) -> RenderableType:
-    by = max(1, len(bars) // _ROWS)
+def _positions(bars: Sequence[_Json], width: int) -> RenderableType:
+    """How far above its group a rollout scores, by its position in the prompt; bars around zero."""
+    most = max(*(abs(bar["mean"]) for bar in bars), 0.01)
+    names = [f"{(bar['from'] + bar['to']) / 2:.2f}" for bar in bars]
+    names[-1] = "last"
+    names[0] = "first"
     rows = [
-        Bar((part[0].ends[0], part[-1].ends[1]), sum(bar.n for bar in part))
-        for part in (bars[at : at + by] for at in range(0, len(bars), by))
+        (name, (2 * most, most + min(m, 0), most + max(m, 0)), f"{m:+.3f}", short(bar["n"]))
+        for name, bar in zip(names, bars, strict=True)
+        for m in (bar["mean"],)
     ]
-    while len(rows) > 1 and rows[-1].ends[1] < 1 and not rows[-1].n:
-        rows.pop()
-    most = max(*(row.n for row in rows), 1)
-    table = _grid()
-    for row in rows:
-        block = Block(most, 0, row.n, width=max(4, width - 10 - _COUNTED - 3), color=colour)
-        table.add_row(_ends(row.ends), block, short(row.n))
-    return Below(Text(title, _TITLE, no_wrap=True, overflow="crop"), table)
+    size = max(4, (width - 8 - _SIGNED - _COUNTED - 3) // 2 * 2)
+    return _bars("score above its group, by place shown", rows, size, "magenta")
 
 
-def _ends(ends: tuple[float, float]) -> str:
-    return "-".join(f"{end:.2f}".removesuffix("0") for end in ends)
+def _histogram(title: str, bars: Sequence[_Json], width: int) -> RenderableType:
+    by = max(1, len(bars) // _ROWS)
+    parts = [bars[at : at + by] for at in range(0, len(bars), by)]
+    found = [(part[0]["from"], part[-1]["to"], sum(bar["n"] for bar in part)) for part in parts]
+    while len(found) > 1 and found[-1][1] < 1 and not found[-1][2]:
+        found.pop()
+    most = max(1, *(n for _, _, n in found))
+    rows = [(_ends(low, high), (most, 0, n), short(n)) for low, high, n in found]
+    return _bars(title, rows, max(4, width - 10 - _COUNTED - 3), "cyan")
 
 
-def _grid() -> Table:
+def _bars(title: str, rows: Sequence[tuple[Any, ...]], width: int, colour: str) -> RenderableType:
+    """A plot: in each row a name, a bar as (size, begin, end), and what is told of it."""
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(style=_MUTED, no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True, style=_MUTED)
-    return table
+    for name, bar, *told in rows:
+        table.add_row(name, Block(*bar, width=width, color=colour), *told)
+    return Below(Text(title, _TITLE, no_wrap=True, overflow="crop"), table)
+
+
+def _ends(low: float, high: float) -> str:
+    return "-".join(f"{end:.2f}".removesuffix("0") for end in (low, high))
 
 
 def _dispute(page: Run) -> str:
     """Between whom: the rule is `Shortlist`'s."""
-    if page.overview.pairs:
+    if page.figures["against_label"]["pairs"]:
         halves = any(telling.group.disputes[0] % 1 for telling in page.disputed)
         return "scores against the original reward" + ", equal scores count half" * halves
     panel = any(len(r.judges) > 1 for telling in page.disputed for r in telling.group.rollouts)
@@ -278,7 +251,7 @@ def _next(page: Run, terminal: Terminal) -> Iterator[str]:
         group = [f"--group={key}"] if key.startswith("-") else ["--group", key]
         yield from _folded(["ruler", "report", source, *group], terminal)
     yield from _folded(["ruler", "report", source, "-o", "report.html"], terminal)
-    if page.overview.live:
+    if page.figures["groups"]["live"]:
         yield from _folded(["ruler", "select", source, "live.jsonl", "--where", "live"], terminal)
 
 

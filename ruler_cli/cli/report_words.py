@@ -1,11 +1,11 @@
-"""What the figures of a run mean, in sentences; nothing where the file does not tell."""
+"""The figures of a run in sentences; nothing if the file does not tell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ruler_cli.cli.units import count, moment, seconds, short, usd
-from ruler_cli.report.values import Ends, Overview
+from ruler_cli.cli.units import count, seconds, short, usd
+from ruler_cli.report.figures import Figures
 
 SURE = 2.0
 """Standard errors from which on a difference is told."""
@@ -27,145 +27,152 @@ _FAST = 0.05
 """Seconds below which no judge was waited for."""
 
 
-def groups(o: Overview) -> str:
-    """How many there are, and what became of them."""
-    parts = [
-        f"{o.scored} scored"
-        + (f" ({o.live} live, {o.tied} tied: nothing to learn from)" if o.tied else ", none tied")
-    ]
-    parts += [f"{o.failed} failed"] * bool(o.failed) + [f"{o.unmarked} not asked about"] * bool(o.unmarked)
-    return f"{o.groups}: {', '.join(parts)}"
+def groups(o: Figures) -> str:
+    """How many there are, by status."""
+    n = o["groups"]
+    tied = f" ({n['live']} live, {n['tied']} tied: nothing to learn from)" if n["tied"] else ", none tied"
+    parts = [f"{n['scored']} scored{tied}"]
+    parts += [f"{n['failed']} failed"] * bool(n["failed"])
+    parts += [f"{n['unmarked']} not asked about"] * bool(n["unmarked"])
+    return f"{n['all']}: {', '.join(parts)}"
 
 
-def rollouts(o: Overview) -> str:
+def rollouts(o: Figures) -> str:
     """The same of rollouts."""
-    lost = o.rollouts_failed
-    left = o.rollouts - o.rollouts_scored - lost
-    parts = [f"{o.rollouts_scored} scored"] + [f"{lost} not scored"] * bool(lost)
-    parts += [f"{left} without a mark"] * bool(left)
-    parts += [f"{o.labelled} with an original reward"] * bool(o.labelled)
-    parts += [f"{o.suspects} with text that addresses a judge (suspect)"] * bool(o.suspects)
-    return f"{o.rollouts}: {', '.join(parts)}"
+    n = o["rollouts"]
+    unmarked = n["all"] - n["scored"] - n["failed"]
+    told = {
+        "not scored": n["failed"],
+        "without a mark": unmarked,
+        "with an original reward": n["labelled"],
+        "with text that addresses a judge (suspect)": n["suspect"],
+    }
+    parts = [f"{n['scored']} scored", *(f"{number} {what}" for what, number in told.items() if number)]
+    return f"{n['all']}: {', '.join(parts)}"
 
 
-def judges(o: Overview) -> str:
+def judges(o: Figures) -> str:
     """Who judged, how often, and when."""
-    several = len(o.judges) > 1
-    names = [f"{name} ({count(n, 'group')})" if several else name for name, n in o.judges.items() if name]
+    several, passes = len(o["judges"]) > 1, o["passes"]
+    names = [f"{name}{_of(n, several)}" for name, n in o["judges"].items() if name]
     times = [
-        count(k, "pass") + (f" ({count(n, 'group')})" * (len(o.passes) > 1))
-        for k, n in sorted(o.passes.items())
+        f"{count(int(k), 'pass') if k.isdecimal() else f'{k} passes'}{_of(n, len(passes) > 1)}"
+        for k, n in passes.items()
     ]
     return "; ".join(filter(None, (", ".join(names), ", ".join(times), _when(o))))
 
 
-def _when(o: Overview) -> str:
-    if o.started is None or o.ended is None:
+def _of(groups: int, several: bool) -> str:
+    return f" ({count(groups, 'group')})" if several else ""
+
+
+def _when(o: Figures) -> str:
+    if o["started_at"] is None or o["ended_at"] is None:
         return ""
-    first, last = moment(o.started), moment(o.ended)
+    first, last = (o[name][:16].replace("T", " ") for name in ("started_at", "ended_at"))
     if first == last:
         return f"{first} UTC"
-    return f"{first} to {last[len(first) - 5 :] if first[:10] == last[:10] else last} UTC"
+    return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
 
 
-def kinds(o: Overview) -> str:
+def kinds(o: Figures) -> str:
     """Failed groups by kind, the commonest first."""
-    return ", ".join(f"{n} {kind}" for kind, n in sorted(o.kinds.items(), key=lambda item: -item[1]))
+    return ", ".join(f"{n} {kind}" for kind, n in o["failed_by_kind"].items())
 
 
-def flags(o: Overview) -> str:
-    """What else may be said of groups."""
-    told = ((n, _TOLD[flag]) for flag, n in o.flags.items() if flag in _TOLD and n)
-    return ", ".join(f"{count(n, 'group')} {what}" for n, what in told)
+def flags(o: Figures) -> str:
+    """Groups of which there is something to say."""
+    return ", ".join(f"{count(n, 'group')} {_TOLD[flag]}" for flag, n in o["flags"].items() if flag in _TOLD)
 
 
-def cost(o: Overview) -> str:
+def cost(o: Figures) -> str:
     """Money and tokens."""
-    parts = []
-    if o.cost is not None:
-        some = "" if o.costed == o.scored + o.failed else f", told of {count(o.costed, 'group')}"
-        each = f" ({usd(o.cost / o.costed)} a group{some})" if o.costed and o.cost else ""
-        parts.append(f"{usd(o.cost)}{each}")
-    if o.usage.calls:
-        parts.append(count(o.usage.calls, "call"))
-    if o.usage.prompt or o.usage.completion:
-        cached = f" ({short(o.usage.cached)} of it cached)" if o.usage.cached else ""
-        parts.append(
-            f"{short(o.usage.prompt)} prompt{cached} + {short(o.usage.completion)} completion tokens"
-        )
+    parts, usd_, groups, usage = [], o["cost_usd"], o["cost_groups"], o["usage"]
+    if usd_ is not None:
+        all_ = o["groups"]["scored"] + o["groups"]["failed"]
+        some = "" if groups == all_ else f", told of {count(groups, 'group')}"
+        parts.append(usd(usd_) + (f" ({usd(usd_ / groups)} a group{some})" if usd_ else ""))
+    if usage["calls"]:
+        parts.append(count(usage["calls"], "call"))
+    if usage["prompt_tokens"] or usage["completion_tokens"]:
+        cached = f" ({short(usage['cached_tokens'])} of it cached)" if usage["cached_tokens"] else ""
+        prompt, completion = short(usage["prompt_tokens"]), short(usage["completion_tokens"])
+        parts.append(f"{prompt} prompt{cached} + {completion} completion tokens")
     return ", ".join(parts)
 
 
-def latency(o: Overview) -> str:
+def latency(o: Figures) -> str:
     """How long a group takes."""
-    if o.latency.get("max", 0.0) < _FAST:
+    found = o["latency_s"]
+    if (found["max"] or 0.0) < _FAST:
         return ""
     said = {"p50": "half within", "p90": "9 of 10 within", "max": "the slowest"}
-    return ", ".join(f"{told} {seconds(o.latency[name])}" for name, told in said.items() if name in o.latency)
+    return ", ".join(f"{told} {seconds(found[name])}" for name, told in said.items())
 
 
-def agreement(o: Overview) -> Iterator[str]:
+def agreement(o: Figures) -> Iterator[str]:
     """How well scores agree with the original reward, and where they do not."""
-    if o.agreement is None:
+    found = o["against_label"]
+    if found["agreement"] is None:
         return
-    yield (f"{o.agreement:.0%} of {count(o.pairs, 'pair')} with unlike rewards are in order (chance: 50%)")
-    labels = sorted({cell.other for cell in o.against_label})
+    pairs = count(found["pairs"], "pair")
+    yield f"{found['agreement']:.0%} of {pairs} with unlike rewards are in order (chance: 50%)"
+    labels = sorted({tuple(cell["label"]) for cell in found["cells"]})
     if len(labels) < 2:
         return
     for label, high in ((labels[0], True), (labels[-1], False)):
-        found = [(cell.score[0] >= LOW, cell.n) for cell in o.against_label if cell.other == label]
-        wrong, all_ = sum(n for above, n in found if above is high), sum(n for _, n in found)
-        if all_:
-            where = f"score {LOW} or more" if high else f"score below {LOW}"
-            yield f"{wrong} of {count(all_, 'rollout')} with reward {stretch(label)} {where}"
+        cells = [cell for cell in found["cells"] if tuple(cell["label"]) == label]
+        all_ = sum(cell["n"] for cell in cells)
+        wrong = sum(cell["n"] for cell in cells if (cell["score"][0] >= LOW) is high)
+        where = f"score {LOW} or more" if high else f"score below {LOW}"
+        yield f"{wrong} of {count(all_, 'rollout')} with reward {_stretch(label)} {where}"
 
 
-def slots(o: Overview) -> str:
-    """Whether the place at which a rollout is shown moves its score."""
-    if not o.slots or o.slot_groups < FEW:
+def slots(o: Figures) -> str:
+    """Position bias: how far the position at which a rollout is shown moves its score."""
+    bars = o["slots"]["bins"]
+    if not bars or o["slots"]["groups"] < FEW:
         return ""
-    ends = {"first": o.slots[0], "last": o.slots[-1]}
+    first = bars[0]
     sure = {
         name: bar
-        for name, bar in ends.items()
-        if bar.error is not None and abs(bar.mean) > max(SURE * bar.error, _BIASED)
+        for name, bar in (("first", first), ("last", bars[-1]))
+        if bar["error"] is not None and abs(bar["mean"]) > max(SURE * bar["error"], _BIASED)
     }
     if not sure:
-        first = o.slots[0]
-        error = "" if first.error is None else f" ± {first.error:.3f}"
-        return f"shown first or last makes no sure difference (first {first.mean:+.3f}{error})"
-    told = [
-        f"shown {name} scores {abs(bar.mean):.3f} ± {bar.error:.3f} {'more' if bar.mean > 0 else 'less'}"
-        for name, bar in sure.items()
-    ]
+        error = "" if first["error"] is None else f" ± {first['error']:.3f}"
+        return f"shown first or last makes no sure difference (first {first['mean']:+.3f}{error})"
+    told = []
+    for name, bar in sure.items():
+        word = "more" if bar["mean"] > 0 else "less"
+        told.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
     return f"{' and '.join(told)} than its group: --debias takes that out, more --passes average it"
 
 
-def length(o: Overview) -> str:
-    """Whether longer rollouts score more within their groups."""
-    trend = o.length
-    if trend is None or trend.groups < FEW:
+def length(o: Figures) -> str:
+    """How much more longer rollouts score within their groups."""
+    trend = o["lengths"]
+    if trend["groups"] < FEW:
         return ""
-    slope = f"{trend.slope:+.3f} ± {trend.error:.3f}"
-    if abs(trend.slope) <= SURE * trend.error:
+    slope = f"{trend['slope']:+.3f} ± {trend['error']:.3f}"
+    if abs(trend["slope"]) <= SURE * trend["error"]:
         return f"makes no sure difference (twice as long {slope})"
-    word = "more" if trend.slope > 0 else "less"
-    return f"longer scores {word}: twice as long {slope}, correlation {trend.correlation:+.2f} in a group"
+    word = "more" if trend["slope"] > 0 else "less"
+    return f"longer scores {word}: twice as long {slope}, correlation {trend['correlation']:+.2f} in a group"
 
 
-def reliability(o: Overview) -> str:
+def reliability(o: Figures) -> str:
     """How much of the differences in a group is more than noise."""
-    if o.reliability_median is None:
+    found = o["reliability"]
+    if found["median"] is None:
         return ""
-    low = sum(bar.n for bar in o.reliability if bar.ends[1] <= LOW + 1e-9)
-    many = count(o.reliable_groups, "group")
-    told = f"{o.reliability_median:.2f} in the median of {many}, below {LOW} in {low}"
-    more = "; more --passes, or --adaptive, make it more" if o.reliability_median < LOW else ""
-    return told + more
+    low = sum(bar["n"] for bar in found["bins"] if bar["to"] <= LOW + 1e-9)
+    many = count(found["groups"], "group")
+    more = "; more --passes, or --adaptive, make it more" if found["median"] < LOW else ""
+    return f"{found['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
 
 
-def stretch(ends: Ends) -> str:
-    """A stretch, or the single value."""
+def _stretch(ends: Sequence[float]) -> str:
     return f"{ends[0]:g}" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g}"
 
 

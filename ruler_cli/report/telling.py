@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappush, heappushpop
+from typing import Any, Generic, Literal, TypeVar
 
-from ruler_cli.formats.chat import first_turn
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.report.values import Because, Telling
+from ruler_cli.records import Rollout
+from ruler_cli.report.group import summary
 
 RULE = (
     "One in turn of: failed groups, the first of each kind before others; most pairs of rollouts scored "
@@ -17,50 +18,61 @@ RULE = (
 )
 """How groups are chosen for a page that cannot hold all of them."""
 
+Because = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"]
+"""Why a group is worth a look: no scores; scores against labels; a rollout that addresses the judge;
+few passes for its noise; scores far apart; nothing to learn from; nothing of all that."""
 _ORDER: tuple[Because, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
 _MOST_KINDS, _LONGEST = 32, 100
 """Kinds of failures that are told apart, and how much of their names is looked at."""
+_NOTHING = Rollout([])
 _Much = tuple[float, ...]
+_Item = TypeVar("_Item")
 
 
-class _Most:
-    """Those of most worth among all that were offered; of equal worth the first."""
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A group worth a look, why, and how much so by that: larger is more. Its rollouts have no text."""
+
+    group: MarkedGroup
+    because: Because
+    much: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for a program."""
+        return {"because": self.because, "much": self.much, "group": summary(self.group)}
+
+
+class _Most(Generic[_Item]):
+    """The items of most worth among all that were offered; of equal worth the first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._heap: list[tuple[_Much, int, Telling | None]] = []
-
-    def add(self, much: _Much, number: int) -> None:
-        self._push((much, -number, None))
+        self._heap: list[tuple[_Much, int, _Item]] = []
 
     def wants(self, much: _Much, number: int) -> bool:
-        """Whether it would be kept now."""
+        """True if it would be kept now."""
         return len(self._heap) < self._most or (self._most > 0 and (much, -number) > self._heap[0][:2])
 
-    def keep(self, much: _Much, number: int, telling: Telling) -> None:
-        self._push((much, -number, telling))
-
-    def _push(self, item: tuple[_Much, int, Telling | None]) -> None:
+    def add(self, much: _Much, number: int, item: _Item) -> None:
+        """Offer the `number`th item; numbers differ, so that no two items are compared."""
         if len(self._heap) < self._most:
-            heappush(self._heap, item)
+            heappush(self._heap, (much, -number, item))
         elif self._heap:
-            heappushpop(self._heap, item)  # numbers differ, so that no Telling is compared
+            heappushpop(self._heap, (much, -number, item))
 
-    def numbers(self) -> Iterator[int]:
-        return (-number for _, number, _ in sorted(self._heap, reverse=True))
-
-    def tellings(self) -> tuple[Telling, ...]:
-        ranked = sorted(self._heap, key=lambda item: item[:2], reverse=True)
-        return tuple(telling for _, _, telling in ranked if telling is not None)
+    def ranked(self) -> Iterator[_Item]:
+        """The items, that of most worth first."""
+        return (item for _, _, item in sorted(self._heap, key=lambda one: one[:2], reverse=True))
 
 
 class _Kinds:
-    """Which kinds of failures were seen before; a stranger's file cannot fill it."""
+    """Kinds of failures that were seen before; a stranger's file cannot fill it."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def new(self, kind: str) -> bool:
+        """Note a kind; True the first time."""
         kind = kind[:_LONGEST]
         if kind in self._seen or len(self._seen) >= _MOST_KINDS:
             return False
@@ -99,68 +111,54 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[Because, _Most] = {because: _Most(most) for because in _ORDER}
+        self._kept: dict[Because, _Most[int]] = {because: _Most(most) for because in _ORDER}
         self._first: list[int] = []
         self._kinds = _Kinds()
-        self._found: dict[int, Because] | None = None
 
     def add(self, ordinal: int, group: MarkedGroup) -> None:
         """Count a group; ordinals grow in input order."""
-        self._found = None
         if len(self._first) < self._most:
             self._first.append(ordinal)
         if group.failed:
-            self._kept["failed"].add((float(self._kinds.new(group.kind)),), ordinal)
+            self._kept["failed"].add((float(self._kinds.new(group.kind)),), ordinal, ordinal)
         elif group.scores:
             for because, much in _reasons(group):
-                self._kept[because].add(much, ordinal)
+                self._kept[because].add(much, ordinal, ordinal)
 
-    def chosen(self) -> list[int]:
-        """The ordinals of the groups chosen, the most telling first."""
-        return list(self._ranked())
-
-    def because(self, ordinal: int) -> Because:
-        """Why a group was chosen; `rest` where it was not."""
-        return self._ranked().get(ordinal, "rest")
-
-    def _ranked(self) -> dict[int, Because]:
-        if self._found is None:
-            found: dict[int, Because] = {}
-            turns = [(because, self._kept[because].numbers()) for because in _ORDER]
-            while turns and len(found) < self._most:
-                turns = [(because, left) for because, left in turns if self._take(because, left, found)]
-            for ordinal in self._first:
-                if len(found) < self._most:
-                    found.setdefault(ordinal, "rest")
-            self._found = found
-        return self._found
-
-    def _take(self, because: Because, left: Iterator[int], found: dict[int, Because]) -> bool:
-        """Choose the next one of a kind that is not chosen yet; False where there is none."""
-        if len(found) >= self._most:
-            return False
-        for ordinal in left:
-            if ordinal not in found:
-                found[ordinal] = because
-                return True
-        return False
+    def chosen(self) -> dict[int, Because]:
+        """The ordinals of the groups chosen, the most telling first, and why each was."""
+        found: dict[int, Because] = {}
+        turns = {because: self._kept[because].ranked() for because in _ORDER}
+        while turns:
+            for because, left in list(turns.items()):
+                ordinal = next((one for one in left if one not in found), None)
+                if ordinal is None:
+                    del turns[because]
+                elif len(found) < self._most:
+                    found[ordinal] = because
+                else:
+                    return found
+        for ordinal in self._first:
+            if len(found) < self._most:
+                found.setdefault(ordinal, "rest")
+        return found
 
 
 class Shortlist:
-    """The few groups that a page names first; what the agent did is not kept of them, the task is.
+    """The few groups that a page names first; no messages are kept of them.
 
     Worst: failed groups, the first of each kind before others; then those with most rollouts that
-    address the judge; then by reliability, the lowest first, where equal the one with more pairs of
+    address the judge; then by reliability, the lowest first, if equal the one with more pairs of
     unlike labels; without a reliability a group that is tied although labels differ counts as 0, any
     other by its widest spread over passes. A group that nothing speaks against is not named.
 
     Disputed: most pairs of rollouts that scores order against their labels, a tie as half of one: the
-    disagreement times the pairs. In a file that has no two unlike labels in a group: where the judges
-    of a panel are furthest apart on one rollout, or without a panel, its passes.
+    disagreement times the pairs. In a file that has no two unlike labels in a group: the widest distance
+    between the judges of a panel on one rollout, or without a panel, between its passes.
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._worst, self._labels, self._judges = _Most(n), _Most(n), _Most(n)
+        self._worst, self._labels, self._judges = (_Most[Telling](n) for _ in range(3))
         self._kinds = _Kinds()
         self._labelled = False
         self._number = 0
@@ -195,31 +193,21 @@ class Shortlist:
         self._offer(self._worst, much, group, because, suspects or doubt)
 
     def _offer(
-        self, kept: _Most, rank: _Much, group: MarkedGroup, because: Because, much: float = 1.0
+        self, kept: _Most[Telling], rank: _Much, group: MarkedGroup, because: Because, much: float = 1.0
     ) -> None:
         if kept.wants(rank, self._number):
-            kept.keep(rank, self._number, Telling(_short(group), because, much))
+            rollouts = tuple(replace(rollout, rollout=_NOTHING) for rollout in group.rollouts)
+            kept.add(rank, self._number, Telling(replace(group, rollouts=rollouts), because, much))
 
-    def worst(self) -> tuple[Telling, ...]:
+    def worst(self) -> list[Telling]:
         """The groups least to be trusted, the worst first."""
-        return self._worst.tellings()
+        return list(self._worst.ranked())
 
-    def disputed(self) -> tuple[Telling, ...]:
+    def disputed(self) -> list[Telling]:
         """The groups that judges and labels, or else judges, disagree about most, the widest first."""
-        return (self._labels if self._labelled else self._judges).tellings()
+        return list((self._labels if self._labelled else self._judges).ranked())
 
 
 def _apart(rollout: MarkedRollout) -> float:
     told = rollout.judges.values()
     return max(told) - min(told) if len(told) > 1 else rollout.spread or 0.0
-
-
-def _short(group: MarkedGroup) -> MarkedGroup:
-    """A group without what its agents did: of the prompt, which all share, one copy."""
-
-    def prompt(i: int, marked: MarkedRollout) -> MarkedRollout:
-        messages = marked.rollout.messages
-        kept = messages[: first_turn(messages)] if i == 0 else []
-        return replace(marked, rollout=replace(marked.rollout, messages=kept, histories=(), tools=None))
-
-    return replace(group, rollouts=tuple(prompt(i, r) for i, r in enumerate(group.rollouts)))

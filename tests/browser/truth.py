@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from ruler_cli.marked.read import Marks
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.reading import open_input
+from ruler_cli.report.group import GroupText
 from ruler_cli.report.telling import Ranking
-from ruler_cli.report.texts import GroupText, group_text
 from ruler_cli.settings import InputSettings
 
 Range = tuple[float | None, float | None]
@@ -41,7 +41,7 @@ class Truth:
             marks = Marks(opened.reader)
             for ordinal, group in enumerate(opened.groups, 1):
                 found.append(marks.group(group))
-                texts.append(group_text(group, found[-1]))
+                texts.append(GroupText.of(group, found[-1]))
                 ranking.add(ordinal, found[-1])
         ranks = {ordinal: rank for rank, ordinal in enumerate(ranking.chosen())}
         return cls(found, texts, [ranks[i + 1] for i in range(len(found))])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.messages import shown
-from ruler_cli.report.rows import page_key
+from ruler_cli.report.group import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
-from tests.conftest import ROOT, Ruler, rollout, write
+from tests.conftest import Ruler, rollout, write
 from tests.on_terminal import RAW, on_terminal, widest
 from tests.values import few
 
@@ -73,15 +73,15 @@ def test_hostile_content(columns: int, ruler: Ruler, tmp_path: Path) -> None:
     assert "\nrollout 9: score 1" not in done.stdout
 
 
-@pytest.mark.parametrize("key", HOSTILE, ids=ascii)
-def test_hostile_keys(key: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
     """Whatever its key is, a group can be named and is shown under a name that hides nothing."""
-    write(tmp_path / "s.jsonl", [scored("other", 0.1, 0.2), scored(key, 0.9, 0.1, judge=key)])
-    done = ruler("report", "s.jsonl", f"--group={shown(key)}", COLUMNS="60")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert RAW.findall(done.stdout) == []
-    assert widest(done.stdout) <= 60
-    assert "s.jsonl, number 2 in the file\n" in done.stdout
+    write(tmp_path / "s.jsonl", [scored(key, 0.9, 0.1, judge=key) for key in HOSTILE])
+    for number, key in enumerate(HOSTILE, 1):
+        done = ruler("report", "s.jsonl", f"--group={shown(key)}", COLUMNS="60")
+        assert (done.returncode, done.stderr) == (0, ""), ascii(key)
+        assert RAW.findall(done.stdout) == []
+        assert widest(done.stdout) <= 60
+        assert f"s.jsonl, number {number} in the file\n" in done.stdout
 
 
 def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
@@ -200,15 +200,6 @@ def test_in_a_pipe_no_pager_is_started(ruler: Ruler, tmp_path: Path) -> None:
     assert (done.returncode, "about 0.1" in done.stdout, widest(done.stdout)) == (0, True, 50)
 
 
-def test_every_sample(ruler: Ruler) -> None:
-    """Each group that a sample's page names can be shown."""
-    for path in sorted((ROOT / "samples").glob("*.scored.jsonl")):
-        page = json.loads(ruler("report", path, "--json").stdout)
-        for telling in [*page["worst"], *page["disputed"]]:
-            done = ruler("report", path, f"--group={telling['group']['key']}")
-            assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
-
-
 def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:
     """Why a rollout has its score stands on the first screen, before the context that all share."""
     group, why = scored("g", 0.1, 0.9), "It gave up."
@@ -226,3 +217,15 @@ def test_the_key_of_a_page(ruler: Ruler, tmp_path: Path) -> None:
     for n, key in enumerate(keys):
         done = ruler("report", "s.jsonl", "--json", "--group", page_key(key))
         assert (done.returncode, json.loads(done.stdout)["ordinal"]) == (0, n + 1)
+
+
+def test_scores_of_passes_are_read(ruler: Ruler, tmp_path: Path) -> None:
+    """Scores by pass are believed if they are a list of finite numbers, one for each slot."""
+    odd = ([0.25], [0.25, None], [0.25, True], [0.25, float("nan")], [0.25, [0.5]], {"0": 0.25}, "0.25", None)
+    group = scored("g", *[0.5] * (len(odd) + 1))
+    for trajectory, told in zip(group["trajectories"], ([0.25, 1], *odd), strict=True):
+        trajectory["ruler"] |= {"slots": [0, 1], "pass_scores": told}
+    write(tmp_path / "s.jsonl", [group])
+    found = json.loads(ruler("report", "s.jsonl", "--group", "g", "--json").stdout)["group"]["rollouts"]
+    assert [r["pass_scores"] for r in found] == [[0.25, 1.0], *[[]] * len(odd)]
+    assert {tuple(r["slots"]) for r in found} == {(0.0, 1.0)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import threading
@@ -14,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli.records import Problem
-from ruler_cli.report.blocks import unpacked
 from ruler_cli.report.html import MOST_GROUPS, Written, write_html
 from ruler_cli.settings import InputSettings
 
@@ -41,6 +42,11 @@ def written(where: Path, *lines: dict[str, Any]) -> Path:
     """A file of these lines, with what only Python's own JSON writes."""
     where.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return where
+
+
+def unpacked(block: str) -> Any:
+    """The value in a block."""
+    return json.loads(gzip.decompress(base64.b64decode(block, validate=True)))
 
 
 @dataclass
@@ -90,12 +96,12 @@ class Page(HTMLParser):
     @property
     def data(self) -> Any:
         """The page's data."""
-        return unpacked(self.blocks["data"].encode())
+        return unpacked(self.blocks["data"])
 
     @property
     def said(self) -> Any:
         """The explanations of each row."""
-        return unpacked(self.blocks["said"].encode())
+        return unpacked(self.blocks["said"])
 
     def group(self, row: int) -> Any:
         """The text of a row, None where it was left out."""
@@ -103,7 +109,7 @@ class Page(HTMLParser):
         if place is None:
             return None
         at, size = place
-        return unpacked(self.blocks["texts"][at : at + size].encode())
+        return unpacked(self.blocks["texts"][at : at + size])
 
 
 @contextmanager

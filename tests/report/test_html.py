@@ -6,9 +6,12 @@ import base64
 import gzip
 import itertools
 import json
+import random
 import re
+import resource
 import tracemalloc
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,13 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.marked.read import KINDS
-from ruler_cli.report import chosen
-from ruler_cli.report.html import now, write_html
-from ruler_cli.report.page import SCRIPTS, STYLES, web
-from ruler_cli.report.rows import COLUMNS
+from ruler_cli.report import leaves
+from ruler_cli.report.html import SCRIPTS, STYLES, now, web_files, write_html
+from ruler_cli.report.leaves import COLUMNS
 from ruler_cli.settings import InputSettings
 from tests.attacks import FAMILIES
+from tests.conftest import Ruler
+from tests.formats.test_every_format import each_layout, scored
 from tests.report.pages import MADE, Page, group, piped, report, rollout, written
 from tests.values import NASTY
 
@@ -82,8 +86,9 @@ def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, targ
     ]
     assert text["identical"] == [0, 1, 0]
     assert text["key"] == "b"
-    assert (said.left_out.groups, said.left_out.texts, said.left_out.cut) == (0, 0, 0)
-    assert said.left_out.rule.startswith("Nothing is left out")
+    rule = "Nothing is left out: every group and its whole text are here."
+    assert data["left_out"] == {"groups": 0, "texts": 0, "cut": 0, "rule": rule}
+    assert (said.groups, said.rows, said.left_out) == (2, 2, "")
     assert said.size == target.stat().st_size
     assert not problems
 
@@ -93,7 +98,7 @@ def test_every_script_runs_by_its_hash_and_nothing_else(tmp_path: Path, target: 
     page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
     rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
     hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in page.scripts}
-    assert page.scripts == list(web().scripts)
+    assert page.scripts == web_files(SCRIPTS)
     assert set(rules.pop("script-src").split()) == hashes
     assert rules == {
         "default-src": "'none'",
@@ -187,21 +192,24 @@ def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, mo
     assert (rows["status"][first], rows["because"][first]) == ("failed", "failed")
     assert [rows["key"][i] for i in range(most)] == [f"g{n - 1}" for n in rows["ordinal"]]
     assert page.data["figures"]["groups"]["all"] == 30
-    assert left["groups"] == 30 - most == said.left_out.groups
+    assert left["groups"] == 30 - most == 30 - said.rows
     assert [page.group(row)["key"] for row in range(most)] == rows["key"]
     if most < 30:
         assert f"holds {most} of 30 groups" in left["rule"]
         assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left["rule"]
 
 
-def test_groups_read_again_are_the_same_as_those_made_at_once(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+@each_layout
+def test_every_layout_is_the_same_when_read_again(
+    name: str, tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much is made ready at the first look, the page is the same."""
-    source = written(tmp_path / "in.jsonl", *many(30))
-    report(source, target, most=12)
-    monkeypatch.setattr(chosen, "AT_ONCE", 1)
-    report(source, tmp_path / "again.html", most=12)
+    """What `score` wrote in any layout makes one page, from the first look or read again."""
+    scored(name, tmp_path)
+    page, said, problems = report(tmp_path / "out.jsonl", target)
+    assert not problems
+    assert said.groups == said.rows == len(page.data["rows"]["key"])
+    monkeypatch.setattr(leaves, "AT_ONCE", 0)
+    report(tmp_path / "out.jsonl", tmp_path / "again.html")
     assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
@@ -236,7 +244,7 @@ def test_every_input_makes_the_same_rows(
 ) -> None:
     """Groups are chosen and read again alike from files, trees, and pipes, which come only once."""
     source, where = shapes(tmp_path)[shape]
-    monkeypatch.setattr(chosen, "AT_ONCE", 1)
+    monkeypatch.setattr(leaves, "AT_ONCE", 1)
     expected, _, _ = report(tmp_path / "in.jsonl", tmp_path / "expected.html", most=5)
     if pipe:
         where = {"grouping": "scattered"} if shape == "scattered" else {}
@@ -257,16 +265,16 @@ def test_texts_stop_where_the_next_does_not_fit(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts are those of the most telling groups, and the page says how many it has."""
-    monkeypatch.setattr(chosen, "MOST_TEXTS", 4_000)
+    monkeypatch.setattr(leaves, "MOST_TEXTS", 4_000)
     page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
     rows = page.data["rows"]
     here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
     assert 0 < len(here) < 30
     assert here == set(range(len(here)))
     assert len(page.blocks["texts"]) <= 4_000
-    assert said.left_out.texts == 30 - len(here) == page.data["left_out"]["texts"]
-    assert f"texts of {len(here)} of 30 groups" in said.left_out.rule
-    assert "`ruler report in.jsonl --group KEY` shows any group whole" in said.left_out.rule
+    assert page.data["left_out"]["texts"] == 30 - len(here)
+    assert f"texts of {len(here)} of 30 groups" in said.left_out
+    assert "`ruler report in.jsonl --group KEY` shows any group whole" in said.left_out
 
 
 def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Path) -> None:
@@ -284,52 +292,40 @@ def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Pat
     assert line.startswith('assistant: "<begin>')
     assert line.endswith('<end>"')
     assert "characters left out of this report" in line
-    assert said.left_out.cut == 1
-    assert "1 very long text is cut" in said.left_out.rule
+    assert page.data["left_out"]["cut"] == 1
+    assert "1 very long text is cut" in said.left_out
 
 
-def test_a_text_that_compresses_well_is_cut_as_well(
+def test_a_text_that_unpacks_to_too_much_is_cut_or_left_out_in_words(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A block cannot unpack to more than a browser can show."""
-    monkeypatch.setattr("ruler_cli.report.rows.MOST_TEXT", 50_000)
-    page, said, _ = report(written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000))), target)
-    assert said.left_out.cut == 1
+    """A block cannot unpack to more than a browser can show; what cannot be cut to size is counted."""
+    source = written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b"))
+    monkeypatch.setattr(leaves, "MOST_TEXT", 50_000)
+    page, _, _ = report(source, target)
+    assert page.data["left_out"]["cut"] == 1
     assert 10_000 < len(json.dumps(page.group(0))) < 50_000
-
-
-@pytest.mark.parametrize(
-    ("content", "task"),
-    [
-        ("  Book\n a\tseat ", "Book a seat"),
-        ("x" * 999, "x" * 160),
-        ([{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"], "Book it"),
-        (None, ""),
-        (5, ""),
-    ],
-)
-def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path, content: Any, task: str) -> None:
-    """The task is what the user said last before the agent's first turn, in one line, not too long."""
-    turns = [
-        {"role": "user", "content": "before"},
-        {"role": "user", "content": content},
-        {"role": "assistant", "content": "yes"},
-        {"role": "user", "content": "behind"},
-    ]
-    lines = [group("a", rollout("x") | {"messages": turns})]
-    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
-    assert page.data["rows"]["task"] == [task]
-
-
-def test_very_many_rollouts_leave_the_text_out_in_words(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group whose text cannot be cut to size is a row without one, and is counted."""
-    monkeypatch.setattr("ruler_cli.report.rows.MOST_BLOCK", 100)
-    page, said, _ = report(written(tmp_path / "in.jsonl", *many(2)), target)
+    monkeypatch.setattr(leaves, "MOST_BLOCK", 100)
+    page, said, _ = report(source, target)
     assert page.data["rows"]["text"] == [None, None]
-    assert (said.left_out.texts, said.left_out.huge) == (2, 2)
-    assert "2 groups of very many rollouts have no text here" in said.left_out.rule
+    assert "2 groups of very many rollouts have no text here" in said.left_out
+
+
+def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
+    """The task is what the user said last before the agent's first turn, in one line, not too long."""
+    told: dict[str, Any] = {
+        "Book a seat": "  Book\n a\tseat ",
+        "x" * 160: "x" * 999,
+        "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
+        "": None,
+    }
+    lines = []
+    for content in told.values():
+        users = [{"role": "user", "content": one} for one in ("before", content, "behind")]
+        turns = [*users[:2], {"role": "assistant", "content": "yes"}, users[2]]
+        lines.append(group("a", rollout("x") | {"messages": turns}))
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert page.data["rows"]["task"] == list(told)
 
 
 def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target: Path) -> None:
@@ -367,13 +363,26 @@ def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, tar
 
 def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Path) -> None:
     """Where scripts are off there is a table of the figures, with the file's name as text."""
-    source = written(tmp_path / "<b>a&b\u202e.jsonl", *many(10))
+    own = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1_200}, "reliability": 0.8}
+    asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
+    never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
+    source = written(tmp_path / "<b>a&b\u202e.jsonl", *many(10), asked, never)
     page, _, _ = report(source, target)
     assert "noscript" in page.text
     words = " ".join(" ".join(page.words).split())
-    assert "Groups 10" in words
-    assert "Groups failed 2 (reply 2)" in words
-    assert "<b>a&b\ufffd.jsonl" in words
+    for figure in (
+        f"{MADE:%Y-%m-%d}",
+        "<b>a&b\ufffd.jsonl",
+        "Groups 12",
+        "Groups failed 2 (reply 2)",
+        "Groups never asked about 1",
+        "Rollouts that address the judge 1",
+        "Cost 0.25 USD over 1 group",
+        "Tokens 1,200 prompt, 0 completion",
+        "Time per group median 2.0 s",
+        "Median reliability 0.80 over 1 group",
+    ):
+        assert figure in words
     assert "<b>a" not in page.text
 
 
@@ -418,15 +427,53 @@ def test_lines_that_cannot_be_read_are_told(tmp_path: Path, target: Path) -> Non
     assert page.data["rows"]["key"] == ["a", "b"]
 
 
-def test_every_script_and_style_has_its_turn() -> None:
-    """A file that lies among the scripts is named in their order: none is forgotten."""
-    folder = Path(str(__import__("ruler_cli.report", fromlist=["x"]).__path__[0])) / "web"
-    assert {path.name for path in folder.glob("*.js")} <= set(SCRIPTS)
-    assert {path.name for path in folder.glob("*.css")} <= set(STYLES)
+def test_scripts_and_styles() -> None:
+    """Each of the page's own files has its turn, and no script can end its element."""
+    folder = files("ruler_cli.report") / "web"
+    names = {path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))}
+    assert names <= {*SCRIPTS, *STYLES}
+    assert not [s for s in web_files(SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
 
 
-@pytest.mark.parametrize("script", web().scripts, ids=lambda script: script[:20])
-def test_no_script_can_end_its_element(script: str) -> None:
-    """A script holds nothing that HTML reads inside of it."""
-    assert not re.search(r"</script|<!--", script, re.IGNORECASE)
-    assert "\r" not in script
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_changes_between_two_looks_is_told(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    """What is cut off under the reader is a sentence, and no page appears."""
+    monkeypatch.setattr(leaves, "AT_ONCE", 0)
+    plain = written(tmp_path / "in.jsonl", *(group(f"g{i}") for i in range(3)))
+    source = tmp_path / "in.jsonl.gz" if packed else plain
+    fewer = b"\n".join(plain.read_bytes().splitlines()[:2]) + b"\n"
+    if packed:
+        source.write_bytes(gzip.compress(plain.read_bytes()))
+    seen: list[int] = []
+
+    def looked() -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            with source.open("r+b") as file:
+                file.truncate()
+                file.write(gzip.compress(fewer) if packed else fewer)
+
+    with pytest.raises(UsageError, match="changed while it was read"):
+        write_html(InputSettings(str(source)), str(target), on_problem=lambda _: None, on_group=looked)
+    assert not [path for path in tmp_path.iterdir() if "html" in path.name]
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_no_room_on_disk_is_a_sentence(most: int, ruler: Ruler, tmp_path: Path) -> None:
+    """Where a temporary file has no room one sentence says so, and nothing is left behind."""
+    dice = random.Random(1)
+    lines = (group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n)) for n in range(100))
+    written(tmp_path / "s.jsonl", *lines)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        done = ruler("report", "s.jsonl", "-o", "o.html", "--max-groups", most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"ruler: .*: a temporary file cannot be written: File too large; make room.*\n", done.stderr
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
