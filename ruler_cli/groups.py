@@ -226,8 +226,7 @@ def looked(found: Iterable[Group], openings: Openings) -> Iterator[Group]:
 
 def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
     """Adjacent records of one key are a group; a key that comes back is a UsageError."""
-    for key, members in itertools.groupby(found, key=lambda record: record.key):
-        group = Group(str(key), tuple(members))
+    for group in _runs(found):
         number = group.records[0].line.number
         before = index.first_seen(group.key, number)
         if before != number:
@@ -315,8 +314,8 @@ def surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
         raise _changed(name, found.where(number))
 
 
-def _runs(read: Iterator[Record]) -> Iterator[Group]:
-    """Consecutive records of one key, in a file that was surveyed."""
+def _runs(read: Iterable[Record]) -> Iterator[Group]:
+    """Adjacent records of one key."""
     for key, members in itertools.groupby(read, key=lambda record: record.key):
         yield Group(str(key), tuple(members))
 

@@ -145,11 +145,11 @@ def _show(page: Run | One) -> None:
 
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
-    from ruler_cli.files.source import shown
+    from ruler_cli.files.location import Location
     from ruler_cli.marked.read import doubt
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
-    name = shown(where.source)
+    name = Location(where.source).shown
     with waiting() as one:
         found = write_html(
             where,

@@ -13,8 +13,7 @@ from ruler_cli.cli.messages import say, typed
 from ruler_cli.cli.messages import shown as key_shown
 from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import public
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.marked.read import Marks, doubt, refuse_unmarked, refuse_unusable
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
@@ -85,7 +84,7 @@ class Look:
     """One scored file, opened."""
 
     def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack) -> None:
-        self._where, self._name = where, shown(where.source)
+        self._where, self._name = where, Location(where.source).shown
         self._input = open_input(where, stack, lambda problem: problems.problem(self._name, problem))
         if self._input.reader is None:
             raise UsageError(f"{self._name}: holds no records; give a file that `ruler score` wrote")
@@ -109,7 +108,7 @@ class Look:
         refuse_unusable(self._name, self._where.outcome, overview.labelled)
         if said := doubt(self._where.outcome, overview.own_labels, overview.rollouts_scored):
             say(f"ruler: warning: {said}")
-        name = public(self._where.source)  # a command to type again must show no password either
+        name = Location(self._where.source).public  # a command to type again must show no password either
         again = None if name == "-" else name
         return Run(name, again, self._input.found(), overview, shortlist.worst(), shortlist.disputed())
 
@@ -147,7 +146,7 @@ class Look:
 
         marked = [(ordinal, group, self._marks.group(group)) for ordinal, group in found]
         texts = [(ordinal, mark, group_text(group, mark)) for ordinal, group, mark in marked]
-        return One(public(self._where.source), self._input.found(), texts, more)
+        return One(Location(self._where.source).public, self._input.found(), texts, more)
 
     def _unknown(self, key: str, keys: Sequence[str]) -> UsageError:
         like = nearest(key, keys)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ruler_cli.cluster.plan import write_plan
 from ruler_cli.cluster.source import Part, ranged, streamed
-from ruler_cli.files.remote import is_remote
+from ruler_cli.files.location import Location
 from ruler_cli.groups import line_of
 from ruler_cli.reading import Input
 from ruler_cli.settings import ScoreSettings
@@ -28,7 +28,7 @@ def parts_of(
         return [], home
     together = settings.adaptive or settings.escalate is not None
     if found.plain is None:
-        remote = is_remote(settings.input.source)
+        remote = Location(settings.input.source).remote
         source = settings.input.source if remote else str(Path(settings.input.source).absolute())
         survey = replace(found.survey, where=line_of)  # its own is a method of an open file
         parts = streamed(replace(settings.input, source=source), found.reader, survey, together)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, Protocol
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Protocol
 
-from ruler_cli.files.listing import Listing
-from ruler_cli.records import Line, Problem
-from ruler_cli.shard import Shard
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse
+from ruler_cli.records import Line
+
+_PLACES = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))
+"""Inspect's logs, tau2-bench's results, and the `metadata.json` that verifiers writes beside its results."""
 
 
 class Encoder(Protocol):
@@ -74,67 +77,6 @@ class Container(ABC):
         return Lines(stream)
 
 
-class Many(Container):
-    """An INPUT of many files, which may become a directory of the same files."""
-
-    unit = "record"
-    listing: Listing
-    shard: Shard | None = None
-    in_place = False
-    """Whether OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
-    tree = ""
-    """The directory that is OUTPUT, where it is one: of files that cannot be written again none is made."""
-
-    def copies(self, name: str) -> bool:
-        """Whether a file that holds no record is copied into OUTPUT: by one of several processes."""
-        return self.shard is None or self.shard.copies(name)
-
-    @abstractmethod
-    def settle(self, fits: Callable[[Line], bool | None], on_problem: Callable[[Problem], None]) -> list[str]:
-        """Find the files that hold no record, once the format is known; a sentence for each of them.
-
-        `fits` tells whether a record is of the format; None: it is no JSON object. What is damaged goes
-        to `on_problem`.
-        """
-
-    def tasks(self) -> dict[str, str]:
-        """The names of its files → the task or environment that each says it belongs to, once all were read.
-
-        A file that says none has an empty name.
-        """
-        return {}
-
-    @abstractmethod
-    def into(self, staged: Staged) -> TreeEncoder:
-        """What writes the same files again, with other records."""
-
-
-class TreeEncoder(Protocol):
-    """Writes the files of an INPUT again, with other records."""
-
-    def put(self, number: int, body: bytes) -> None:
-        """The record with this number; they come in input order, and some may be left out."""
-
-    def end(self, *, whole: bool) -> None:
-        """The end of the last file; `whole`: everything behind it too."""
-
-
-class Staged(Protocol):
-    """Where the files of a directory are written, one after another, before all of them appear."""
-
-    def open(self, name: str) -> BinaryIO:
-        """Begin a file; its name tells the compression."""
-
-    def close(self) -> None:
-        """End it."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """A whole small file."""
-
-    def copy(self, name: str, source: str) -> None:
-        """A file of INPUT as it is, given by its path or address."""
-
-
 class Lines:
     """JSON lines: each record and its LF."""
 
@@ -148,3 +90,18 @@ class Lines:
 
     def end(self) -> None:
         """Nothing stands behind the last line."""
+
+
+def task_of(head: bytes) -> str:
+    """The task that a JSON object names; empty if it is none, or names none."""
+    try:
+        value = parse(head)
+    except (UnreadableError, RecursionError):
+        return ""
+    for place in _PLACES:
+        found: Any = value
+        for part in place:
+            found = found.get(part) if isinstance(found, dict) else None
+        if isinstance(found, str) and found:
+            return found
+    return ""

@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.container import Container, Encoder
-from ruler_cli.files.head import task_of
+from ruler_cli.files.compression import BOM, readable
+from ruler_cli.files.container import Container, Encoder, task_of
 from ruler_cli.files.shape import Shape, Text
-from ruler_cli.files.source import BOM, readable, shown
 from ruler_cli.records import Line
 
 _COPY = 1 << 20
@@ -99,13 +98,13 @@ class Document(Container):
     def _object(self, members: list[tuple[str, Any]]) -> None:
         if self.held and sum(name == self._shape.name for name, _ in members) > 1:
             raise UsageError(
-                f"{shown(self.name)}: holds `{self._shape.name}` twice, and readers see only the "
+                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the "
                 "last; take one of them out"
             )
 
     def _damaged(self, where: str) -> UsageError:
         return UsageError(
-            f"{shown(self.name)}: is a JSON document that is damaged, or ends too soon, {where}; write it "
+            f"{self.name}: is a JSON document that is damaged, or ends too soon, {where}; write it "
             "anew, or mend it: `jq . FILE` names the line"
         )
 

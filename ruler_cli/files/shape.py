@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import orjson
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.compression import BOM
 from ruler_cli.files.parse import parse
-from ruler_cli.files.source import BOM
 from ruler_cli.files.splice import NEXT_BRACKET, SPACE, STRING, quick_end
 
 Read = Callable[[int, int], bytes]

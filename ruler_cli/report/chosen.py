@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.marked.read import Marks, refuse_unmarked, refuse_unusable
 from ruler_cli.reading import Input
 from ruler_cli.report.again import Again
@@ -60,7 +60,7 @@ class Chosen:
                 self._again.note(ordinal, group)
             on_group()
         self.overview = gathering.overview()
-        name = shown(self._where.source)
+        name = Location(self._where.source).shown
         refuse_unmarked(name, self.overview.groups, self.overview.unmarked)
         refuse_unusable(name, self._where.outcome, self.overview.labelled)
         self._choose()

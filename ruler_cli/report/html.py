@@ -16,8 +16,7 @@ from typing import Any
 
 from ruler_cli import __version__
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import is_remote
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.groups import OnProblem
 from ruler_cli.reading import open_input
 from ruler_cli.report.as_json import overview_json
@@ -66,7 +65,9 @@ def write_html(
         out = stack.enter_context(Target(target, where.source))
         opened = open_input(where, stack, on_problem)
         if opened.reader is None:
-            raise UsageError(f"{shown(where.source)}: holds no records; give a file that `ruler score` wrote")
+            raise UsageError(
+                f"{Location(where.source).shown}: holds no records; give a file that `ruler score` wrote"
+            )
         chosen = Chosen(opened, where, stack, most)
         chosen.look(on_group)
         name = _name(where.source)
@@ -98,7 +99,7 @@ def now(environ: Mapping[str, str]) -> datetime:
 
 def _left_out(name: str, chosen: Chosen) -> LeftOut:
     return LeftOut(
-        "SCORED" if name == shown("-") else name,
+        "SCORED" if name == Location("-").shown else name,
         all=chosen.overview.groups,
         groups=chosen.overview.groups - len(chosen.ordinals),
         texts=len(chosen.ordinals) - len(chosen.texts),
@@ -125,7 +126,7 @@ def _values(data: dict[str, Any], chosen: Chosen) -> dict[str, Any]:
 
 def _name(source: str) -> str:
     """An input as a page that is handed on names it: without the folders of this machine."""
-    return shown(source) if source == "-" or is_remote(source) else Path(source).absolute().name
+    return Path(source).absolute().name if Location(source).local else Location(source).shown
 
 
 def _figures(overview: Overview) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from ruler_cli.files.source import decompressed, open_raw
+from ruler_cli.files.compression import decompressed
+from ruler_cli.files.location import Location
 
 
 @contextmanager
 def open_source(name: str) -> Iterator[BinaryIO]:
     """Open a file for reading bytes, decompressed."""
-    with open_raw(name) as stream:
+    with Location(name).open() as stream:
         yield decompressed(name, stream)

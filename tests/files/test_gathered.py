@@ -18,8 +18,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Many
 from ruler_cli.files.gathered import gathered, may_be_event
 from ruler_cli.files.open import LinesOnce, open_container
-from ruler_cli.files.output import Output
-from ruler_cli.files.tree import OutputTree
+from ruler_cli.files.output import Output, OutputTree
 from ruler_cli.records import Line
 from tests.files.test_document import JSON
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.files.harbor import Harbor, trials
-from ruler_cli.files.listing import listed
+from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
-from ruler_cli.files.tree import OutputTree
+from ruler_cli.files.output import OutputTree
 from ruler_cli.records import Problem
 from tests.files.test_shards import read, write
 
@@ -131,7 +131,10 @@ def test_in_place(job: Path) -> None:
 
 def test_no_job(tmp_path: Path) -> None:
     """Results without any trajectory are no job, and one trial alone is."""
-    assert trials(listed(str(write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})))) == []
+    assert (
+        trials(Location(str(write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""}))).listed())
+        == []
+    )
     assert trials(
-        listed(str(write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})))
+        Location(str(write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"}))).listed()
     ) == ["."]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.listing import is_many, listed, natural
+from ruler_cli.files.location import Location, natural
 
 
 def touch(root: Path, *names: str) -> None:
@@ -33,17 +33,17 @@ def test_directory(tmp_path: Path) -> None:
         "o.failed.jsonl",
     )
     os.mkfifo(tmp_path / "pipe")
-    assert listed(str(tmp_path)).names == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
-    assert listed(str(tmp_path)).path("s2/a") == tmp_path / "s2/a"
+    assert Location(str(tmp_path)).listed().names == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
+    assert Location(str(tmp_path)).listed().path("s2/a") == tmp_path / "s2/a"
 
 
 def test_pattern(tmp_path: Path) -> None:
     """What a pattern matches, of a directory all that is in it, named from where the pattern begins."""
     touch(tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl")
-    assert listed(f"{tmp_path}/r*/*.jsonl").names == ("r1/a.jsonl", "r2/a.jsonl")
-    assert listed(f"{tmp_path}/**/*.jsonl").names[-1] == "x.jsonl"
-    assert listed(f"{tmp_path}/r[2]").names == ("r2/a.jsonl", "r2/deep/c.jsonl")
-    assert listed(f"{tmp_path}/r[2]").root == tmp_path
+    assert Location(f"{tmp_path}/r*/*.jsonl").listed().names == ("r1/a.jsonl", "r2/a.jsonl")
+    assert Location(f"{tmp_path}/**/*.jsonl").listed().names[-1] == "x.jsonl"
+    assert Location(f"{tmp_path}/r[2]").listed().names == ("r2/a.jsonl", "r2/deep/c.jsonl")
+    assert Location(f"{tmp_path}/r[2]").listed().root == tmp_path
 
 
 @pytest.mark.parametrize("source", ["none*", "empty"])
@@ -51,17 +51,17 @@ def test_nothing(tmp_path: Path, source: str) -> None:
     """Where there is no file that is said."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="check the path"):
-        listed(str(tmp_path / source))
+        Location(str(tmp_path / source)).listed()
 
 
 def test_many(tmp_path: Path) -> None:
     """A file is one file, also where its name looks like a pattern."""
     touch(tmp_path, "a[1].jsonl")
-    assert is_many(str(tmp_path))
-    assert is_many(f"{tmp_path}/*.jsonl")
-    assert not is_many(f"{tmp_path}/a[1].jsonl")
-    assert not is_many(f"{tmp_path}/none")
-    assert not is_many("-")
+    assert Location(str(tmp_path)).many
+    assert Location(f"{tmp_path}/*.jsonl").many
+    assert not Location(f"{tmp_path}/a[1].jsonl").many
+    assert not Location(f"{tmp_path}/none").many
+    assert not Location("-").many
 
 
 def test_natural() -> None:
@@ -82,11 +82,11 @@ def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "scandir", guarded)
     with pytest.raises(UsageError, match="closed: cannot be read: Permission denied"):
-        listed(str(tmp_path))
+        Location(str(tmp_path)).listed()
 
 
 def test_long_name() -> None:
     """A name that is too long for the system is no directory, and no pattern that matches."""
-    assert not is_many("a" * 5000)
+    assert not Location("a" * 5000).many
     with pytest.raises(UsageError, match="no file matches"):
-        listed("a" * 300 + "*")
+        Location("a" * 300 + "*").listed()

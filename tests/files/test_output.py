@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.compression import lines
 from ruler_cli.files.container import Container
 from ruler_cli.files.open import open_container
 from ruler_cli.files.output import FailedFile, Output
-from ruler_cli.files.source import lines
 from ruler_cli.records import Line, Problem
 from tests.files.opening import open_source
 

@@ -13,8 +13,8 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.open import open_container
+from ruler_cli.files.output import OutputTree
 from ruler_cli.files.shards import Shards
-from ruler_cli.files.tree import OutputTree
 from ruler_cli.records import Line, Problem
 
 

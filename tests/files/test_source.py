@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import zstd
-from ruler_cli.files.source import capped, lines
+from ruler_cli.files.compression import capped, lines, zstd
 from ruler_cli.records import Line
 from tests.files.opening import open_source
 

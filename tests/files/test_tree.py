@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.tree import OutputTree
+from ruler_cli.files.output import OutputTree
 from tests.files.test_shards import FILES, opened, read, rewrite, write
 
 
