@@ -8,11 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.container import Container
+from ruler_cli.files.container import Container, Many
 from ruler_cli.files.location import Location
 from ruler_cli.files.open import kept, open_container
 from ruler_cli.files.parse import parse
-from ruler_cli.files.tree import Many
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import plain as plain_text

@@ -14,11 +14,10 @@ from pathlib import PurePath
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.compression import readable
+from ruler_cli.files.container import Many, StagedFiles, TreeEncoder
 from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse
-from ruler_cli.files.shape import object_end
-from ruler_cli.files.splice import Patches, read_object
-from ruler_cli.files.tree import Many, StagedFiles, TreeEncoder
+from ruler_cli.files.splice import Patches, end_of, read_object
 from ruler_cli.records import Line, Problem
 
 _RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
@@ -97,7 +96,7 @@ class Harbor(Many):
         raw = self._bytes(trial, file)
         if raw is None:
             raise UnreadableError(f"has no {file}")
-        if raw[:1] != b"{" or object_end(raw) != len(raw):
+        if raw[:1] != b"{" or end_of(raw, 0) != len(raw):
             raise UnreadableError(f"has a damaged {file}: it is not one JSON object")
         try:
             parse(raw)

@@ -24,11 +24,10 @@ from ruler_cli.files.compression import (
     readable,
 )
 from ruler_cli.files.container import Container
-from ruler_cli.files.document import Document
+from ruler_cli.files.document import Document, may_be_document, shape_of
 from ruler_cli.files.gathered import gathered, may_be_event
 from ruler_cli.files.location import Location
 from ruler_cli.files.parquet import Parquet
-from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
 from ruler_cli.records import Line
 from ruler_cli.scratch import Scratch

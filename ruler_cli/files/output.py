@@ -18,9 +18,8 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.container import Container, Encoder, Lines
+from ruler_cli.files.container import Container, Encoder, Lines, Many, StagedFiles, TreeEncoder
 from ruler_cli.files.location import Listing, Location, passed_over
-from ruler_cli.files.tree import Many, StagedFiles, TreeEncoder
 from ruler_cli.files.whole import LocalFile
 from ruler_cli.records import Problem
 

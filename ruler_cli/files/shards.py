@@ -16,9 +16,8 @@ from pathlib import PurePath
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
-from ruler_cli.files.container import Container, Encoder, task_of
+from ruler_cli.files.container import Container, Encoder, Many, StagedFiles, TreeEncoder, task_of
 from ruler_cli.files.location import Listing
-from ruler_cli.files.tree import Many, StagedFiles, TreeEncoder
 from ruler_cli.records import Line, Problem
 
 Open = Callable[[str, ExitStack, str], Container]
