@@ -200,12 +200,6 @@ def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
             wanted = next(numbers, None)
 
 
-def own_fetched(stream: File, index: Index, line_of: LineOf) -> Iterator[Line]:
-    """The same lines, fetched from a plain file: what lies between them is not read."""
-    for at in index.lines():
-        yield _fetched_line(stream, at, line_of)
-
-
 def own_groups(found: Iterable[Group], shard: Shard) -> Iterator[Group]:
     """Of all groups those of a shard."""
     return (group for group in found if shard.holds(digest(group.key)))
@@ -258,14 +252,9 @@ def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line
 def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
     """One group, by where its records are; UnreadableError where something else stands there now."""
     found: list[Record] = []
-    for at in places:
-        found += reader.read(_fetched_line(stream, at, line_of))
+    for number, start, size in places:
+        found += reader.read(line_of(number, start, os.pread(stream.fileno(), size, start)))
     return Group(str(found[0].key), tuple(found))
-
-
-def _fetched_line(stream: File, at: Place, line_of: LineOf) -> Line:
-    number, start, size = at
-    return line_of(number, start, os.pread(stream.fileno(), size, start))
 
 
 def part_of(group: Group, first: int) -> Group:

@@ -30,7 +30,6 @@ from ruler_cli.groups import (
     labelled,
     looked,
     own,
-    own_fetched,
     own_groups,
     own_problems,
     part_of,
@@ -222,8 +221,6 @@ def _file(
     def again() -> Iterator[Group]:
         if shard is None:
             return in_order(name, lines(), reader, found)
-        if plain is not None:
-            return grouped(name, own_fetched(plain, index, container.line), reader, found)
         return grouped(name, own(surveyed(name, lines(), found), index), reader, found)
 
     waits = Location(settings.source).remote
