@@ -232,7 +232,14 @@ def test_failed_file(tmp_path: Path) -> None:
     assert keep(path, b"{", b"\xff") == 2
     assert keep(path, b"\xff", b"[", b"{", b"") == 1
     assert path.read_bytes() == b"{\n\xff\n[\n"
-    for raw in (b'{\n "a": 1\n}', b'{\x00"a": 1}', b"\x1f\x8bxx", b"\xff\xfe{", b"\xef\xbb\xbf{]", b"PK\x03\x04"):
+    for raw in (
+        b'{\n "a": 1\n}',
+        b'{\x00"a": 1}',
+        b"\x1f\x8bxx",
+        b"\xff\xfe{",
+        b"\xef\xbb\xbf{]",
+        b"PK\x03\x04",
+    ):
         path.unlink()
         assert (keep(path, raw), keep(path, raw, b"[")) == (1, 1)
         assert path.read_bytes() == raw.replace(b"\n", b" ") + b"\n[\n"
