@@ -252,8 +252,8 @@ def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line
 def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
     """One group, by where its records are; UnreadableError where something else stands there now."""
     found: list[Record] = []
-    for number, start, size in places:
-        found += reader.read(line_of(number, start, os.pread(stream.fileno(), size, start)))
+    for nth, start, size in places:
+        found += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
     return Group(str(found[0].key), tuple(found))
 
 

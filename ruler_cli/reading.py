@@ -71,7 +71,7 @@ class Input:
 
     @property
     def scattered(self) -> bool:
-        """Whether the records of a group lie apart, so that output must wait for its turn."""
+        """Tell if the records of a group lie apart, so that output must wait for its turn."""
         return self.survey is not None and self.survey.grouping == "scattered"
 
     def pull(self) -> Callable[[], Awaitable[Group | None]]:
@@ -262,7 +262,7 @@ def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitSt
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
-    """Whether a record is of the format, well-formed or not; None where it is no JSON object."""
+    """Tell if a record is of the format, well-formed or not; None where it is no JSON object."""
 
     def fits(line: Line) -> bool | None:
         try:

@@ -121,12 +121,12 @@ class Many(Container):
     listing: Listing
     shard: Shard | None = None
     in_place = False
-    """Whether OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
+    """Tell if OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
     tree = ""
     """The directory that is OUTPUT, where it is one: of files that cannot be written again none is made."""
 
     def copies(self, name: str) -> bool:
-        """Whether a file that holds no record is copied into OUTPUT: by one of several processes."""
+        """Tell if a file that holds no record is copied into OUTPUT: by one of several processes."""
         return self.shard is None or self.shard.copies(name)
 
     @abstractmethod

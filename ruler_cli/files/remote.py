@@ -181,7 +181,7 @@ def reason(error: BaseException) -> str:
 
 
 def refused(error: BaseException) -> bool:
-    """Whether the storage says that this user may not do it."""
+    """Tell if the storage says that this user may not do it."""
     return any(isinstance(link, PermissionError) or _status(link) in (401, 403) for link in _chain(error))
 
 

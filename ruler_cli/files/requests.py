@@ -37,7 +37,7 @@ class Limits:
     bytes: int | None = None
 
     def allow(self, requests: int, size: int) -> bool:
-        """Whether a file may hold so many requests, of so many bytes."""
+        """Tell if a file may hold so many requests, of so many bytes."""
         number = self.requests is None or requests <= self.requests
         return number and (self.bytes is None or size + _AROUND <= self.bytes)
 
@@ -197,7 +197,7 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file holds requests of ours, or nothing."""
+    """Tell if a file holds requests of ours, or nothing."""
     with suppress(UsageError), Location(str(path)).open() as raw, readable(str(path)):
         head = decompressed(str(path), raw).read(_LOOKED_AT)
         return not head or _OURS.match(head) is not None

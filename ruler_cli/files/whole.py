@@ -53,7 +53,7 @@ class LocalFile:
 
     @property
     def packed(self) -> bool:
-        """Whether what is written goes to disk as it is."""
+        """Tell if what is written goes to disk as it is."""
         return self.stream is self._file
 
     def end(self, *, durable: bool = True) -> None:
