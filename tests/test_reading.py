@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 from contextlib import ExitStack
@@ -14,11 +13,10 @@ import pytest
 
 from ruler_cli import index
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import zstd
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Problem, Record
 from ruler_cli.settings import InputSettings
-from tests.files.test_open import fed
+from tests.files.test_open import PACKS, fed
 from tests.values import talk
 
 
@@ -48,7 +46,7 @@ def test_groups(path: Path) -> None:
         ("ab.ab", [("a", [1, 4]), ("b", [2, 5])]),
         (".ba.", [("b", [2]), ("a", [3])]),
     ):
-        for pack in (bytes, gzip.compress, zstd.compress):
+        for pack in PACKS:
             path.write_bytes(pack(dump(keys)))
             problems: list[Problem] = []
             with ExitStack() as stack:
@@ -81,7 +79,7 @@ def test_pipe(tmp_path: Path) -> None:
 
 def test_scattered_pipe(tmp_path: Path) -> None:
     """With `--grouping scattered` all of a pipe is kept on disk, then judged as a file is."""
-    for number, pack in enumerate((bytes, gzip.compress)):
+    for number, pack in enumerate(PACKS):
         pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
         fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
         with ExitStack() as stack:
@@ -102,7 +100,7 @@ def as_list(keys: str) -> bytes:
 
 def test_document(tmp_path: Path) -> None:
     """A JSON document is read as a file is, wherever it comes from, and says `item` of its places."""
-    ways = itertools.product(("aab", "abab", "a.ba"), (bytes, gzip.compress), (False, True))
+    ways = itertools.product(("aab", "abab", "a.ba"), PACKS, (False, True))
     for number, (keys, pack, pipe) in enumerate(ways):
         path, problems = tmp_path / f"{number}.json", list[Problem]()
         if pipe:

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ruler_cli.files.document import Document
 from ruler_cli.files.open import JsonLines, LinesOnce, open_container
 from ruler_cli.records import Line
 
+PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
 LINES = b'{"a": 1}\n\n{"a": 2}'
 LIST = b'[{"a": 1},\n {"a": 2}]'
 HELD = b'{"trajectory_groups": [{"a": 1}, {"a": 2}]}\n'
@@ -59,8 +61,8 @@ def fed(path: Path, text: bytes) -> threading.Thread:
 
 def test_kinds(tmp_path: Path) -> None:
     """The first bytes tell what it is, compressed or not; what comes once is JSON lines in a pipe only."""
-    packs = (bytes, gzip.compress, zstd.compress)
-    every = itertools.product((False, True), (LINES, b"\n \n" + LINES, LIST, b"\n" + LIST, HELD), packs)
+    texts = (LINES, b"\n \n" + LINES, LIST, b"\n" + LIST, HELD)
+    every = itertools.product((False, True), texts, PACKS)
     for number, (pipe, text, pack) in enumerate(every):
         path = tmp_path / f"{number}.csv"
         if pipe:
