@@ -265,13 +265,11 @@ def part_of(group: Group, first: int) -> Group:
     return Group(str(record.key), (record,))
 
 
-def in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
-    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
-    return grouped(name, surveyed(name, lines, found), reader, found, met=found.problems)
-
-
 def grouped(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int = 0) -> Iterator[Group]:
-    """The same of lines as the survey read them; as many as were `met` could not be read then either."""
+    """Groups that are lines, or adjacent lines, of a file that was surveyed.
+
+    As many lines as were `met` could not be read by the survey either.
+    """
     problems = 0
 
     def unlike(problem: Problem) -> None:

@@ -26,7 +26,6 @@ from ruler_cli.groups import (
     consecutive,
     fetched,
     grouped,
-    in_order,
     labelled,
     looked,
     own,
@@ -42,7 +41,7 @@ from ruler_cli.groups import (
 )
 from ruler_cli.index import Index, place
 from ruler_cli.openings import Openings
-from ruler_cli.pool.feed import inline, threaded
+from ruler_cli.pool.engine import inline, threaded
 from ruler_cli.records import Group, Line, Problem
 from ruler_cli.scratch import Scratch, placed, spooled
 from ruler_cli.settings import InputSettings
@@ -219,9 +218,10 @@ def _file(
         )  # fmt: skip
 
     def again() -> Iterator[Group]:
+        read = surveyed(name, lines(), found)
         if shard is None:
-            return in_order(name, lines(), reader, found)
-        return grouped(name, own(surveyed(name, lines(), found), index), reader, found)
+            return grouped(name, read, reader, found, met=found.problems)
+        return grouped(name, own(read, index), reader, found)
 
     waits = Location(settings.source).remote
     return Input(
@@ -250,15 +250,6 @@ def _key_at(number: int, lines: Iterable[Line], reader: Reader) -> str:
     """The group key of the first record of a line."""
     line = next(line for line in lines if line.number == number)
     return str(reader.read(line)[0].key)
-
-
-def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitStack) -> Iterator[Group]:
-    """The groups, in order, of an input that was surveyed elsewhere and whose groups do not lie apart."""
-    container = open_container(settings.source, stack)
-    if isinstance(container, Many):
-        container.settle(_fits(reader), lambda _: None)
-    lines = container.records() if container.plain else placed(container.records())
-    return in_order(Location(settings.source).shown, lines, reader, found)
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
