@@ -15,7 +15,7 @@ from ruler_cli.annotate import Marked, annotate, trajectory_bytes
 from ruler_cli.ballots import Verdict
 from ruler_cli.counts import Counts
 from ruler_cli.errors import UsageError
-from ruler_cli.files.output import FailedFile
+from ruler_cli.files.output import AnyOutput, FailedFile
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judging import Outcome
 from ruler_cli.marks import group_fields, marks_of
@@ -24,7 +24,7 @@ from ruler_cli.pool.panel import Panel
 from ruler_cli.reading import Input
 from ruler_cli.records import Failure, Group, Mark, Problem, Record
 from ruler_cli.settings import CombineSettings, ScoreSettings
-from ruler_cli.writing import AnyOutput, ByTurn, InOrder, Writer
+from ruler_cli.writing import Writer
 
 if TYPE_CHECKING:  # what is needed from the first reply on is imported then: the first request goes sooner
     from ruler_cli.holding import Holding
@@ -59,7 +59,7 @@ class Delivery:
                 "for one of them; give null or keep"
             )
         self._reader = reader
-        self._writer: Writer = ByTurn(self.output, found.index) if found.scattered else InOrder(self.output)
+        self._writer = Writer(self.output, found.index if found.scattered else None)
 
     def unreadable(self, problem: Problem) -> None:
         """Count, tell and keep something of the input that could not be read."""

@@ -200,12 +200,6 @@ def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
             wanted = next(numbers, None)
 
 
-def own_fetched(stream: File, index: Index, line_of: LineOf) -> Iterator[Line]:
-    """The same lines, fetched from a plain file: what lies between them is not read."""
-    for at in index.lines():
-        yield _fetched_line(stream, at, line_of)
-
-
 def own_groups(found: Iterable[Group], shard: Shard) -> Iterator[Group]:
     """Of all groups those of a shard."""
     return (group for group in found if shard.holds(digest(group.key)))
@@ -226,8 +220,7 @@ def looked(found: Iterable[Group], openings: Openings) -> Iterator[Group]:
 
 def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
     """Adjacent records of one key are a group; a key that comes back is a UsageError."""
-    for key, members in itertools.groupby(found, key=lambda record: record.key):
-        group = Group(str(key), tuple(members))
+    for group in _runs(found):
         number = group.records[0].line.number
         before = index.first_seen(group.key, number)
         if before != number:
@@ -259,14 +252,9 @@ def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line
 def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
     """One group, by where its records are; UnreadableError where something else stands there now."""
     found: list[Record] = []
-    for at in places:
-        found += reader.read(_fetched_line(stream, at, line_of))
+    for nth, start, size in places:
+        found += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
     return Group(str(found[0].key), tuple(found))
-
-
-def _fetched_line(stream: File, at: Place, line_of: LineOf) -> Line:
-    number, start, size = at
-    return line_of(number, start, os.pread(stream.fileno(), size, start))
 
 
 def part_of(group: Group, first: int) -> Group:
@@ -277,13 +265,11 @@ def part_of(group: Group, first: int) -> Group:
     return Group(str(record.key), (record,))
 
 
-def in_order(name: str, lines: Iterator[Line], reader: Reader, found: Survey) -> Iterator[Group]:
-    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
-    return grouped(name, surveyed(name, lines, found), reader, found, met=found.problems)
-
-
 def grouped(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int = 0) -> Iterator[Group]:
-    """The same of lines as the survey read them; as many as were `met` could not be read then either."""
+    """Groups that are lines, or adjacent lines, of a file that was surveyed.
+
+    As many lines as were `met` could not be read by the survey either.
+    """
     problems = 0
 
     def unlike(problem: Problem) -> None:
@@ -315,8 +301,8 @@ def surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
         raise _changed(name, found.where(number))
 
 
-def _runs(read: Iterator[Record]) -> Iterator[Group]:
-    """Consecutive records of one key, in a file that was surveyed."""
+def _runs(read: Iterable[Record]) -> Iterator[Group]:
+    """Adjacent records of one key."""
     for key, members in itertools.groupby(read, key=lambda record: record.key):
         yield Group(str(key), tuple(members))
 

@@ -8,7 +8,6 @@ them different, and about as many bytes.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import given, number
 from ruler_cli.index import place
 from ruler_cli.records import Group, Problem, Record, Rollout
+from ruler_cli.scratch import room, tables
 from ruler_cli.settings import InputSettings
 
 _OWN = "where the format has it"
@@ -131,11 +131,8 @@ class Notes:
         self._begin()
 
     def _begin(self) -> None:
-        self._db = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode = OFF")
-        self._db.execute("PRAGMA cache_size = -500")
-        self._db.execute("BEGIN")
-        self._db.execute("CREATE TABLE note (grp INT, at INT, member INT, size INT, body INT, reward REAL)")
+        table = "CREATE TABLE note (grp INT, at INT, member INT, size INT, body INT, reward REAL)"
+        self._db = tables(table, cache=500)
         self._rows: list[tuple[Any, ...]] = []
         self._grouped = False
         self.bytes = self.records = self._rollouts = 0
@@ -263,12 +260,13 @@ class Notes:
         if not self._grouped:
             self._grouped = True
             self._flush()
-            self._db.execute(
-                "CREATE TABLE noted AS SELECT grp, count(*), count(DISTINCT body), sum(size),"
-                " count(reward), min(reward), max(reward) FROM (SELECT grp, sum(size) size,"
-                " CASE count(*) WHEN 1 THEN body ELSE group_concat(body) END body, max(reward) reward"
-                " FROM note GROUP BY grp, member) GROUP BY grp"  # parts of one rollout are one
-            )
+            with room():
+                self._db.execute(
+                    "CREATE TABLE noted AS SELECT grp, count(*), count(DISTINCT body), sum(size),"
+                    " count(reward), min(reward), max(reward) FROM (SELECT grp, sum(size) size,"
+                    " CASE count(*) WHEN 1 THEN body ELSE group_concat(body) END body, max(reward) reward"
+                    " FROM note GROUP BY grp, member) GROUP BY grp"  # parts of one rollout are one
+                )
         yield from map(_Noted._make, self._db.execute("SELECT * FROM noted ORDER BY rowid"))
 
     def _records(self, groups: Iterable[int]) -> dict[int, list[int]]:
@@ -283,7 +281,8 @@ class Notes:
         return found
 
     def _flush(self) -> None:
-        self._db.executemany("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", self._rows)
+        with room():
+            self._db.executemany("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
 

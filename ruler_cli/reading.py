@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.container import Container, Many
-from ruler_cli.files.open import open_container
+from ruler_cli.files.location import Location
+from ruler_cli.files.open import kept, open_container
 from ruler_cli.files.parse import parse
-from ruler_cli.files.remote import is_remote
-from ruler_cli.files.source import shown
 from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import plain as plain_text
@@ -27,11 +26,9 @@ from ruler_cli.groups import (
     consecutive,
     fetched,
     grouped,
-    in_order,
     labelled,
     looked,
     own,
-    own_fetched,
     own_groups,
     own_problems,
     part_of,
@@ -42,13 +39,12 @@ from ruler_cli.groups import (
     told,
     unchanged,
 )
-from ruler_cli.index import PARTS, Index, place
+from ruler_cli.index import Index, place
 from ruler_cli.openings import Openings
 from ruler_cli.pool.engine import inline, threaded
 from ruler_cli.records import Group, Line, Problem
 from ruler_cli.scratch import Scratch, placed, spooled
 from ruler_cli.settings import InputSettings
-from ruler_cli.shard import Shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class Input:
 
     @property
     def scattered(self) -> bool:
-        """Whether the records of a group lie apart, so that output must wait for its turn."""
+        """Tell if the records of a group lie apart, so that output must wait for its turn."""
         return self.survey is not None and self.survey.grouping == "scattered"
 
     def pull(self) -> Callable[[], Awaitable[Group | None]]:
@@ -146,17 +142,16 @@ def open_input(
     on_problem = on_problem if shard is None else own_problems(on_problem, shard)
     container = open_container(settings.source, stack)
     on_open(container)
+    if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
+        container = kept(container.name, container.records(), stack)
     if not container.once:
         return _file(container, settings, stack, on_problem, on_record, on_again)
     found = container.records()
     first, index = list(itertools.islice(found, SAMPLE)), _index(stack)
     if not first:
         return Input(None, None, iter(()), index)
-    reader = _detected(shown(settings.source), first, settings)
-    whole = itertools.chain(first, found)
-    if settings.grouping == "scattered":
-        return _whole_stream(container, reader, whole, stack, on_problem, on_record, shard)
-    read = records(whole, reader.read, on_problem)
+    reader = _detected(Location(settings.source).shown, first, settings)
+    read = records(itertools.chain(first, found), reader.read, on_problem)
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
     if on_record is not None:
         read = told(read, index, on_record, whole=reader.format.shape != "trajectory")
@@ -185,7 +180,7 @@ def _file(
     on_record: OnRecord | None,
     on_again: Callable[[], None],
 ) -> Input:
-    name, index, (on_problem, why) = shown(settings.source), _index(stack), _noting(on_problem)
+    name, index, (on_problem, why) = Location(settings.source).shown, _index(stack), _noting(on_problem)
     first = container.sample(SAMPLE)
     if not first:
         for line in container.records():  # what is damaged, or no JSON at all, is not empty
@@ -223,13 +218,12 @@ def _file(
         )  # fmt: skip
 
     def again() -> Iterator[Group]:
+        read = surveyed(name, lines(), found)
         if shard is None:
-            return in_order(name, lines(), reader, found)
-        if plain is not None:
-            return grouped(name, own_fetched(plain, index, container.line), reader, found)
-        return grouped(name, own(surveyed(name, lines(), found), index), reader, found)
+            return grouped(name, read, reader, found, met=found.problems)
+        return grouped(name, own(read, index), reader, found)
 
-    waits = is_remote(settings.source)
+    waits = Location(settings.source).remote
     return Input(
         reader, found, again(), index, waits, notes, plain=plain, line_of=container.line, again=again,
         unit=container.unit, openings=found.openings,
@@ -259,7 +253,7 @@ def _key_at(number: int, lines: Iterable[Line], reader: Reader) -> str:
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:
-    """Whether a record is of the format, well-formed or not; None where it is no JSON object."""
+    """Tell if a record is of the format, well-formed or not; None where it is no JSON object."""
 
     def fits(line: Line) -> bool | None:
         try:
@@ -272,35 +266,6 @@ def _fits(reader: Reader) -> Callable[[Line], bool | None]:
             return False
 
     return fits
-
-
-def _whole_stream(
-    container: Container,
-    reader: Reader,
-    lines: Iterator[Line],
-    stack: ExitStack,
-    on_problem: OnProblem,
-    on_record: OnRecord | None,
-    shard: Shard | None,
-) -> Input:
-    """A stream whose groups lie apart: all of it is kept on disk before anything is judged."""
-    index, (on_problem, why) = _index(stack), _noting(on_problem)
-    spool = stack.enter_context(Scratch())
-    kept = placed(lines, spool)
-    found = survey(kept, reader, "scattered", index, on_problem, container.where, on_record, shard)
-    reader = found.reader
-    if found.records == 0:
-        name = shown(container.name)
-        raise UsageError(f"{name}: none of its {container.unit}s can be read{why()}")
-    if found.first_mixed:
-        at = index.at([found.first_mixed << PARTS])
-        found.openings.first_mixed = fetched(spool, reader, at, container.line).key
-    groups = scattered(spool, reader, index, container.line)
-    notes = found.shared(shard)
-    openings = found.openings
-    return Input(
-        reader, found, groups, index, notes=notes, plain=spool, line_of=container.line, openings=openings
-    )
 
 
 def _index(stack: ExitStack) -> Index:

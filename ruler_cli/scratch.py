@@ -86,12 +86,10 @@ def _no_room(why: str) -> OutputError:
     )
 
 
-def placed(lines: Iterator[Line], scratch: Scratch | None = None) -> Iterator[Line]:
-    """Records as they stand one after another, without what is between them; written so to `scratch`."""
+def placed(lines: Iterator[Line]) -> Iterator[Line]:
+    """Records as they stand one after another, without what is between them."""
     at = 0
     for line in lines:
-        if scratch is not None:
-            scratch.write(line.raw)
         yield Line(line.number, at, line.raw, line.place, line.source)
         at += len(line.raw)
 

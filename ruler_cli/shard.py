@@ -22,15 +22,15 @@ class Shard:
     of: int
 
     def holds(self, digest: bytes) -> bool:
-        """Whether a group is its own, by the digest of the group's key (see `index.digest`)."""
+        """Tell if a group is its own, by the digest of the group's key (see `index.digest`)."""
         return int.from_bytes(digest[:8]) % self.of == self.number - 1
 
     def copies(self, name: str) -> bool:
-        """Whether a file that holds no record is its own to copy, by the file's name."""
+        """Tell if a file that holds no record is its own to copy, by the file's name."""
         return crc32(os.fsencode(name)) % self.of == self.number - 1
 
     def tells(self, line: int) -> bool:
-        """Whether a line that cannot be read, of which no key is known, is its own to tell and keep."""
+        """Tell if a line that cannot be read, of which no key is known, is its own to tell and keep."""
         return line % self.of == self.number - 1
 
     def __str__(self) -> str:

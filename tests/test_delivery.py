@@ -22,7 +22,7 @@ from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, Judg
 from ruler_cli.settings import ScoreSettings as Settings
 from tests.conftest import ROOT, group, rollout, write
 from tests.formats.test_every_format import EXAMPLES, LAYOUTS
-from tests.runs import Stage, Stub, failing, group_of, noisy, shifting
+from tests.runs import Stage, Stub, failing, group_of, noisy
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 EVERY = sorted(
@@ -99,24 +99,21 @@ def test_scattered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("output", ["out.jsonl", "in.jsonl"])
-def test_drop(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `drop` a group that no pass scored is left out, and stands unchanged in the failed file, once."""
+def test_on_failure(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `keep` a group that failed has its original rewards; with `drop` it is left out.
+
+    It then stands unchanged in the failed file, once.
+    """
     groups = [group(f"g{i}", 0.1, 0.9) for i in range(6)]
     judge = Stub(say=failing(lambda r: group_of(r) in ("g1", "g4") or r.turn == 2))
     stage = Stage(tmp_path, monkeypatch, groups, judge)
     lines = (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)
+    stage.run(passes=3, on_failure="keep", output="kept.jsonl")
+    assert [t["reward"] for t in stage.records("kept.jsonl")[1]["trajectories"]] == [0.0, 1.0]
     done = stage.run(passes=3, on_failure="drop", output=output)
     assert done.summary.failed == {"transport": 2}
     assert [record["group_id"] for record in stage.records(output)] == ["g0", "g2", "g3", "g5"]
     assert (tmp_path / f"{output}.failed.jsonl").read_bytes() == lines[1] + lines[4]
-
-
-def test_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `keep` a group that failed has its original rewards."""
-    stage = Stage(tmp_path, monkeypatch, [group("g0", 0.1, 0.9), group("g1", 0.3, 0.7)], Stub())
-    stage.judges["one"].say = failing(lambda r: group_of(r) == "g0", shifting)
-    stage.run(passes=2, on_failure="keep")
-    assert stage.rewards()[0] == [0.0, 1.0]
 
 
 def test_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

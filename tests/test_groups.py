@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.groups import Survey, by_line, consecutive, part_of, records, survey
+from ruler_cli.groups import Survey, consecutive, part_of, records, survey
 from ruler_cli.index import Index, place
 from ruler_cli.records import Group, Line, Problem, Rollout
 from tests.values import reader, talk
@@ -47,28 +48,20 @@ def surveyed(keys: str, grouping: str, index: Index) -> Survey:
     return survey(rows(keys), READER, grouping, index, lambda problem: None)
 
 
-@pytest.mark.parametrize(
-    ("keys", "grouping", "groups", "smallest", "largest"),
-    [
+def test_survey() -> None:
+    """A survey tells whether groups are adjacent, how many there are, and their sizes."""
+    for keys, *wanted in (
         ("aabb", "consecutive", 2, 2, 2),
-        ("aab", "consecutive", 2, 1, 2),
         ("abab", "scattered", 2, 2, 2),
         ("aba", "scattered", 2, 1, 2),
         ("a.ab", "consecutive", 2, 1, 2),
         ("a", "consecutive", 1, 1, 1),
-    ],
-)
-def test_survey(keys: str, grouping: str, groups: int, smallest: int, largest: int, index: Index) -> None:
-    """A survey tells whether groups are adjacent, how many there are, and their sizes."""
-    found = surveyed(keys, "auto", index)
-    assert (found.grouping, found.groups, found.smallest, found.largest) == (
-        grouping,
-        groups,
-        smallest,
-        largest,
-    )
-    assert found.problems == keys.count(".")
-    assert found.records == found.rollouts == len(keys.replace(".", ""))
+    ):
+        with closing(Index()) as index:
+            found = surveyed(keys, "auto", index)
+        assert [found.grouping, found.groups, found.smallest, found.largest] == wanted
+        assert found.problems == keys.count(".")
+        assert found.records == found.rollouts == len(keys.replace(".", ""))
 
 
 @given(st.text("abc.", max_size=12))
@@ -84,11 +77,12 @@ def test_places(keys: str) -> None:
     index.close()
 
 
-@pytest.mark.parametrize(("keys", "one", "other"), [("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)])
-def test_not_adjacent(keys: str, one: int, other: int, index: Index) -> None:
+def test_not_adjacent() -> None:
     """`--grouping consecutive` names the first two lines that others part."""
-    with pytest.raises(UsageError, match=f"line {one} and line {other} are one group with others between"):
-        surveyed(keys, "consecutive", index)
+    for keys, one, other in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
+        said = f"line {one} and line {other} are one group with others between"
+        with closing(Index()) as index, pytest.raises(UsageError, match=said):
+            surveyed(keys, "consecutive", index)
 
 
 def test_consecutive(index: Index) -> None:
@@ -105,57 +99,50 @@ def test_consecutive(index: Index) -> None:
     assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
 
 
-def test_by_line() -> None:
-    """Each record by itself is a group with its key."""
-    assert [g.key for g in by_line(records(rows("aba"), READER.read, lambda p: None))] == ["a", "b", "a"]
-
-
 def whole(*groups: tuple[Any, int]) -> list[Line]:
     """Lines that are groups: key and number of rollouts."""
     made = [{"group_id": k, "trajectories": [{"messages": talk("x")}] * n} for k, n in groups]
     return [Line(i, 0, json.dumps(g).encode()) for i, g in enumerate(made, 1)]
 
 
-def test_group_lines(index: Index) -> None:
-    """Each line of groups is one, also where two have one key; that is warned about."""
-    found = survey(whole(("a", 2), ("b", 3), ("a", 2)), WHOLE, "auto", index, lambda p: None)
-    assert (found.grouping, found.groups, found.smallest, found.largest) == ("line", 3, 2, 3)
-    assert found.warnings() == [
-        "line 1 and line 3 have the same `group_id`; each is judged as a group of its own"
-    ]
+def test_group_lines() -> None:
+    """Each line of groups is one, also where two have one key; they cannot be grouped again."""
+    for lines, says in (
+        (
+            whole(("a", 2), ("b", 3), ("a", 2)),
+            "line 1 and line 3 have the same `group_id`; each is judged as a group of its own",
+        ),
+        (whole(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
+    ):
+        told: set[int] = set()
+        with closing(Index()) as index:
+            found = survey(
+                lines,
+                WHOLE,
+                "auto",
+                index,
+                lambda p: None,
+                on_record=lambda r, g, n: told.add(g),  # noqa: B023
+            )
+        assert (found.grouping, found.groups, len(told)) == ("line", len(lines), len(lines))
+        assert found.warnings() == [says]
+    for grouping in ("consecutive", "scattered"):
+        with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
+            survey(whole(("a", 1)), WHOLE, grouping, index, lambda p: None)
 
 
-@pytest.mark.parametrize("grouping", ["consecutive", "scattered"])
-def test_group_lines_only(grouping: str, index: Index) -> None:
-    """Lines that are groups cannot be grouped again."""
-    with pytest.raises(UsageError, match="already is a group"):
-        survey(whole(("a", 1)), WHOLE, grouping, index, lambda p: None)
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
+def test_warnings() -> None:
+    """Groups that look wrong are warned about, with the way out."""
+    for keys, says in (
         ("abc", "every group has one rollout (key `group_id`)"),
         ("aaa", "all 3 records are one group"),
         ("bcdefghijklmnopq" + "a" * 40, "very uneven, 1 to 40"),
         ("aabb", None),
         ("a", None),
-    ],
-)
-def test_warnings(keys: str, says: str | None, index: Index) -> None:
-    """Groups that look wrong are warned about, with the way out."""
-    found = surveyed(keys, "auto", index).warnings()
-    if says is None:
-        assert not found
-    else:
-        assert says in found[0]
-        assert "--group-by PATH" in found[0]
-
-
-def test_singles_of_group_lines(index: Index) -> None:
-    """Group lines of one rollout each are warned about without advice on a key that they have not."""
-    found = survey(whole(("a", 1), ("b", 1)), WHOLE, "auto", index, lambda p: None)
-    assert found.warnings() == ["every group has one rollout: nothing can be compared"]
+    ):
+        with closing(Index()) as index:
+            found = surveyed(keys, "auto", index).warnings()
+        assert not found if says is None else says in found[0] and "--group-by PATH" in found[0]
 
 
 COLUMNS = Format(
@@ -223,14 +210,6 @@ def test_each_record_is_told(index: Index) -> None:
     )
     assert [number for number, _ in told] == [1, 2, 4]
     assert told[0][1] == told[2][1] != told[1][1]
-
-
-def test_lines_of_groups_are_told_apart(index: Index) -> None:
-    """Two group lines with one key are two groups to who asks, too."""
-    told: set[int] = set()
-    rows = whole(("a", 1), ("a", 1))
-    survey(rows, WHOLE, "auto", index, lambda p: None, on_record=lambda r, g, n: told.add(g))
-    assert len(told) == 2
 
 
 def test_by_line_on_request(index: Index) -> None:

@@ -82,29 +82,17 @@ async def test_more_than_a_window(
     assert (server.stats()["requests"], rewards(tmp_path)) == (requests, before)
 
 
-async def test_context_without_room_for_the_answer(tmp_path: Path, server: JudgeServer) -> None:
-    """A group that fits a context and leaves no room there for its answer is shown in windows."""
+@pytest.mark.parametrize("cue", ["crowded", "400-context"])
+async def test_context_too_small(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+    """A group that leaves no room for its answer, or that the judge turns out not to take, is windowed."""
     write(tmp_path / "in.jsonl", [large("big", 24, 200), large("small", 4, 20)])
-    done = await score(tmp_path, server, "crowded", passes=2)
+    done = await score(tmp_path, server, cue, passes=2)
     assert (done.complete, done.windowed, done.shortened, done.degraded) == (True, 1, 0, 0)
     assert rewards(tmp_path)[0] == pytest.approx([i / 1000 for i in range(24)], abs=1e-6)
+    assert rewards(tmp_path)[1] == [i / 1000 for i in range(4)]
+    assert server.stats()["by_status"].get("400", 0) == (cue == "400-context")
     requests = server.stats()["requests"]
-    await score(tmp_path, server, "crowded", passes=2)
-    assert server.stats()["requests"] == requests
-
-
-async def test_context_that_the_server_names(tmp_path: Path, server: JudgeServer) -> None:
-    """A judge that turns out to read less is shown the whole group in windows that fit it."""
-    write(tmp_path / "in.jsonl", [large("big", 24, 200), large("small", 4, 20)])
-    done = await score(tmp_path, server, "400-context", passes=2)
-    assert (done.complete, done.windowed, done.shortened, done.degraded) == (True, 1, 0, 0)
-    assert rewards(tmp_path) == [
-        pytest.approx([i / 1000 for i in range(24)], abs=1e-6),
-        [i / 1000 for i in range(4)],
-    ]
-    assert server.stats()["by_status"]["400"] == 1
-    requests = server.stats()["requests"]
-    await score(tmp_path, server, "400-context", passes=2)
+    await score(tmp_path, server, cue, passes=2)
     assert server.stats()["requests"] == requests
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
+import itertools
 import json
-import os
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,10 +13,10 @@ import pytest
 
 from ruler_cli import index
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import zstd
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Problem, Record
 from ruler_cli.settings import InputSettings
+from tests.files.test_open import PACKS, fed
 from tests.values import talk
 
 
@@ -41,25 +39,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "in.jsonl"
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd.compress], ids=["plain", "gz", "zst"])
-@pytest.mark.parametrize(
-    ("keys", "wanted"),
-    [
+def test_groups(path: Path) -> None:
+    """A file is read twice, compressed or not, and each problem is told once."""
+    for keys, wanted in (
         ("aabb", [("a", [1, 2]), ("b", [3, 4])]),
         ("ab.ab", [("a", [1, 4]), ("b", [2, 5])]),
         (".ba.", [("b", [2]), ("a", [3])]),
-    ],
-)
-def test_groups(path: Path, pack: type, keys: str, wanted: list[tuple[str, list[int]]]) -> None:
-    """A file is read twice, compressed or not, and each problem is told once."""
-    path.write_bytes(pack(dump(keys)))
-    problems: list[Problem] = []
-    with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, problems.append)
-        assert groups(found) == wanted
-        assert found.survey is not None
-        assert found.scattered is (keys == "ab.ab")
-    assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
+    ):
+        for pack in PACKS:
+            path.write_bytes(pack(dump(keys)))
+            problems: list[Problem] = []
+            with ExitStack() as stack:
+                found = open_input(InputSettings(str(path)), stack, problems.append)
+                assert groups(found) == wanted
+                assert found.scattered is (keys == "ab.ab")
+            assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
 
 
 def test_said(path: Path) -> None:
@@ -71,46 +65,32 @@ def test_said(path: Path) -> None:
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """A pipe is read as it comes."""
-    path = tmp_path / "pipe"
-    writer = fed(path, dump("aab"))
+    """A pipe is read as it comes, and its records are told as they are read, each with its group."""
+    fed(tmp_path / "pipe", dump("aab"))
+    seen: list[int] = []
+    settings = InputSettings(str(tmp_path / "pipe"))
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        found = open_input(settings, stack, lambda p: None, on_record=lambda r, g, n: seen.append(g))
         assert found.survey is None
         assert groups(found) == [("a", [1, 2]), ("b", [3])]
         assert found.found() == "native trajectories, key `group_id`, streamed"
-    writer.join()
+    assert seen[0] == seen[1] != seen[2]
 
 
-def fed(path: Path, text: bytes) -> threading.Thread:
-    """A named pipe that gets this text."""
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(text,), daemon=True)
-    writer.start()
-    return writer
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
-def test_scattered_pipe(tmp_path: Path, pack: type) -> None:
+def test_scattered_pipe(tmp_path: Path) -> None:
     """With `--grouping scattered` all of a pipe is kept on disk, then judged as a file is."""
-    writer = fed(tmp_path / "pipe", pack(dump("ab.ab")))
-    problems: list[Problem] = []
-    settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
-    with ExitStack() as stack:
-        found = open_input(settings, stack, problems.append)
-        assert found.scattered
-        assert groups(found) == [("a", [1, 4]), ("b", [2, 5])]
-    assert [p.where for p in problems] == ["line 3"]
-    writer.join()
-
-
-def test_scattered_pipe_unreadable(tmp_path: Path) -> None:
-    """A pipe of which no line can be read is refused, too."""
-    writer = fed(tmp_path / "pipe", b'{"messages": []}\n')
+    for number, pack in enumerate(PACKS):
+        pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
+        fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(pipe), grouping="scattered"), stack, problems.append)
+            assert found.scattered
+            assert groups(found) == [("a", [1, 5]), ("b", [3, 6])]
+        assert [p.where for p in problems] == ["line 4"]
+    fed(tmp_path / "pipe", b'{"messages": []}\n')
     settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
     with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
         open_input(settings, stack, lambda p: None)
-    writer.join()
 
 
 def as_list(keys: str) -> bytes:
@@ -118,37 +98,30 @@ def as_list(keys: str) -> bytes:
     return b"[\n " + b",\n ".join(dump(keys).splitlines()) + b"\n]\n"
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
-@pytest.mark.parametrize("pipe", [False, True], ids=["file", "pipe"])
-@pytest.mark.parametrize("keys", ["aab", "abab", "a.ba"])
-def test_document(tmp_path: Path, pack: type, pipe: bool, keys: str) -> None:
+def test_document(tmp_path: Path) -> None:
     """A JSON document is read as a file is, wherever it comes from, and says `item` of its places."""
-    path, problems = tmp_path / "in.json", list[Problem]()
-    writer = fed(path, pack(as_list(keys))) if pipe else None
-    if writer is None:
-        path.write_bytes(pack(as_list(keys)))
-    with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, problems.append)
-        assert sorted(n for _, numbers in groups(found) for n in numbers) == [
-            i for i, k in enumerate(keys, 1) if k != "."
-        ]
-        assert found.scattered is (keys != "aab")
-    assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
-    if writer is not None:
-        writer.join()
+    ways = itertools.product(("aab", "abab", "a.ba"), PACKS, (False, True))
+    for number, (keys, pack, pipe) in enumerate(ways):
+        path, problems = tmp_path / f"{number}.json", list[Problem]()
+        if pipe:
+            fed(path, pack(as_list(keys)))
+        else:
+            path.write_bytes(pack(as_list(keys)))
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(path)), stack, problems.append)
+            read = sorted(n for _, numbers in groups(found) for n in numbers)
+            assert read == [i for i, k in enumerate(keys, 1) if k != "."]
+            assert found.scattered is (keys != "aab")
+        assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
 
 
-@pytest.mark.parametrize("text", [b"", b"\n \n"])
-def test_nothing(path: Path, text: bytes) -> None:
-    """A file without records is nothing to do."""
-    path.write_bytes(text)
-    with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None)
-        assert (found.reader, groups(found), found.found()) == (None, [], "no records")
-
-
-def test_none_readable(path: Path) -> None:
-    """A file of which no line can be read is refused."""
+def test_nothing(path: Path) -> None:
+    """A file without records is nothing to do; one of which none can be read is refused."""
+    for text in (b"", b"\n \n"):
+        path.write_bytes(text)
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(path)), stack, lambda p: None)
+            assert (found.reader, groups(found), found.found()) == (None, [], "no records")
     path.write_bytes(b'{"messages": []}\n')
     with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
         open_input(InputSettings(str(path)), stack, lambda p: None)
@@ -165,15 +138,16 @@ def test_appended(path: Path, keys: str) -> None:
         assert sorted(n for _, numbers in groups(found) for n in numbers) == [1, 2, 3]
 
 
-def test_torn(path: Path) -> None:
-    """A last line that was still being written is refused rather than read two ways."""
-    whole = dump("aab")
-    path.write_bytes(whole[:-20])
-    with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None)
-        path.write_bytes(whole)
-        with pytest.raises(UsageError, match=r"changed while it was read \(line 3\)"):
-            groups(found)
+def test_changed(path: Path) -> None:
+    """A file that was overwritten since, or whose last line was still being written, is refused."""
+    whole, many = dump("aab"), dump("ab" * 10_000)
+    for before, after in ((whole[:-20], whole), (many, b"x" * len(many))):
+        path.write_bytes(before)
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(path)), stack, lambda p: None)
+            path.write_bytes(after)
+            with pytest.raises(UsageError, match="changed while it was read"):
+                groups(found)
 
 
 @pytest.mark.parametrize("keys", ["aabbb", "ababb"])
@@ -193,32 +167,6 @@ def test_picked(path: Path, keys: str) -> None:
         path.write_bytes(b"x" * path.stat().st_size)
         with pytest.raises(UsageError, match="changed while it was read"):
             list(found.picked(list(numbers.values())))
-
-
-def test_pipe_is_told(tmp_path: Path) -> None:
-    """Records of a stream are told as they are read, each with its group."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(dump("aab"),))
-    writer.start()
-    seen: list[int] = []
-    with ExitStack() as stack:
-        found = open_input(
-            InputSettings(str(path)), stack, lambda p: None, on_record=lambda r, g, n: seen.append(g)
-        )
-        assert len(groups(found)) == 2
-    writer.join()
-    assert seen[0] == seen[1] != seen[2]
-
-
-def test_overwritten(path: Path) -> None:
-    """A file that was overwritten between survey and reading is refused."""
-    path.write_bytes(dump("ab" * 10_000))
-    with ExitStack() as stack:
-        found = open_input(InputSettings(str(path)), stack, lambda p: None)
-        path.write_bytes(b"x" * path.stat().st_size)
-        with pytest.raises(UsageError, match="changed while it was read"):
-            groups(found)
 
 
 @pytest.mark.parametrize(

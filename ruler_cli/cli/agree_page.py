@@ -16,8 +16,7 @@ from ruler_cli.cli.messages import safe, safe_value, say
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import public
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.marked.read import doubt, refuse_unmarked
 from ruler_cli.reading import open_input
 from ruler_cli.settings import InputSettings
@@ -74,7 +73,8 @@ class _File:
     """One scored file, ready to be read."""
 
     def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack, *, digests: bool) -> None:
-        self.name, self._labels, self._public = shown(where.source), where.outcome, public(where.source)
+        source = Location(where.source)
+        self.name, self._labels, self._public = source.shown, where.outcome, source.public
         self._input = open_input(where, stack, lambda problem: problems.problem(self.name, problem))
         if self._input.reader is None:
             raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")

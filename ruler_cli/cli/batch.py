@@ -13,7 +13,7 @@ from ruler_cli.cli import options, sharing
 from ruler_cli.cli.messages import told
 from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import public
+from ruler_cli.files.location import Location
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def submit(
     with told(resume=_again(source)):
         from ruler_cli.cli.batch_runs import submitting
         from ruler_cli.files.database import located
-        from ruler_cli.files.source import shown
+        from ruler_cli.files.location import Location
 
         usual = JudgeSettings(api_base=api_base, api_key_env=api_key_env, params=options.params(param))
         judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
@@ -128,7 +128,7 @@ def submit(
             adaptive=adaptive,
             escalate=stronger,
         )
-        console = Console("log", shown(source))
+        console = Console("log", Location(source).shown)
         try:
             most = timeout if wait else None
             _run(lambda halt: submitting(settings, console, halt, window=settle, wait=most))
@@ -226,7 +226,9 @@ def _run(main: Callable[[Halt], Awaitable[int]]) -> NoReturn:
 
 
 def _again(source: str = "") -> str:
-    return shlex.join(["ruler", *(public(text) if text == source else text for text in sys.argv[1:])])
+    return shlex.join(
+        ["ruler", *(Location(text).public if text == source else text for text in sys.argv[1:])]
+    )
 
 
 def _place(text: str | None) -> Path:

@@ -88,12 +88,12 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     """Print what INPUT holds and what `score` would take; whether all can be scored."""
     from ruler_cli.cli.check_page import batches, facts_of, rows
     from ruler_cli.estimate import estimate
-    from ruler_cli.files.source import shown
+    from ruler_cli.files.location import Location
     from ruler_cli.hearing import judges_of
     from ruler_cli.notes import SMALL, Notes, Share
     from ruler_cli.reading import open_input
 
-    console = Console("log", shown(settings.input.source), float("inf"))
+    console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
         lost = _Lost(None if as_json else console, stack)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ruler_cli.cli.units import count, rounded
 from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
-from ruler_cli.files.remote import public
+from ruler_cli.files.location import Location
 from ruler_cli.judges.choose import batch_price, lists_batches
 from ruler_cli.judges.targets import LIMITS, Limits, batches_of
 from ruler_cli.notes import Notes, Overview, Tally, shortened
@@ -40,7 +40,7 @@ def facts_of(settings: ScoreSettings, found: Input, notes: Notes, whole: Overvie
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {
         "version": 1,
-        "input": public(settings.input.source),
+        "input": Location(settings.input.source).public,
         "format": notes.format(reader),
         "grouping": survey.grouping if survey else "consecutive" if reader else None,
         "paths": notes.paths(reader, settings.input),

@@ -82,20 +82,20 @@ def command(
 
 def _names(replies: Sequence[str]) -> list[str]:
     """Every file that is meant, in order; UsageError where one is not there, before any is read."""
-    from ruler_cli.files.listing import is_many, listed
-    from ruler_cli.files.remote import is_remote
-    from ruler_cli.files.source import open_raw, readable
+    from ruler_cli.files.compression import readable
+    from ruler_cli.files.location import Location
 
     if replies.count("-") > 1:
         raise UsageError("`-` is given twice; stdin can be read once")
     names: list[str] = []
     for given in replies:
-        if is_many(given):
-            listing = listed(given)
-            names += map(listing.source, listing.names)
+        place = Location(given)
+        if place.many:
+            listing = place.listed()
+            names += [listing.at(name).name for name in listing.names]
             continue
-        if given != "-" and not is_remote(given):
-            with open_raw(given) as stream, readable(given):
+        if place.local:
+            with place.open() as stream, readable(given):
                 if stream.peek(16).startswith(_DATABASE):
                     raise UsageError(
                         f"{given}: is a database, no file of replies; a ledger is read beside another with "
@@ -106,31 +106,31 @@ def _names(replies: Sequence[str]) -> list[str]:
 
 
 def _take(name: str, importer: Importer) -> None:
-    from ruler_cli.files.compression import PARQUET_MAGIC
+    from ruler_cli.files.compression import PARQUET_MAGIC, capped, decompressed, lines, readable
+    from ruler_cli.files.location import Location
     from ruler_cli.files.open import open_container
-    from ruler_cli.files.source import capped, decompressed, lines, open_raw, readable, shown
     from ruler_cli.judges.rows import BIGGEST
 
-    number = 0
+    number, shown = 0, Location(name).shown
     try:
         with ExitStack() as stack:
-            stream = stack.enter_context(open_raw(name))
-            with readable(name):
+            stream = stack.enter_context(Location(name).open())
+            with readable(shown):
                 parquet = name != "-" and stream.peek(4).startswith(PARQUET_MAGIC)
             rows = (
                 open_container(name, stack).records()
                 if parquet
-                else lines(name, capped(decompressed(name, stream), BIGGEST))
+                else lines(shown, capped(decompressed(shown, stream), BIGGEST))
             )
             for line in rows:
                 number = line.number
-                if importer.add(line.raw, number, f"{shown(name)} {line.where}"):
+                if importer.add(line.raw, number, f"{shown} {line.where}"):
                     importer.flush()
     except UsageError as error:  # what was read of a file that is damaged stays, and the other files
-        why = str(error).removeprefix(f"{shown(name)}: ").partition(";")[0]
+        why = str(error).removeprefix(f"{shown}: ").partition(";")[0]
         end = f"cannot be read behind line {number}" if number else "cannot be read"
         way = "pipe what can be unpacked into `ruler ledger import -`"
-        importer.refuse(number, f"{end}: {why}; {way}", shown(name))
+        importer.refuse(number, f"{end}: {why}; {way}", shown)
 
 
 def _tell(found: Imported) -> None:

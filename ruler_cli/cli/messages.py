@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
-from ruler_cli.files.remote import public
+from ruler_cli.files.location import Location
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What could move a terminal's cursor or colour, or turn what stands on it around."""
@@ -146,7 +146,7 @@ def _words(words: Sequence[str], source: str, requests: str | None) -> Iterator[
                 next(rest, None)
         elif word in sources:
             sources.clear()
-            yield shlex.quote(public(word))
+            yield shlex.quote(Location(word).public)
             if requests is None:
                 yield "OUTPUT"
         elif not sources and word in outputs:

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import say
-from ruler_cli.files.remote import public
+from ruler_cli.files.location import Location
 
 OPTIONS = {
     "--api-key": "--api-key-env VAR; a key never stands on a command line",
@@ -64,7 +64,7 @@ def explain(error: Exception) -> int | None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
     else:
-        say(f"ruler: {_ADDRESS.sub(lambda found: public(found[0]), _sentence(error))}")
+        say(f"ruler: {_ADDRESS.sub(lambda found: Location(found[0]).public, _sentence(error))}")
     return int(getattr(error, "exit_code", 2))
 
 

@@ -85,9 +85,9 @@ def command(
 
 
 def _name(where: InputSettings) -> str:
-    from ruler_cli.files.source import shown
+    from ruler_cli.files.location import Location
 
-    return shown(where.source)
+    return Location(where.source).shown
 
 
 def _group(where: InputSettings, key: str | None) -> Group:

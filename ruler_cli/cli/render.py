@@ -106,8 +106,8 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     import anyio
 
     from ruler_cli.cli.signals import interruptible
+    from ruler_cli.files.location import Location
     from ruler_cli.files.requests import RequestFiles, names_for
-    from ruler_cli.files.source import shown
     from ruler_cli.hearing import judges_of
     from ruler_cli.judges.choose import cached_only
     from ruler_cli.judges.targets import LIMITS, request_line, target_of
@@ -121,7 +121,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     targets = [target_of(judge, target) for judge in judges]
     lines = [request_line(each, judge) for each, judge in zip(targets, judges, strict=True)]
     names = names_for(settings.output, [judge.model for judge in judges])
-    console = Console("log", shown(settings.input.source))
+    console = Console("log", Location(settings.input.source).shown)
     large = [0] * len(judges)
     with ExitStack() as stack:
         files = [

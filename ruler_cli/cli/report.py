@@ -14,7 +14,7 @@ from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.cli.signals import in_order
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.settings import InputSettings
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
     from ruler_cli.cli import report_look as look
     from ruler_cli.report.scored import Scored
 
-    name = shown(where.source)
+    name = Location(where.source).shown
     with ExitStack() as stack:
         stack.push(problems.left)
         scored = Scored(where, stack, lambda problem: problems.problem(name, problem))
@@ -145,7 +145,7 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
     """The page for a browser, and a sentence on stderr."""
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
-    name = shown(where.source)
+    name = Location(where.source).shown
     with waiting() as tick:
         found = write_html(
             where,

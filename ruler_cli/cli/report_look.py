@@ -12,7 +12,7 @@ from ruler_cli.cli.messages import say, typed
 from ruler_cli.cli.messages import shown as key_shown
 from ruler_cli.cli.progress import waiting
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import public
+from ruler_cli.files.location import Location
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
 from ruler_cli.report.figures import Figures
@@ -83,7 +83,7 @@ def run(scored: Scored, source: str) -> Run:
         figures = scored.figures(look)
     if scored.doubt:
         say(f"ruler: warning: {scored.doubt}")
-    name = public(source)  # a command to type again must show no password either
+    name = Location(source).public  # a command to type again must show no password either
     again = None if name == "-" else name
     return Run(name, again, scored.input.found(), figures, shortlist.worst(), shortlist.disputed())
 
@@ -110,7 +110,7 @@ def one(scored: Scored, source: str, key: str) -> One:
         raise _unknown(scored.name, key, keys)
     marked = [(ordinal, group, scored.mark(group)) for ordinal, group in found]
     texts = [(ordinal, mark, GroupText.of(group, mark)) for ordinal, group, mark in marked]
-    return One(public(source), scored.input.found(), texts, more)
+    return One(Location(source).public, scored.input.found(), texts, more)
 
 
 def _tells_keys_apart(scored: Scored) -> bool:

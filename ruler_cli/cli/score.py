@@ -18,8 +18,7 @@ from ruler_cli.cli.progress import Console
 from ruler_cli.cli.summary import closing, refuse_summary, write_summary
 from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
-from ruler_cli.files.listing import is_many
-from ruler_cli.files.remote import is_remote, public
+from ruler_cli.files.location import Location
 from ruler_cli.settings import (
     AskSettings,
     CombineSettings,
@@ -156,7 +155,7 @@ def command(
     Exit codes: 0 every group scored; 1 some not scored; 2 bad usage or unreadable input; 3 the judge
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
-    shown = {source: public(source), output: public(output)}
+    shown = {source: Location(source).public, output: Location(output).public}
     with told(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
         _refuse_swapped(source, output)
         usual = JudgeSettings(
@@ -240,10 +239,10 @@ def _run(
     import anyio
 
     from ruler_cli.cli.signals import interruptible
-    from ruler_cli.files.source import shown
+    from ruler_cli.files.location import Location
     from ruler_cli.score import score
 
-    console = Console(progress, shown(settings.input.source))
+    console = Console(progress, Location(settings.input.source).shown)
     try:
         return anyio.run(interruptible, partial(way or score, settings, console))
     finally:
@@ -360,7 +359,7 @@ def _refuse_nan(settings: ScoreSettings) -> None:
 
 def _refuse_swapped(source: str, output: str) -> None:
     """UsageError where INPUT is not there and OUTPUT is, unless INPUT looks like another file's name."""
-    if source == "-" or is_remote(source) or not Path(output).is_file() or is_many(source):
+    if not Location(source).local or not Path(output).is_file() or Location(source).many:
         return
     from ruler_cli.nearest import file
 
@@ -373,8 +372,8 @@ def _refuse_swapped(source: str, output: str) -> None:
 def _say_what_is_there(settings: ScoreSettings) -> None:
     """Where the records are that a run has written before it stopped."""
     output = settings.output
-    if is_remote(output):
-        say(f"ruler: {public(output)} is as it was: it is written when the run is at its end")
+    if Location(output).remote:
+        say(f"ruler: {Location(output).public} is as it was: it is written when the run is at its end")
         return
     partial = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
     if output != "-" and (partial.exists() or any(Path(output).rglob("*.partial"))):

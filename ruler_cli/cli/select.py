@@ -86,7 +86,7 @@ def command(
     usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
     """
     with told(), in_order():
-        from ruler_cli.files.source import shown
+        from ruler_cli.files.location import Location
         from ruler_cli.selection.conditions import condition
         from ruler_cli.selection.select import select
         from ruler_cli.selection.values import SelectSettings
@@ -101,7 +101,7 @@ def command(
         place = InputSettings(
             source, format_, grouping, group_by, None, messages, labels, "--labels", prompt=prompt
         )
-        console = Console("log", shown(source))
+        console = Console("log", Location(source).shown)
         with waiting() as one:
             tally = select(
                 SelectSettings(place, output, conditions, kept),

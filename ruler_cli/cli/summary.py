@@ -10,7 +10,7 @@ import typer
 from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.figures import Figures, Length, Odd, Pair
-from ruler_cli.files.remote import is_remote
+from ruler_cli.files.location import Location
 from ruler_cli.observer import Summary
 from ruler_cli.settings import ScoreSettings
 
@@ -142,8 +142,6 @@ def _begun(key: str) -> str:
 
 def refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
     """Tell before a call what would be told after all of them."""
-    from ruler_cli.writing import is_address
-
     if path is None:
         return
     taken = [
@@ -152,9 +150,9 @@ def refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
         settings.output.rstrip("/") + ".failed.jsonl",
         settings.failed,
     ]
-    if is_address(path):
+    if Location.of(path).remote:
         raise UsageError("--summary: is an address; give a file of this machine")
-    files = [other for other in taken if other and not is_remote(str(other))]
+    files = [other for other in taken if other and not Location(str(other)).remote]
     if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
         raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
     if str(path) == "-" and settings.output == "-":

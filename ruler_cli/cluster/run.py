@@ -36,7 +36,7 @@ from ruler_cli.cluster.worker import (
     size_of,
 )
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
-from ruler_cli.files.remote import is_remote
+from ruler_cli.files.location import Location
 from ruler_cli.hearing import judges_of
 from ruler_cli.judges.faults import clean
 from ruler_cli.judges.providers import environment
@@ -300,7 +300,7 @@ class _Fleet:
 def _job(settings: ScoreSettings) -> Job:
     """Return the orders to workers, without what needs the whole batch."""
     source, ledger = settings.input.source, settings.ledger
-    if not is_remote(source):
+    if not Location(source).remote:
         source = str(Path(source).absolute())
     first = min(FIRST, settings.ask.passes) if settings.adaptive else settings.ask.passes
     shared = replace(

@@ -1,19 +1,29 @@
 """What INPUT is made of: records in, and records back into a file of the same kind.
 
 JSON lines are the plain case; a JSON document, a Parquet file, a zip archive and a directory of
-shards are the others. A record is always the bytes of one JSON object, whatever held it.
+shards are the others. A record is always the bytes of one JSON object, whatever held it. Files of an
+INPUT of many are written again under their names and appear together, at the end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
 
-from ruler_cli.files.listing import Listing
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.location import Listing, Location
+from ruler_cli.files.parse import parse
+from ruler_cli.files.whole import LocalFile, RemoteFile
 from ruler_cli.records import Line, Problem
 from ruler_cli.shard import Shard
+
+_PLACES = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))
+"""Inspect's logs, tau2-bench's results, and the `metadata.json` that verifiers writes beside its results."""
 
 
 class Encoder(Protocol):
@@ -74,6 +84,36 @@ class Container(ABC):
         return Lines(stream)
 
 
+class Lines:
+    """JSON lines: each record and its LF."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """`stream` is open for writing."""
+        self._stream = stream
+
+    def put(self, number: int, body: bytes) -> None:
+        """One line; a record of a document may hold line breaks between its members."""
+        self._stream.write(body.replace(b"\n", b" ") + b"\n")
+
+    def end(self) -> None:
+        """Nothing stands behind the last line."""
+
+
+def task_of(head: bytes) -> str:
+    """The task that a JSON object names; empty if it is none, or names none."""
+    try:
+        value = parse(head)
+    except (UnreadableError, RecursionError):
+        return ""
+    for place in _PLACES:
+        found: Any = value
+        for part in place:
+            found = found.get(part) if isinstance(found, dict) else None
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
 class Many(Container):
     """An INPUT of many files, which may become a directory of the same files."""
 
@@ -81,12 +121,12 @@ class Many(Container):
     listing: Listing
     shard: Shard | None = None
     in_place = False
-    """Whether OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
+    """Tell if OUTPUT is the same directory: a file of which a part cannot be read would lose that part."""
     tree = ""
     """The directory that is OUTPUT, where it is one: of files that cannot be written again none is made."""
 
     def copies(self, name: str) -> bool:
-        """Whether a file that holds no record is copied into OUTPUT: by one of several processes."""
+        """Tell if a file that holds no record is copied into OUTPUT: by one of several processes."""
         return self.shard is None or self.shard.copies(name)
 
     @abstractmethod
@@ -105,7 +145,7 @@ class Many(Container):
         return {}
 
     @abstractmethod
-    def into(self, staged: Staged) -> TreeEncoder:
+    def into(self, staged: StagedFiles) -> TreeEncoder:
         """What writes the same files again, with other records."""
 
 
@@ -119,32 +159,68 @@ class TreeEncoder(Protocol):
         """The end of the last file; `whole`: everything behind it too."""
 
 
-class Staged(Protocol):
-    """Where the files of a directory are written, one after another, before all of them appear."""
+class StagedFiles:
+    """The files of OUTPUT that are written so far, one of them open."""
+
+    def __init__(self, folder: Location) -> None:
+        """`folder` is the directory in which they will appear."""
+        self._folder = folder
+        self._files: list[LocalFile | RemoteFile] = []
+        self._open: LocalFile | RemoteFile | None = None
+        self._made: list[Path] = []
 
     def open(self, name: str) -> BinaryIO:
         """Begin a file; its name tells the compression."""
+        self._open = self._begin(name)
+        return self._open.stream
 
     def close(self) -> None:
-        """End it."""
+        """End the file that is open, and bring it to disk or send it."""
+        file, self._open = self._open, None
+        if file is not None:
+            file.end()
 
     def write(self, name: str, content: bytes) -> None:
         """A whole small file."""
+        file = self._begin(name, packed=True)
+        file.stream.write(content)
+        file.end(durable=False)
 
-    def copy(self, name: str, source: str) -> None:
-        """A file of INPUT as it is, given by its path or address."""
+    def copy(self, name: str, source: Location) -> None:
+        """A file as it is; nothing to do where INPUT is OUTPUT."""
+        if source.same(self._place(name)):
+            return
+        file = self._begin(name, packed=True)
+        with source.open() as stream:
+            shutil.copyfileobj(stream, file.stream, 1 << 20)
+        file.end(durable=False)
+        if isinstance(file, LocalFile) and not source.remote:
+            shutil.copymode(source.name, file.partial)
 
+    def publish(self) -> None:
+        """Let every file appear."""
+        for file in self._files:
+            file.commit()
 
-class Lines:
-    """JSON lines: each record and its LF."""
+    def discard(self) -> None:
+        """Remove what was made."""
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.discard()
+        for folder in reversed(self._made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
-    def __init__(self, stream: BinaryIO) -> None:
-        """`stream` is open for writing."""
-        self._stream = stream
+    def _begin(self, name: str, *, packed: bool = False) -> LocalFile | RemoteFile:
+        place = self._place(name)
+        if self._folder.remote:
+            self._files.append(RemoteFile(Location(place).store(), packed=packed))
+        else:
+            for folder in reversed([p for p in Path(place).parents if not p.exists()]):
+                folder.mkdir()
+                self._made.append(folder)
+            self._files.append(LocalFile(place, packed=packed, alone=False))
+        return self._files[-1]
 
-    def put(self, number: int, body: bytes) -> None:
-        """One line; a record of a document may hold line breaks between its members."""
-        self._stream.write(body.replace(b"\n", b" ") + b"\n")
-
-    def end(self) -> None:
-        """Nothing stands behind the last line."""
+    def _place(self, name: str) -> str:
+        return f"{self._folder.name}/{name}"

@@ -139,7 +139,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def busy(error: sqlite3.Error) -> bool:
-    """Whether another process was writing."""
+    """Tell if another process was writing."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 

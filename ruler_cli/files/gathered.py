@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -38,7 +39,7 @@ from ruler_cli.files.event_kinds import (
 )
 from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.records import Line
-from ruler_cli.scratch import Scratch, room, tables
+from ruler_cli.scratch import Scratch, placed, room, tables
 
 Event = Mapping[str, Any]
 
@@ -125,11 +126,16 @@ def gathered(found: Container, file: str, stack: ExitStack) -> Container:
     except UsageError:
         pass  # it is damaged, which whoever reads it is told
     if lists and not first:
-        return Lists(found)
+        return Gathered(found.name, found.unit, partial(_lists, found))
     rule = None if lists else _rule(first)
     if rule is None:
         return found
-    return Whole(found, rule, file) if rule.key is None else Scattered(found, rule, file, stack)
+    made = (
+        partial(_whole, found, rule, file)
+        if rule.key is None
+        else _Scattered(found, rule, file, stack).records
+    )
+    return Gathered(found.name, "rollout", made)
 
 
 def _rule(first: list[Event]) -> Rule | None:
@@ -164,76 +170,52 @@ def _list_of(raw: bytes) -> str | None:
     return rule.member if rule is not None and rule.member in ("messages", "conversations") else None
 
 
-class _Gathered(Container):
+class Gathered(Container):
     """Records that are made of other records; they have no place in a file of their own."""
 
     rewritable = False
 
-    def __init__(self, inner: Container) -> None:
-        """`inner` yields the events, as often as wanted."""
-        super().__init__(inner.name)
-        self._inner = inner
-
-
-class Lists(_Gathered):
-    """Records that are lists of messages, each a rollout."""
-
-    def __init__(self, inner: Container) -> None:
-        """Places are those of the lists."""
-        super().__init__(inner)
-        self.unit = inner.unit
+    def __init__(self, name: str, unit: str, made: Callable[[], Iterator[Line]]) -> None:
+        """`made` yields the records, anew each time."""
+        super().__init__(name)
+        self.unit, self._made = unit, made
 
     def records(self) -> Iterator[Line]:
-        """Every list as the messages of a record; anything else as it is, to be told."""
-        at = 0
-        for line in self._inner.records():
-            member = _list_of(line.raw)
-            raw = line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw)
-            yield Line(line.number, at, raw, line.place)
-            at += len(raw)
+        """Every record, as if they stood one after another."""
+        return placed(self._made())
 
 
-class Whole(_Gathered):
-    """A file that is one rollout."""
-
-    unit = "rollout"
-
-    def __init__(self, inner: Container, rule: Rule, file: str) -> None:
-        """`file` is told in the record."""
-        super().__init__(inner)
-        self._rule, self._file = rule, file
-
-    def records(self) -> Iterator[Line]:
-        """The one record."""
-        raw = _record(_told(self._file), self._rule.member, self._events())
-        yield Line(1, 0, raw, self.place(1))
-
-    def _events(self) -> Iterator[bytes]:
-        for line in self._inner.records():
-            yield line.raw if _event(line.raw) is not None else _unreadable(line.raw, self._rule.member)
+def _lists(inner: Container) -> Iterator[Line]:
+    """Every list as the messages of a record; anything else as it is, to be told."""
+    for line in inner.records():
+        member = _list_of(line.raw)
+        raw = line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw)
+        yield Line(line.number, 0, raw, line.place)
 
 
-class Scattered(_Gathered):
+def _whole(inner: Container, rule: Rule, file: str) -> Iterator[Line]:
+    """The one record of a file that is one rollout."""
+    raws = (line.raw for line in inner.records())
+    events = (raw if _event(raw) is not None else _unreadable(raw, rule.member) for raw in raws)
+    yield Line(1, 0, _record(_told(file), rule.member, events), "rollout 1")
+
+
+class _Scattered:
     """A file of events of many rollouts, in the order in which these begin; a text is a record of its own.
 
     Where events stand is kept in a temporary file of SQLite, and so are those that cannot be fetched.
     """
 
-    unit = "rollout"
-
     def __init__(self, inner: Container, rule: Rule, file: str, stack: ExitStack) -> None:
         """`stack` holds what is noted of the events."""
-        super().__init__(inner)
-        self._rule, self._file, self._stack = rule, file, stack
+        self._inner, self._rule, self._file, self._stack = inner, rule, file, stack
         self._db: sqlite3.Connection | None = None
         self._fd = -1
 
     def records(self) -> Iterator[Line]:
         """Every rollout; the first pass finds them."""
         db = self._db or self._found()
-        numbers = db.execute("SELECT number, key FROM rollout ORDER BY number")
-        at = 0
-        for number, key in numbers:
+        for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
             places = db.execute("SELECT start, size FROM event WHERE rollout = ? ORDER BY id", (number,))
             events = (os.pread(self._fd, size, start) for start, size in places)
             if key is None:
@@ -241,8 +223,7 @@ class Scattered(_Gathered):
             else:
                 head = {self._rule.named: key.decode("utf-8", "surrogatepass")} | _told(self._file)
                 raw = _record(head, self._rule.member, events)
-            yield Line(number, at, raw, self.place(number))
-            at += len(raw)
+            yield Line(number, 0, raw, f"rollout {number}")
 
     def _found(self) -> sqlite3.Connection:
         db = tables(*_TABLES, cache=2000)

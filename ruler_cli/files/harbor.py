@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.container import Many, Staged, TreeEncoder
-from ruler_cli.files.listing import Listing
+from ruler_cli.files.compression import readable
+from ruler_cli.files.container import Many, StagedFiles, TreeEncoder
+from ruler_cli.files.location import Listing
 from ruler_cli.files.parse import parse
-from ruler_cli.files.shape import object_end
-from ruler_cli.files.source import readable
-from ruler_cli.files.splice import Patches, read_object
+from ruler_cli.files.splice import Patches, end_of, read_object
 from ruler_cli.records import Line, Problem
 
 _RESULT, _TRAJECTORY = "result.json", "agent/trajectory.json"
@@ -80,7 +79,7 @@ class Harbor(Many):
         """The directory of a trial."""
         return self._trials[number - 1]
 
-    def into(self, staged: Staged) -> TreeEncoder:
+    def into(self, staged: StagedFiles) -> TreeEncoder:
         """Writes the tree."""
         return _Rewritten(self, staged)
 
@@ -97,7 +96,7 @@ class Harbor(Many):
         raw = self._bytes(trial, file)
         if raw is None:
             raise UnreadableError(f"has no {file}")
-        if raw[:1] != b"{" or object_end(raw) != len(raw):
+        if raw[:1] != b"{" or end_of(raw, 0) != len(raw):
             raise UnreadableError(f"has a damaged {file}: it is not one JSON object")
         try:
             parse(raw)
@@ -121,7 +120,7 @@ class Harbor(Many):
 class _Rewritten:
     """The tree with other results."""
 
-    def __init__(self, job: Harbor, staged: Staged) -> None:
+    def __init__(self, job: Harbor, staged: StagedFiles) -> None:
         self._job, self._staged = job, staged
         self._written: set[str] = set()
 
@@ -151,7 +150,7 @@ class _Rewritten:
         """Every other file."""
         for name in self._job.listing.names if whole else ():
             if name not in self._written:
-                self._staged.copy(name, self._job.listing.source(name))
+                self._staged.copy(name, self._job.listing.at(name))
 
 
 def _in(trial: str, file: str) -> str:

@@ -12,16 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ruler_cli.files.compression import GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC, ZSTD_MAGIC
+from ruler_cli.files.compression import (
+    BOM,
+    GZIP_MAGIC,
+    PARQUET_MAGIC,
+    ZIP_MAGIC,
+    ZSTD_MAGIC,
+    decompressed,
+    from_file,
+    lines,
+    readable,
+)
 from ruler_cli.files.container import Container
-from ruler_cli.files.document import Document
+from ruler_cli.files.document import Document, may_be_document, shape_of
 from ruler_cli.files.gathered import gathered, may_be_event
-from ruler_cli.files.listing import is_many, listed
+from ruler_cli.files.location import Location
 from ruler_cli.files.parquet import Parquet
-from ruler_cli.files.remote import is_remote, open_remote, public
-from ruler_cli.files.shape import may_be_document, shape_of
 from ruler_cli.files.shards import Shards
-from ruler_cli.files.source import BOM, decompressed, from_file, lines, open_raw, readable, shown
 from ruler_cli.records import Line
 from ruler_cli.scratch import Scratch
 
@@ -70,41 +77,46 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
 
     `file` is how the records of a rollout's own file name it: relative to INPUT, or its last name.
     """
-    if is_many(name):
-        return _many(name)
-    found = _one(name, stack)
+    place = Location(name)
+    if place.many:
+        return _many(place)
+    found = _one(place, stack)
     if not isinstance(found, JsonLines | Document) or (isinstance(found, Document) and found.held):
         return found
-    own = "" if name == "-" else public(name).rpartition("/")[2]
+    own = "" if place.stream else place.public.rpartition("/")[2]
     made = gathered(found, own if file is None else file, stack)
-    once = name == "-" or not (is_remote(name) or Path(name).is_file())
-    return _kept(made, stack) if once and made is not found else made
+    once = place.stream or not (place.remote or Path(name).is_file())
+    if not once or made is found:
+        return made
+    lasting = kept(made.name, made.records(), stack)
+    lasting.rewritable = False
+    return lasting
 
 
-def _kept(made: Container, stack: ExitStack) -> Container:
-    """Records that were gathered from a stream, as lines of a file: other processes may read it."""
-    spool = stack.enter_context(Scratch())
-    for line in made.records():
-        spool.write(line.raw.replace(b"\n", b" ") + b"\n")
-    found = JsonLines(made.name, partial(from_file, spool.fileno()), spool.fileno())
-    found.rewritable = False
-    return found
+def kept(name: str, records: Iterable[Line], stack: ExitStack) -> Container:
+    """Records of a stream as lines of a file with the same numbers: it may be read again, by others too."""
+    spool, number = stack.enter_context(Scratch()), 0
+    for line in records:
+        spool.write(b"\n" * (line.number - number - 1) + line.raw.replace(b"\n", b" ") + b"\n")
+        number = line.number
+    return JsonLines(name, partial(from_file, spool.fileno()), spool.fileno())
 
 
-def _one(name: str, stack: ExitStack) -> Container:
+def _one(place: Location, stack: ExitStack) -> Container:
     """One file, or a stream, by its bytes."""
-    stream = stack.enter_context(open_raw(name))
-    remote = is_remote(name)
-    again = partial(open_remote, name, 2)  # from end to end: no block is wanted twice
-    name = public(name)
+    stream = stack.enter_context(place.open())
+    name, remote = place.shown, place.remote
     with readable(name):
-        regular = name != "-" and not remote and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        regular = place.local and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         head = os.pread(stream.fileno(), 8, 0) if regular else stream.peek(8)[:8]
     if head.startswith(PARQUET_MAGIC):
-        return Parquet(shown(name), stream if regular or remote else _spooled(name, stream, stack))
+        return Parquet(name, stream if regular or remote else _spooled(name, stream, stack))
     if head.startswith(ZIP_MAGIC):
-        return _zip(name, stream if regular else _spooled(name, stream, stack), stack)
+        from ruler_cli.files.zip import open_zip  # few runs need it
+
+        return open_zip(name, stream if regular else _spooled(name, stream, stack), stack)
     if remote:
+        again = partial(place.open, 2)  # from end to end: no block is wanted twice
         return _stream(name, decompressed(name, stream), stack, lambda _: JsonLines(name, again))
     if not regular:
         return _stream(name, decompressed(name, stream), stack, lambda rest: LinesOnce(name, rest), once=True)
@@ -115,14 +127,14 @@ def _one(name: str, stack: ExitStack) -> Container:
     return _stream(name, decompressed(name, opened()), stack, lambda _: JsonLines(name, opened))
 
 
-def _many(name: str) -> Container:
-    from ruler_cli.files.harbor import Harbor, trials
+def _many(place: Location) -> Container:
+    from ruler_cli.files.harbor import Harbor, trials  # few runs need it
 
-    listing = listed(name)
-    found = trials(listing)
-    if found and not listing.base:
-        return Harbor(name, listing, found)
-    return Shards(public(name), listing, open_container)
+    listing = place.listed()
+    found = [] if listing.base else trials(listing)
+    if found:
+        return Harbor(place.name, listing, found)
+    return Shards(place.public, listing, open_container)
 
 
 def _file(name: str, fd: int) -> Container:
@@ -172,9 +184,3 @@ def _spooled(name: str, stream: BinaryIO, stack: ExitStack, head: bytes = b"") -
             spool.write(piece)
     spool.fileno()  # it is read by its descriptor
     return spool.file
-
-
-def _zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
-    from ruler_cli.files.zip import open_zip
-
-    return open_zip(name, file, stack)

@@ -1,79 +1,117 @@
-"""Annotated records → OUTPUT, whole or not at all; lines that could not be read → the failed file.
+"""Annotated records → OUTPUT, a file or a directory, whole or not at all; unreadable lines → the failed file.
 
-A file appears by atomic rename; until then it is OUTPUT.partial, which holds whole records only.
+A file appears by atomic rename; until then it is NAME.partial, which holds whole records only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.container import Container, Encoder, Lines
-from ruler_cli.files.remote import public
-from ruler_cli.files.whole import LocalFile, begin
+from ruler_cli.files.container import Container, Encoder, Lines, Many, StagedFiles, TreeEncoder
+from ruler_cli.files.location import Listing, Location, passed_over
+from ruler_cli.files.whole import LocalFile
 from ruler_cli.records import Problem
 
 _OWN = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 """Names that only one kind of container may have, by the unit of that kind."""
 
 
-class Output:
+class AnyOutput(ABC):
     """OUTPUT as records are written to it; use as a context and `commit` at the end."""
 
+    waits: bool
+    """Tells if a record may have to wait for somebody who takes it, as on stdout."""
+
     def __init__(self, name: str) -> None:
-        """Open OUTPUT, an address or `-`; UsageError where it cannot be written, before anything is read."""
-        self.name = public(name)
-        self._file = begin(name)
-        self.waits = self._file.waits
-        """Whether a record may have to wait for somebody who takes it, as on stdout."""
+        """`name` is OUTPUT, as the user names it."""
+        self._location = Location(name)
+        self.name = self._location.public
         self._empty, self._done = True, False
-        self._container: Container | None = None
-        self._encoder: Encoder | None = None
-        self._ended = False
 
+    @abstractmethod
     def into(self, container: Container) -> None:
-        """Write a container of INPUT's kind, where the name does not ask for JSON lines.
-
-        UsageError where the name asks for what cannot be made of this INPUT.
-        """
-        refuse_shape(self.name, container)
-        self._container = None if as_lines(self.name) else container
+        """Write what INPUT is; UsageError where that cannot be made, or not here."""
 
     def put(self, number: int, body: bytes) -> None:
         """Append the record with this number."""
         self._empty = False
         with self._sentence():
-            self._shape().put(number, body)
-            if self._file.through:
-                self._file.stream.flush()
+            self._put(number, body)
 
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError where it does not."""
         with self._sentence():
-            self._end()
-            self._file.end()
-            self._file.commit()
+            self._publish()
         self._done = True
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> Self:
         """The output, open."""
         return self
 
+    @abstractmethod
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Close; without `commit` what is whole so far stays in OUTPUT.partial, and at an address nothing."""
+        """Close; without `commit` what is whole so far stays in .partial files, and at an address nothing."""
+
+    @abstractmethod
+    def _put(self, number: int, body: bytes) -> None:
+        pass
+
+    @abstractmethod
+    def _publish(self) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def _sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._stuck(error) from None
+
+    def _stuck(
+        self, error: OSError, where: str = "", kept: str = "what is whole so far is kept; "
+    ) -> OutputError:
+        return OutputError(
+            f"{where or self.name}: cannot be written: {error.strerror}; {kept}make room, then run the same "
+            "command again"
+        )
+
+
+class Output(AnyOutput):
+    """OUTPUT as one file."""
+
+    def __init__(self, name: str) -> None:
+        """Open OUTPUT, an address or `-`; UsageError where it cannot be written, before anything is read."""
+        super().__init__(name)
+        self._file = self._location.create()
+        self.waits = self._file.waits
+        self._container: Container | None = None
+        self._encoder: Encoder | None = None
+        self._ended = False
+
+    def into(self, container: Container) -> None:
+        """Write a container of INPUT's kind, where the name does not ask for JSON lines."""
+        refuse_shape(self._location, container)
+        self._container = None if self._location.as_lines else container
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close, as every output does."""
         if self._done:
             return
         local = self._file if isinstance(self._file, LocalFile) else None
@@ -93,8 +131,18 @@ class Output:
             if error is None:
                 raise self._stuck(late) from None
 
+    def _put(self, number: int, body: bytes) -> None:
+        self._shape().put(number, body)
+        if self._file.through:
+            self._file.stream.flush()
+
+    def _publish(self) -> None:
+        self._end()
+        self._file.end()
+        self._file.commit()
+
     def _shape(self) -> Encoder:
-        """What puts records together; made with the first of them, when all of INPUT is known."""
+        """The encoder, made with the first record, when all of INPUT is known."""
         if self._encoder is None:
             stream = self._file.stream
             self._encoder = self._container.encoder(stream) if self._container else Lines(stream)
@@ -105,40 +153,129 @@ class Output:
             self._ended = True
             self._shape().end()
 
-    @contextlib.contextmanager
-    def _sentence(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise self._stuck(error) from None
+    def _stuck(self, error: OSError, where: str = "", kept: str = "") -> OutputError:
+        if isinstance(self._file, LocalFile):
+            return super()._stuck(error, str(self._file.partial))
+        return super()._stuck(error, where, kept)
 
-    def _stuck(self, error: OSError) -> OutputError:
-        where = self._file.partial if isinstance(self._file, LocalFile) else self.name
-        kept = "what is whole so far is kept; " if isinstance(self._file, LocalFile) else ""
-        return OutputError(
-            f"{where}: cannot be written: {error.strerror}; {kept}make room, then run the same command again"
+
+class OutputTree(AnyOutput):
+    """OUTPUT as a directory of the files of INPUT, on this machine or at an address.
+
+    A directory of this machine is locked, so that no two runs write it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Make and lock the directory; UsageError where it cannot be, before anything is read."""
+        super().__init__(name)
+        self.waits = self._location.remote
+        self._folder = None if self.waits else Path(name)
+        self._staged = StagedFiles(Location(name.rstrip("/") or "/"))
+        self._container: Many | None = None
+        self._encoder: TreeEncoder | None = None
+        if self._folder is None:
+            self._location.store()  # an address that nothing can be done with is told at once
+        else:
+            self._lock(self._folder)
+
+    def _lock(self, folder: Path) -> None:
+        self._made = not folder.exists()
+        name = self.name
+        try:
+            folder.mkdir(exist_ok=True)
+            self._locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            way = f"create it with: mkdir -p {folder.parent}"
+            raise UsageError(f"{name}: its directory does not exist; {way}") from None
+        except (FileExistsError, NotADirectoryError):
+            way = "INPUT is many files, so give a directory, or a name that ends in .jsonl for one file"
+            raise UsageError(f"{name}: is a file; {way}") from None
+        except BlockingIOError:
+            os.close(self._locked)
+            way = "wait for that run or give another OUTPUT"
+            raise UsageError(f"{name}: another run is writing it; {way}") from None
+        except OSError as error:
+            raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
+
+    def into(self, container: Container) -> None:
+        """Write the files of this INPUT; UsageError where OUTPUT holds others."""
+        assert isinstance(container, Many)  # noqa: S101 - the name of INPUT has told that
+        listing = container.listing
+        _refuse_others(self._location, listing)
+        if self._folder is not None:
+            container.in_place = self._location.same(str(listing.root))
+        container.tree = self.name
+        self._container = container
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close, as every output does."""
+        if self._folder is None:
+            self._staged.discard()  # not what was committed
+            return
+        try:
+            if not self._done and self._encoder is not None:
+                with contextlib.suppress(OSError, UsageError):
+                    self._end(whole=False)
+            if not self._done and self._empty:
+                self._staged.discard()
+                if self._made:
+                    with contextlib.suppress(OSError):
+                        self._folder.rmdir()
+        finally:
+            os.close(self._locked)
+
+    def _put(self, number: int, body: bytes) -> None:
+        self._files().put(number, body)
+
+    def _publish(self) -> None:
+        self._end(whole=True)
+        self._staged.publish()
+
+    def _files(self) -> TreeEncoder:
+        if self._encoder is None:
+            assert self._container is not None  # noqa: S101 - records come out of an INPUT that is open
+            self._encoder = self._container.into(self._staged)
+        return self._encoder
+
+    def _end(self, *, whole: bool) -> None:
+        try:
+            self._files().end(whole=whole)
+        finally:
+            self._staged.close()
+
+
+def _refuse_others(folder: Location, listing: Listing) -> None:
+    """UsageError where a directory is no place for these files: it is read, or holds something else."""
+    if folder.remote:
+        there = [name.rpartition("/")[2] for name in folder.store().below()]
+        itself = listing.base == folder.name.rstrip("/") + "/"
+    else:
+        root = None if listing.base else Location(str(listing.root)).real
+        if root in folder.real.parents:
+            raise UsageError(
+                f"{folder.name}: lies in INPUT and would be read as a part of it; give one outside"
+            )
+        there, itself = [], folder.real == root
+        with contextlib.suppress(UsageError):  # it is empty
+            there = list(folder.listed().names)
+    names = set(listing.names)
+    other = next((name for name in there if name not in names and not passed_over(name)), None)
+    if other is not None and not itself:
+        raise UsageError(
+            f"{folder.public}: holds {other}, which is no file of INPUT; give a directory of its own"
         )
 
 
-def as_lines(name: str) -> bool:
-    """Whether an OUTPUT of this name is JSON lines whatever INPUT is."""
-    return name == "-" or plain_name(name).endswith((".jsonl", ".ndjson"))
-
-
-def plain_name(name: str) -> str:
-    """A name without the ending that asks for compression."""
-    return name.removesuffix(".gz").removesuffix(".zst")
-
-
-def refuse_shape(name: str, container: Container) -> None:
+def refuse_shape(output: Location, container: Container) -> None:
     """UsageError where OUTPUT's name asks for a kind of file that is not made of this INPUT."""
     if not container.rewritable:
-        _refuse_own_shape(name, container)
-    if as_lines(name):
+        _refuse_own_shape(output, container)
+    if output.as_lines:
         return
-    inner = plain_name(name)
+    name, inner = output.public, output.unpacked
     asked = next((end for end in _OWN if inner.endswith(end)), None)
     mine = container.unit in _OWN.values()
     if asked and _OWN[asked] != container.unit:
@@ -150,13 +287,13 @@ def refuse_shape(name: str, container: Container) -> None:
         raise UsageError(f"{name}: INPUT is no JSON document; name OUTPUT {own} as INPUT is, or .jsonl")
 
 
-def _refuse_own_shape(name: str, container: Container) -> None:
+def _refuse_own_shape(output: Location, container: Container) -> None:
     """The same where the records are made of events: a file of events is not written."""
-    same = name != "-" and os.path.realpath(name) == os.path.realpath(container.name)
-    if same or plain_name(name).endswith(".json"):
+    same = not output.stream and output.same(container.name)
+    if same or output.unpacked.endswith(".json"):
         raise UsageError(
-            f"{name}: INPUT holds rollouts of many events, which are not written again in their shape; "
-            f"name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
+            f"{output.public}: INPUT holds rollouts of many events, which are not written again in their "
+            f"shape; name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
         )
 
 

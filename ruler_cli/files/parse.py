@@ -76,7 +76,7 @@ def _tolerant(raw: bytes, complaint: str = "") -> Any:
 
 
 def _beyond_64_bits(raw: bytes) -> bool:
-    """Whether an integer may be one that orjson would round: 19 digits or more outside a fraction."""
+    """Tell if an integer may be one that orjson would round: 19 digits or more outside a fraction."""
     zeros, at = raw.translate(_DIGITS), -1
     while (at := zeros.find(_LONG, at + 1)) >= 0:
         if at == 0 or raw[at - 1] in b" \t\r\n:,[-":

@@ -6,22 +6,19 @@ panel has files for each judge, named after it: `requests.openai-o3.jsonl`.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.compression import compressed
-from ruler_cli.files.remote import is_remote
-from ruler_cli.files.source import decompressed, open_raw, readable
-from ruler_cli.files.whole import locked
+from ruler_cli.files.compression import decompressed, readable
+from ruler_cli.files.location import Location
+from ruler_cli.files.whole import LocalFile, Passing, locked
 
 _OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """The beginning of a line of ours."""
@@ -40,7 +37,7 @@ class Limits:
     bytes: int | None = None
 
     def allow(self, requests: int, size: int) -> bool:
-        """Whether a file may hold so many requests, of so many bytes."""
+        """Tell if a file may hold so many requests, of so many bytes."""
         number = self.requests is None or requests <= self.requests
         return number and (self.bytes is None or size + _AROUND <= self.bytes)
 
@@ -53,21 +50,21 @@ class RequestFiles:
 
     def __init__(self, name: str, limits: Limits) -> None:
         """Open the first file; UsageError where it cannot be, or is somebody else's file."""
-        if is_remote(name):
+        place = Location(name)
+        if place.remote:
             raise UsageError("REQUESTS: is an address; give a file of this machine")
         self.name, self._limits = name, limits
         self._sizes = [(0, 0)]
         """Requests and bytes of each file; the last one is still written."""
+        self._pipe: Passing | None = None
+        self._files: list[LocalFile] = []
         try:
-            self._pipe = _pipe(name)
-            if self._pipe is None:
-                self._begin(Path(os.path.realpath(name)))
+            if place.stream or (Path(name).exists() and not Path(name).is_file()):
+                self._limits, self._pipe = Limits(), Passing(name)
             else:
-                self._limits, self._file = Limits(), self._pipe
-                self._stream = compressed(name, self._file)
+                self._begin(place.real)
         except FileNotFoundError:
-            folder = Path(os.path.realpath(name)).parent
-            way = f"create it with: mkdir -p {folder}"
+            way = f"create it with: mkdir -p {place.real.parent}"
             raise UsageError(f"{name}: its directory does not exist; {way}") from None
         except FileExistsError:
             raise UsageError(f"{self._folder}: is in the way; move it, or write to another file") from None
@@ -95,19 +92,14 @@ class RequestFiles:
                 self.end()
                 self._sizes.append((requests := 0, size := 0))
                 self._open()
-            self._stream.write(line)
+            self._file.stream.write(line)
         self._sizes[-1] = requests + 1, size + len(line)
         return True
 
     def end(self) -> None:
         """Bring the last file to disk."""
         with self._room():
-            if self._stream is not self._file:
-                self._stream.close()
-            self._file.flush()
-            if self._pipe is None:
-                os.fsync(self._file.fileno())
-                self._file.close()
+            self._file.end()
 
     def commit(self) -> list[tuple[str, int, int]]:
         """Make the files appear in place of those of an earlier rendering: (name, requests, bytes) of each.
@@ -120,9 +112,9 @@ class RequestFiles:
         with self._room():
             for path in self._stale:
                 path.unlink(missing_ok=True)
-            for number, (requests, size) in enumerate(self._sizes, 1):
+            for number, (file, (requests, size)) in enumerate(zip(self._files, self._sizes, strict=True), 1):
                 path = self._path(None if len(self._sizes) == 1 else number)
-                self._partial(number).replace(path)
+                file.partial.replace(path)
                 made.append((str(Path(self.name).with_name(path.name)), requests, size))
         return made
 
@@ -132,21 +124,20 @@ class RequestFiles:
 
     def __exit__(self, *_: object) -> None:
         """Close; what was not committed is removed."""
-        if self.name != "-":
-            for stream in (self._stream, self._file):
-                with suppress(OSError, ValueError):  # what is packed may have more to say
-                    stream.close()
+        with suppress(OSError, ValueError):  # what is packed may have more to say
+            self._file.keep()
         if self._pipe is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._lock.close()
 
     def _open(self) -> None:
-        self._file = self._partial(len(self._sizes)).open("wb")
-        self._stream = compressed(self._ending, self._file)
+        name = str(self._folder / f"{len(self._sizes)}{self._ending}")
+        self._files.append(LocalFile(name, alone=False))
 
-    def _partial(self, number: int) -> Path:
-        """Where a file is until all of them are whole."""
-        return self._folder / f"{number}.partial"
+    @property
+    def _file(self) -> Passing | LocalFile:
+        """The file that is written now."""
+        return self._pipe or self._files[-1]
 
     def _path(self, number: int | None) -> Path:
         """The file, or one part of it."""
@@ -206,21 +197,8 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file holds requests of ours, or nothing."""
-    with suppress(UsageError), open_raw(str(path)) as raw, readable(str(path)):
+    """Tell if a file holds requests of ours, or nothing."""
+    with suppress(UsageError), Location(str(path)).open() as raw, readable(str(path)):
         head = decompressed(str(path), raw).read(_LOOKED_AT)
         return not head or _OURS.match(head) is not None
     return False
-
-
-def _pipe(name: str) -> BinaryIO | None:
-    """stdout, a pipe or a device, to be written as it is; None where the name is that of a file."""
-    if name != "-":
-        given = Path(name)
-        return given.open("wb") if given.exists() and not given.is_file() else None
-    if sys.stdout is None:
-        raise UsageError("-: stdout is closed; give a file name")
-    return sys.stdout.buffer
-
-
-__all__ = ["Limits", "RequestFiles", "names_for"]

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from ruler_cli.errors import ForeignError, UsageError
-from ruler_cli.files.compression import PARQUET_MAGIC, ZIP_MAGIC
-from ruler_cli.files.container import Container, Many, Staged, TreeEncoder
-from ruler_cli.files.head import task_of
-from ruler_cli.files.listing import Listing
-from ruler_cli.files.source import BOM, decompressed, open_raw, readable, shown
+from ruler_cli.files.compression import BOM, PARQUET_MAGIC, ZIP_MAGIC, decompressed, readable
+from ruler_cli.files.container import Container, Encoder, Many, StagedFiles, TreeEncoder, task_of
+from ruler_cli.files.location import Listing
 from ruler_cli.records import Line, Problem
 
 Open = Callable[[str, ExitStack, str], Container]
@@ -67,7 +65,7 @@ class Shards(Many):
 
     def open_shard(self, name: str, stack: ExitStack) -> Container:
         """One file."""
-        return self._open(self.listing.source(name), stack, name)
+        return self._open(self.listing.at(name).name, stack, name)
 
     def sample(self, count: int) -> list[Line]:
         """The first records of several files, evenly chosen where they are many."""
@@ -158,8 +156,8 @@ class Shards(Many):
         beside = str(PurePath(name).with_name("metadata.json"))
         if beside == name or beside not in self._names:
             return ""
-        source = self.listing.source(beside)
-        with open_raw(source) as stream, readable(source):
+        place = self.listing.at(beside)
+        with place.open() as stream, readable(place.shown):
             return task_of(stream.read(_METADATA))
 
     def place(self, number: int) -> str:
@@ -175,7 +173,7 @@ class Shards(Many):
     def _of(self, number: int) -> _Seen:
         return self._seen[bisect_right(self._seen, number - 1, key=lambda seen: seen.start) - 1]
 
-    def into(self, staged: Staged) -> TreeEncoder:
+    def into(self, staged: StagedFiles) -> TreeEncoder:
         """What writes the same files again, with other records."""
         return _Rewritten(self, staged)
 
@@ -202,14 +200,14 @@ class Shards(Many):
 
     def _refuse_binary(self, name: str) -> None:
         """A checkpoint beside the dump must not be taken for one endless line."""
-        path = self.listing.source(name)
-        with open_raw(path) as stream, readable(path):
+        place = self.listing.at(name)
+        with place.open() as stream, readable(place.shown):
             if stream.peek(4).startswith((PARQUET_MAGIC, ZIP_MAGIC)):
                 return
-            head = decompressed(path, stream).read(_HEAD)
+            head = decompressed(place.shown, stream).read(_HEAD)
             # behind records zeros are what a crash leaves of a file that was being written
             if b"\0" in head and head.removeprefix(BOM).lstrip()[:1] not in (b"{", b"["):
-                raise ForeignError(f"{shown(path)}: is no text")
+                raise ForeignError(f"{place.shown}: is no text")
 
     def _damage(self, name: str, number: int, error: UsageError) -> None:
         if self._told is None or (self._seen and name not in self._damaged):
@@ -222,7 +220,7 @@ class Shards(Many):
             self._told(Problem(number, self._reason(name, error), b"", name))
 
     def _reason(self, name: str, error: UsageError) -> str:
-        return str(error).removeprefix(f"{shown(self.listing.source(name))}: ")
+        return str(error).removeprefix(f"{self.listing.at(name).shown}: ")
 
 
 def _may_be_record(line: Line) -> bool:
@@ -232,29 +230,28 @@ def _may_be_record(line: Line) -> bool:
 class _Rewritten:
     """Shard after shard, one open at a time."""
 
-    def __init__(self, shards: Shards, staged: Staged) -> None:
+    def __init__(self, shards: Shards, staged: StagedFiles) -> None:
         self._shards, self._staged = shards, staged
         self._names = iter(shards.shards)
         self._stack = ExitStack()
         self._now: str | None = None
-        self._put: Callable[[int, bytes], None] = _nowhere
-        self._end: Callable[[], None] = _nothing
+        self._encoder: Encoder | None = None
 
     def put(self, number: int, body: bytes) -> None:
         """A record of this shard, or of a later one."""
         name, inner = self._shards.located(number)
         while self._now != name:
             self._next()
-        self._put(inner, body)
+        assert self._encoder is not None  # noqa: S101 - the shard of this name is open
+        self._encoder.put(inner, body)
 
     def end(self, *, whole: bool) -> None:
         """The last shard read to its end; `whole`: those behind it and what was left out as well."""
         if not whole:
             self._close()
             return
-        while self._now is not None or self._names is not None:
-            if not self._next():
-                break
+        while self._next():
+            pass
         read = set(self._shards.shards)
         listing = self._shards.listing
         for name in listing.names:
@@ -262,7 +259,7 @@ class _Rewritten:
             if name in read or not self._shards.copies(name):
                 continue
             if listing.base or os.access(listing.path(name), os.R_OK):
-                self._staged.copy(name, listing.source(name))
+                self._staged.copy(name, listing.at(name))
 
     def _next(self) -> bool:
         self._close()
@@ -270,22 +267,12 @@ class _Rewritten:
         if self._now is None:
             return False
         shard = self._shards.open_shard(self._now, self._stack)
-        encoder = shard.encoder(self._staged.open(self._now))
-        self._put, self._end = encoder.put, encoder.end
+        self._encoder = shard.encoder(self._staged.open(self._now))
         return True
 
     def _close(self) -> None:
-        if self._now is None:
-            return
+        encoder, self._encoder = self._encoder, None
         with self._stack:
-            self._end()
-            self._staged.close()
-        self._stack = ExitStack()
-
-
-def _nowhere(_number: int, _body: bytes) -> None:
-    raise AssertionError("no shard is open")
-
-
-def _nothing() -> None:
-    """Nothing is open."""
+            if encoder is not None:
+                encoder.end()
+                self._staged.close()

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ruler_cli.files.parse import dump
 
 _MEMBER = re.compile(rb'[ \t\r\n,]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 SPACE = re.compile(rb"[ \t\r\n]*")
-NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
+_NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
 
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -169,22 +169,26 @@ def members(values: Mapping[str, bytes]) -> bytes:
 
 def value_end(raw: bytes, at: int) -> int:
     """The index just behind the value that starts at `at`."""
+    if found := _value(_QUOTED).match(raw, at):
+        return found.end()
+    end = end_of(raw, at)
+    assert end is not None  # noqa: S101 - text is valid JSON, so brackets balance
+    return end
+
+
+def end_of(raw: bytes, at: int) -> int | None:
+    """The same for any text; None where it ends first, or no value starts there."""
     if found := _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at):
         return found.end()
-    depth = 0
-    while True:
-        bracket = NEXT_BRACKET.match(raw, at)
-        assert bracket is not None  # noqa: S101 - text is valid JSON, so brackets balance
+    if raw[at : at + 1] not in (b"{", b"["):
+        return None
+    depth = 0  # it is nested deeply, or does not end
+    while bracket := _NEXT_BRACKET.match(raw, at):
         at = bracket.end()
         depth += 1 if raw[at - 1] in b"[{" else -1
         if not depth:
             return at
-
-
-def quick_end(raw: bytes, at: int) -> int | None:
-    """The same for any text; None where it ends first, is no JSON, or nests more than ten deep."""
-    found = _value(_QUOTED).match(raw, at) or _value(_TEXT).match(raw, at)
-    return None if found is None else found.end()
+    return None
 
 
 def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) -> Object:
@@ -207,12 +211,15 @@ def read_object(raw: bytes, at: int = 0, lists: dict[str, Items] | None = None) 
     return Object(start, _skip(raw, end) + 1, members, every)
 
 
-def _read_items(raw: bytes, at: int) -> tuple[Items, int]:
-    """The items of the array that starts at `at`, objects with their members, and the array's end."""
+def _read_items(raw: bytes, at: int, *, inside: bool = True) -> tuple[Items, int]:
+    """The items of the array that starts at `at`, objects with their members, and the array's end.
+
+    `inside` off: objects, too, are spans alone.
+    """
     items: Items = []
     at = _skip(raw, at + 1)
     while raw[at] != ord("]"):
-        if raw[at] == ord("{"):
+        if inside and raw[at] == ord("{"):
             item = read_object(raw, at)
             items.append(item)
             end = item.end
@@ -227,15 +234,7 @@ def _read_items(raw: bytes, at: int) -> tuple[Items, int]:
 
 def read_array(raw: bytes, at: int) -> list[Span]:
     """Spans of the items of the array that starts at `at`."""
-    items: list[Span] = []
-    at = _skip(raw, at + 1)
-    while raw[at] != ord("]"):
-        end = value_end(raw, at)
-        items.append((at, end))
-        at = _skip(raw, end)
-        if raw[at] == ord(","):
-            at = _skip(raw, at + 1)
-    return items
+    return cast(list[Span], _read_items(raw, at, inside=False)[0])
 
 
 def _skip(raw: bytes, at: int) -> int:

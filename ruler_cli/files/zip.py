@@ -18,9 +18,7 @@ from typing import BinaryIO
 
 from ruler_cli.errors import ForeignError, UsageError
 from ruler_cli.files.compression import zstd
-from ruler_cli.files.container import Container, Encoder
-from ruler_cli.files.head import task_of
-from ruler_cli.files.source import shown
+from ruler_cli.files.container import Container, Encoder, task_of
 from ruler_cli.records import Line
 
 if sys.version_info >= (3, 14):
@@ -50,9 +48,9 @@ def open_zip(name: str, file: BinaryIO, stack: ExitStack) -> Container:
     found = Archive(name, archive)
     if not found.samples:
         if any(info.filename.endswith("data.pkl") for info in found.members):  # never opened: it may run code
-            raise ForeignError(f"{shown(name)}: is a torch file; export its samples as JSON lines")
+            raise ForeignError(f"{name}: is a torch file; export its samples as JSON lines")
         raise ForeignError(
-            f"{shown(name)}: is a zip archive without samples/*.json; unpack it and give what is inside"
+            f"{name}: is a zip archive without samples/*.json; unpack it and give what is inside"
         )
     return found
 
@@ -159,10 +157,10 @@ def _readable(name: str, member: str = "") -> Iterator[None]:
     except _DAMAGE as error:
         where = f" ({member})" if member else ""
         raise UsageError(
-            f"{shown(name)}: the zip archive is damaged or cut off{where}: {error}; copy it again, or have "
+            f"{name}: the zip archive is damaged or cut off{where}: {error}; copy it again, or have "
             "its program write it anew, e.g. `inspect log convert --to json`"
         ) from None
     except (NotImplementedError, RuntimeError) as error:
         raise UsageError(
-            f"{shown(name)}: {member} cannot be unpacked: {error}; `inspect log convert --to json` may"
+            f"{name}: {member} cannot be unpacked: {error}; `inspect log convert --to json` may"
         ) from None

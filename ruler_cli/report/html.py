@@ -21,8 +21,7 @@ from typing import Any
 
 from ruler_cli import __version__
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import is_remote
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.groups import OnProblem
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
@@ -83,7 +82,7 @@ def write_html(
         scored = Scored(where, stack, on_problem)
         figures, found, counts = _gathered(scored, stack, most, on_group)
         name, all_ = _name(where.source), figures["groups"]["all"]
-        left_out = _left_out("SCORED" if name == shown("-") else name, all_, **counts)
+        left_out = _left_out("SCORED" if name == Location("-").shown else name, all_, **counts)
         head = {
             "version": 1,
             "source": name,
@@ -143,7 +142,7 @@ def now(environ: Mapping[str, str]) -> datetime:
 
 def _name(source: str) -> str:
     """An input as a page that is handed on names it: without the folders of this machine."""
-    return shown(source) if source == "-" or is_remote(source) else Path(source).absolute().name
+    return Path(source).absolute().name if Location(source).local else Location(source).shown
 
 
 def _figures(figures: Figures) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.groups import OnProblem
 from ruler_cli.index import place
 from ruler_cli.marked.read import Marks, doubt, refuse_unmarked, refuse_unusable
@@ -25,7 +25,7 @@ class Scored:
 
     def __init__(self, where: InputSettings, stack: ExitStack, on_problem: OnProblem) -> None:
         """UsageError if it holds no records; `on_problem` is told each that cannot be read."""
-        self._where, self.name = where, shown(where.source)
+        self._where, self.name = where, Location(where.source).shown
         self.input = open_input(where, stack, on_problem)
         if self.input.reader is None:
             raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")

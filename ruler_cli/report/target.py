@@ -9,9 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.listing import is_many, passed_over
-from ruler_cli.files.remote import is_remote, public
-from ruler_cli.files.whole import begin
+from ruler_cli.files.location import Location, passed_over
 
 
 class Target:
@@ -24,7 +22,7 @@ class Target:
         self._done = False
         if name != "-":
             refuse(name, source)
-        self._file = begin(name)
+        self._file = Location(name).create()
 
     def write(self, text: str) -> None:
         """Append text."""
@@ -67,12 +65,12 @@ class Target:
 
 def refuse(name: str, source: str) -> None:
     """UsageError where a report cannot have this name."""
-    if is_remote(name):
+    if Location(name).remote:
         raise UsageError(
-            f"{public(name)}: a report is written to a file of this machine, such as report.html"
+            f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
         )
     path = Path(name)
-    own = source != "-" and not is_remote(source) and path.exists() and Path(source).exists()
+    own = Location(source).local and path.exists() and Path(source).exists()
     if own and path.samefile(source):
         raise UsageError(f"{name}: is the scored file itself; give the report another name")
     if path.is_dir():
@@ -89,7 +87,7 @@ def refuse(name: str, source: str) -> None:
 
 def _lies_in(path: Path, source: str) -> bool:
     """Whether a file would be one of those that a directory is read as."""
-    if source == "-" or is_remote(source) or not is_many(source):
+    if not Location(source).local or not Location(source).many:
         return False
     root, real = Path(os.path.realpath(source)), Path(os.path.realpath(path))
     return root in real.parents and not passed_over(str(real.relative_to(root)))

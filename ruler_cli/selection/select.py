@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.remote import same_place
-from ruler_cli.files.source import shown
+from ruler_cli.files.location import Location
 from ruler_cli.formats.reader import Reader
 from ruler_cli.marked.read import Marks
 from ruler_cli.marked.values import MarkedRollout
@@ -17,7 +16,7 @@ from ruler_cli.selection.answers import Answers
 from ruler_cli.selection.best import commonest, highest, widest
 from ruler_cli.selection.cut import Cutter
 from ruler_cli.selection.values import Keep, SelectSettings, Tally
-from ruler_cli.writing import ByTurn, InOrder, Writer, open_output, refuse_clashes
+from ruler_cli.writing import Writer, open_output, refuse_clashes
 
 
 def select(
@@ -48,13 +47,13 @@ def select(
         outputs.enter_context(out)
         found = open_input(settings.input, inputs, unreadable, out.into)
         on_found(found)
-        itself = output != "-" and same_place(source, output)
+        itself = output != "-" and Location(source).same(output)
         if tally.unreadable and itself:
             raise UsageError(
-                f"{shown(output)}: is INPUT, and would lose what cannot be read; give another OUTPUT"
+                f"{Location(output).shown}: is INPUT, and would lose what cannot be read; give another OUTPUT"
             )
         if found.reader is not None:
-            writer: Writer = ByTurn(out, found.index) if found.scattered else InOrder(out)
+            writer = Writer(out, found.index if found.scattered else None)
             chooser, cutter = _Chooser(settings, found.reader, tally), Cutter(found.reader.format, named)
             for group in found.groups:
                 kept = chooser.kept(group)
@@ -62,11 +61,11 @@ def select(
                 try:
                     writer.write(cutter.bodies(group, kept))
                 except UsageError as error:
-                    raise UsageError(f"{shown(source)}: {error}") from None
+                    raise UsageError(f"{Location(source).shown}: {error}") from None
             _refuse_missing(settings, tally, chooser.hint)
             if tally.groups and not tally.kept_groups and itself:
                 raise UsageError(
-                    f"{shown(output)}: is INPUT, and would be left with nothing, as none of its "
+                    f"{Location(output).shown}: is INPUT, and would be left with nothing, as none of its "
                     f"{tally.groups} groups is kept; give another OUTPUT"
                 )
         out.commit()
@@ -129,7 +128,7 @@ class _Chooser:
 
 def _refuse_missing(settings: SelectSettings, tally: Tally, hint: str) -> None:
     """A condition about what no group of INPUT has is a mistake; one that none fulfils is an answer."""
-    name = shown(settings.input.source)
+    name = Location(settings.input.source).shown
     asked = {one.name for one in settings.where}
     if tally.groups and not tally.marked:
         raise UsageError(

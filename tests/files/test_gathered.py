@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,10 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Many
 from ruler_cli.files.gathered import gathered, may_be_event
 from ruler_cli.files.open import LinesOnce, open_container
-from ruler_cli.files.output import Output
-from ruler_cli.files.tree import OutputTree
+from ruler_cli.files.output import Output, OutputTree
 from ruler_cli.records import Line
 from tests.files.test_document import JSON
+from tests.files.test_open import fed
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
 ASKED = '{"role": "user",  "content": "Sort \\u00e9 1.0"}'
@@ -32,6 +30,13 @@ SESSION = [
     '{"type": "of-a-later-version", "n": 1.0}',
     '{"type": "assistant", "sessionId": "s", "parentUuid": "a", "uuid": "b", "message": {"content": []}}',
 ]
+LEFT_ALONE = (
+    '{"id": 1, "timestamp": "t", "instructions": "i", "output": "o"}',
+    '{"type": "chat", "sessionId": "s", "input": "q"}',
+    '{"messages": [%s]}' % ASKED, '{"role": "user", "content": "q", "prompt": "p"}', "[]\n[]", "[1]\n", "",  # noqa: UP031
+    "[[]]", '{"role": "user"}', "{}", '{"samples": [%s], "eval": 1}' % ASKED, "[[%s], 1]" % MESSAGES,  # noqa: UP031
+    '{"eval": 1, "samples": [%s]}' % ASKED, '{"traceId": "t"}', '{"type": "user"}',  # noqa: UP031
+)  # fmt: skip
 SPANS = [f'{{"trace_id": "t{trace}", "span_id": "{n}"}}' for n, trace in enumerate((2, 1, 2, 3, 1))]
 
 
@@ -51,18 +56,14 @@ def raws(path: Path, text: str | bytes, *more: str) -> list[str]:
     return [line.raw.decode() for line in found(path, text, *more)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [MESSAGES, f"{ASKED}\n{SAID}\n", json.dumps(json.loads(MESSAGES), indent=1), f"\n{ASKED}\n\n{SAID}"],
-)
-@pytest.mark.parametrize("pack", [str.encode, lambda text: gzip.compress(text.encode())], ids=["plain", "gz"])
-def test_conversation_of_a_file(tmp_path: Path, text: str, pack: Any) -> None:
+def test_conversation_of_a_file(tmp_path: Path) -> None:
     """A file of messages, list or lines, compressed or not, is one rollout, of the messages' own bytes."""
-    (raw,) = raws(tmp_path / "run.jsonl", pack(text))
-    assert json.loads(raw) == {"file": "run.jsonl", "messages": json.loads(MESSAGES)}
-    if "\n " not in text:
-        assert ASKED in raw
-        assert SAID in raw
+    pretty = json.dumps(json.loads(MESSAGES), indent=1)
+    for text in (MESSAGES, f"{ASKED}\n{SAID}\n", pretty, f"\n{ASKED}\n\n{SAID}"):
+        for packed in (text.encode(), gzip.compress(text.encode())):
+            (raw,) = raws(tmp_path / "run.jsonl", packed)
+            assert json.loads(raw) == {"file": "run.jsonl", "messages": json.loads(MESSAGES)}
+            assert text == pretty or (ASKED in raw and SAID in raw)
 
 
 def test_lines_that_are_lists(tmp_path: Path) -> None:
@@ -86,29 +87,25 @@ def test_session(tmp_path: Path) -> None:
     assert raw == '{"file": "s.jsonl", "events": [%s]}' % ", ".join(SESSION)  # noqa: UP031 - braces
 
 
-@pytest.mark.parametrize(
-    "bad", [SESSION[0][:20], "null", '"}]"', "]}", "[1, 2]", '{"a": 1}, {"b": 2}', "\udc80"]
-)
-def test_torn_line(tmp_path: Path, bad: str) -> None:
+def test_torn_line(tmp_path: Path) -> None:
     """A line that is no object is kept as text: it neither goes, nor ends the record, nor adds an event."""
-    text = "\n".join([*SESSION, bad]).encode("utf-8", "surrogateescape")
-    (raw,) = raws(tmp_path / "s.jsonl", text)
-    events = json.loads(raw)["events"]
-    assert events[:-1] == list(map(json.loads, SESSION))
-    assert events[-1] == bad.replace("\udc80", "\ufffd")
+    for bad in (SESSION[0][:20], "null", '"}]"', "]}", "[1, 2]", '{"a": 1}, {"b": 2}', "\udc80"):
+        text = "\n".join([*SESSION, bad]).encode("utf-8", "surrogateescape")
+        (raw,) = raws(tmp_path / "s.jsonl", text)
+        assert json.loads(raw)["events"] == [*map(json.loads, SESSION), bad.replace("\udc80", "\ufffd")]
     (raw,) = raws(tmp_path / "m.jsonl", f"{ASKED}\n{SAID}\n{ASKED[:9]}")
     assert json.loads(raw)["messages"][2] == {"role": "unreadable", "content": ASKED[:9]}
 
 
-@pytest.mark.parametrize("text", ["\n".join(SPANS), f"[{', '.join(SPANS)}]"])
-@pytest.mark.parametrize("pack", [str.encode, lambda text: gzip.compress(text.encode())], ids=["plain", "gz"])
-def test_scattered_traces(tmp_path: Path, text: str, pack: Any) -> None:
+def test_scattered_traces(tmp_path: Path) -> None:
     """All spans of a trace are one record, wherever they stand, in the order in which traces begin."""
-    every = list(map(json.loads, raws(tmp_path / "t", pack(text))))
-    assert [(r["trace_id"], [s["span_id"] for s in r["spans"]]) for r in every] == [
-        ("t2", ["0", "2"]), ("t1", ["1", "4"]), ("t3", ["3"]),
-    ]  # fmt: skip
-    assert {r["file"] for r in every} == {"t"}
+    for text in ("\n".join(SPANS), f"[{', '.join(SPANS)}]"):
+        for packed in (text.encode(), gzip.compress(text.encode())):
+            every = list(map(json.loads, raws(tmp_path / "t", packed)))
+            assert [(r["trace_id"], [s["span_id"] for s in r["spans"]]) for r in every] == [
+                ("t2", ["0", "2"]), ("t1", ["1", "4"]), ("t3", ["3"]),
+            ]  # fmt: skip
+            assert {r["file"] for r in every} == {"t"}
 
 
 def test_torn_span(tmp_path: Path) -> None:
@@ -116,60 +113,45 @@ def test_torn_span(tmp_path: Path) -> None:
     assert raws(tmp_path / "t", "\n".join([*SPANS, '{"trace_id": "t1", "sp']))[-1] == '{"trace_id": "t1", "sp'
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
+def test_table_of_messages(tmp_path: Path) -> None:
+    """Messages that name their conversations are never taken for one, also where one of them names none."""
+    for event in (
         {"role": "user", "content": "q"},
         {"from": "human", "value": "q"},
         {"type": "human", "data": {"content": "q"}},
         {"type": "TextMessage", "source": "user", "content": "q"},
-    ],
-)
-def test_table_of_messages(tmp_path: Path, event: dict[str, Any]) -> None:
-    """Messages that name their conversations are never taken for one, also where one of them names none."""
-    rows = [json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)]
-    every = list(map(json.loads, raws(tmp_path / "t", "\n".join([json.dumps(event), *rows]))))
-    assert every[0] == event
-    told = [(r["conversation_id"], r.get("messages") or r["conversations"]) for r in every[1:]]
-    assert [(key, [m["n"] for m in messages]) for key, messages in told] == [("0", [0, 2]), ("1", [1, 3])]
+    ):
+        rows = [json.dumps({"conversation_id": i % 2, "n": i, **event}) for i in range(4)]
+        every = list(map(json.loads, raws(tmp_path / "t", "\n".join([json.dumps(event), *rows]))))
+        assert every[0] == event
+        told = [(r["conversation_id"], r.get("messages") or r["conversations"]) for r in every[1:]]
+        assert [(key, [m["n"] for m in messages]) for key, messages in told] == [("0", [0, 2]), ("1", [1, 3])]
 
 
-@pytest.mark.parametrize(
-    "text", ["\n".join(SESSION), f"{ASKED}\n{SAID}\n", MESSAGES, f"{MESSAGES}\n{MESSAGES}"]
-)
-def test_pipe(tmp_path: Path, text: str) -> None:
+def test_pipe(tmp_path: Path) -> None:
     """Events that come through a pipe are the same records, but for the name that they have none of."""
-    os.mkfifo(tmp_path / "pipe")
-    threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,), daemon=True).start()
-    with ExitStack() as stack:
-        container = open_container(str(tmp_path / "pipe"), stack, "")
-        assert container.plain
-        assert not container.rewritable
-        assert [line.raw.decode() for line in container.records()] == raws(tmp_path / "file", text, "")
+    texts = ("\n".join(SESSION), f"{ASKED}\n{SAID}\n", MESSAGES, f"{MESSAGES}\n{MESSAGES}")
+    for number, text in enumerate(texts):
+        pipe = tmp_path / f"pipe{number}"
+        fed(pipe, text.encode())
+        with ExitStack() as stack:
+            container = open_container(str(pipe), stack, "")
+            assert container.plain
+            assert not container.rewritable
+            assert [line.raw.decode() for line in container.records()] == raws(tmp_path / "file", text, "")
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.rglob("*.jsonl")), ids=lambda path: path.stem)
-def test_records_are_no_events(path: Path) -> None:
-    """No record of a known format is taken for an event, or for a list of messages."""
-    with ExitStack() as stack:
-        container = open_container(str(path), stack)
-        assert container.rewritable
-        assert not any(may_be_event(line.raw) for line in container.records())
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['{"id": 1, "timestamp": "t", "instructions": "i", "output": "o"}',
-     '{"type": "chat", "sessionId": "s", "input": "q"}',
-     '{"messages": [%s]}' % ASKED, '{"role": "user", "content": "q", "prompt": "p"}', "[]\n[]", "[1]\n", "",  # noqa: UP031
-     "[[]]", '{"role": "user"}', "{}", '{"samples": [%s], "eval": 1}' % ASKED, "[[%s], 1]" % MESSAGES,  # noqa: UP031
-     '{"eval": 1, "samples": [%s]}' % ASKED, '{"traceId": "t"}', '{"type": "user"}'],  # noqa: UP031
-)  # fmt: skip
-def test_left_alone(tmp_path: Path, text: str) -> None:
-    """What is no event stays the container that it was."""
-    (tmp_path / "in").write_text(text)
-    with ExitStack() as stack:
-        assert open_container(str(tmp_path / "in"), stack).rewritable
+def test_records_are_no_events(tmp_path: Path) -> None:
+    """No record of a known format is taken for an event; what is no event stays the container that it was."""
+    for path in sorted(SAMPLES.rglob("*.jsonl")):
+        with ExitStack() as stack:
+            container = open_container(str(path), stack)
+            assert container.rewritable
+            assert not any(may_be_event(line.raw) for line in container.records()), path.stem
+    for text in LEFT_ALONE:
+        (tmp_path / "in").write_text(text)
+        with ExitStack() as stack:
+            assert open_container(str(tmp_path / "in"), stack).rewritable, text
 
 
 @given(
@@ -230,24 +212,25 @@ def test_own_tree_refused(tmp_path: Path) -> None:
             container.settle(lambda _line: True, lambda _problem: None)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "member"),
-    [
-        (
-            {"id": 0, "source": "user", "message": "q", "action": "message", "args": {"content": "q"}},
-            {"id": 1, "source": "agent", "cause": 0, "observation": "run", "content": "a"},
-            "events",
-        ),
-        (
-            {"source": "user", "type": "TextMessage", "content": "q"},
-            {"source": "guide", "type": "ToolCallRequestEvent", "content": []},
-            "messages",
-        ),
-        ({"type": "human", "content": "q"}, {"type": "ai", "data": {"content": "a"}}, "messages"),
-    ],
+FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (
+    (
+        "events",
+        {"id": 0, "source": "user", "message": "q", "action": "message", "args": {"content": "q"}},
+        {"id": 1, "source": "agent", "cause": 0, "observation": "run", "content": "a"},
+    ),
+    (
+        "messages",
+        {"source": "user", "type": "TextMessage", "content": "q"},
+        {"source": "guide", "type": "ToolCallRequestEvent", "content": []},
+    ),
+    ("messages", {"type": "human", "content": "q"}, {"type": "ai", "data": {"content": "a"}}),
 )
-def test_events_of_frameworks(tmp_path: Path, first: Any, second: Any, member: str) -> None:
+"""The member that holds them, and two events, of OpenHands, AutoGen and LangChain."""
+
+
+def test_events_of_frameworks(tmp_path: Path) -> None:
     """Events of OpenHands, AutoGen and LangChain are one rollout, as a list and as lines."""
-    for text in (json.dumps([first, second]), f"{json.dumps(first)}\n{json.dumps(second)}\n"):
-        (line,) = found(tmp_path / "run.json", text)
-        assert json.loads(line.raw)[member] == [first, second]
+    for member, first, second in FRAMEWORKS:
+        for text in (json.dumps([first, second]), f"{json.dumps(first)}\n{json.dumps(second)}\n"):
+            (line,) = found(tmp_path / "run.json", text)
+            assert json.loads(line.raw)[member] == [first, second]

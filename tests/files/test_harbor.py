@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.files.harbor import Harbor, trials
-from ruler_cli.files.listing import listed
+from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
-from ruler_cli.files.tree import OutputTree
+from ruler_cli.files.output import OutputTree
 from ruler_cli.records import Problem
 from tests.files.test_shards import read, write
 
@@ -66,12 +66,8 @@ def test_records(job: Path) -> None:
     every = list(found.records())
     assert [line.where for line in every] == ["trial t__2", "trial t__10", "trial t__11", "trial t__12"]
     values = [json.loads(line.raw) for line in every]
-    assert [value.get("reward_file") for value in values] == [
-        None,
-        {"reward": 0.5},
-        {"reward": 1, "style": 0},
-        None,
-    ]
+    files = [value.get("reward_file") for value in values]
+    assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
     assert values[0]["result"] == json.loads(REWARDED)
     assert all(STEPS.strip() in line.raw for line in every)
     assert [found.place(line.number) for line in every] == [line.place for line in every]
@@ -87,20 +83,23 @@ def test_records(job: Path) -> None:
     ]
 
 
-def test_round_trip(job: Path, tmp_path: Path) -> None:
-    """The whole tree comes out; what was not changed is the same to the byte."""
-    found, _ = opened(job)
-    with OutputTree(str(tmp_path / "same")) as output:
+def rewritten(found: Harbor, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
+    """The tree with another name of the task."""
+    with OutputTree(str(out)) as output:
         output.into(found)
         for line in found.records():
-            output.put(line.number, line.raw)
+            output.put(line.number, line.raw.replace(b'"t"', name))
         output.commit()
-    assert read(tmp_path / "same") == FILES
+    return read(out)
 
 
-def test_changed(job: Path, tmp_path: Path) -> None:
-    """A changed member replaces its file; what else stands on the record goes to the result."""
+def test_round_trip(job: Path, tmp_path: Path) -> None:
+    """The whole tree comes out, and what was not changed is the same to the byte, also in place of INPUT.
+
+    A changed member replaces its file; what else stands on the record goes to the result.
+    """
     found, _ = opened(job)
+    assert rewritten(found, tmp_path / "same") == FILES
     with OutputTree(str(tmp_path / "out")) as output:
         output.into(found)
         for line in found.records():
@@ -108,30 +107,17 @@ def test_changed(job: Path, tmp_path: Path) -> None:
                 body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
                 output.put(2, body[:-1] + b', "ruler": {"status": "scored"}}')
         output.commit()
-    out = read(tmp_path / "out")
-    changed = {
+    assert read(tmp_path / "out") == FILES | {
         "t__10/result.json": b'\n{"task_name": "T", "n": 1.0e2, "ruler": {"status": "scored"}}\n',
         "t__10/agent/trajectory.json": STEPS.replace(b"[]", b"[1]"),
     }
-    assert out == FILES | changed
-
-
-def test_in_place(job: Path) -> None:
-    """INPUT may be OUTPUT."""
-    found, _ = opened(job)
-    with OutputTree(str(job)) as output:
-        output.into(found)
-        for line in found.records():
-            output.put(line.number, line.raw.replace(b'"t"', b'"T"'))
-        output.commit()
-    out = read(job)
+    out = rewritten(found, job, b'"T"')
     assert out.keys() == FILES.keys()
     assert b'"T"' in out["t__2/result.json"]
 
 
 def test_no_job(tmp_path: Path) -> None:
     """Results without any trajectory are no job, and one trial alone is."""
-    assert trials(listed(str(write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})))) == []
-    assert trials(
-        listed(str(write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})))
-    ) == ["."]
+    none = write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})
+    alone = write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})
+    assert [trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]

@@ -9,65 +9,51 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.listing import is_many, listed, natural
+from ruler_cli.files.location import Location, natural
+from tests.files.test_shards import write
 
 
-def touch(root: Path, *names: str) -> None:
-    """Make files."""
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
+def names(source: object) -> tuple[str, ...]:
+    """The files that a directory or a pattern stands for."""
+    return Location(str(source)).listed().names
+
+
+def touch(root: Path, *files: str) -> None:
+    """Make empty files."""
+    write(root, dict.fromkeys(files, b""))
 
 
 def test_directory(tmp_path: Path) -> None:
     """Every file at any depth, numbers in order, without what is hidden or ruler's own."""
-    touch(
-        tmp_path,
-        "part-10.jsonl",
-        "part-2.jsonl",
-        "s2/a",
-        "s10/a",
-        ".git/x",
-        ".h",
-        "a.partial",
-        "o.failed.jsonl",
-    )
+    touch(tmp_path, "part-10.jsonl", "part-2.jsonl", "s2/a", "s10/a", ".git/x", ".h", "a.partial")
+    touch(tmp_path, "o.failed.jsonl")
     os.mkfifo(tmp_path / "pipe")
-    assert listed(str(tmp_path)).names == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
-    assert listed(str(tmp_path)).path("s2/a") == tmp_path / "s2/a"
+    assert names(tmp_path) == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
 
 
 def test_pattern(tmp_path: Path) -> None:
-    """What a pattern matches, of a directory all that is in it, named from where the pattern begins."""
+    """A pattern stands for what it matches, of a directory all in it, named from where the pattern begins."""
     touch(tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl")
-    assert listed(f"{tmp_path}/r*/*.jsonl").names == ("r1/a.jsonl", "r2/a.jsonl")
-    assert listed(f"{tmp_path}/**/*.jsonl").names[-1] == "x.jsonl"
-    assert listed(f"{tmp_path}/r[2]").names == ("r2/a.jsonl", "r2/deep/c.jsonl")
-    assert listed(f"{tmp_path}/r[2]").root == tmp_path
-
-
-@pytest.mark.parametrize("source", ["none*", "empty"])
-def test_nothing(tmp_path: Path, source: str) -> None:
-    """Where there is no file that is said."""
+    assert names(f"{tmp_path}/r*/*.jsonl") == ("r1/a.jsonl", "r2/a.jsonl")
+    assert names(f"{tmp_path}/**/*.jsonl")[-1] == "x.jsonl"
+    assert names(f"{tmp_path}/r[2]") == ("r2/a.jsonl", "r2/deep/c.jsonl")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="check the path"):
-        listed(str(tmp_path / source))
+    for source in ("none*", "empty", "a" * 300 + "*"):
+        with pytest.raises(UsageError, match="check the path"):
+            names(tmp_path / source)
 
 
 def test_many(tmp_path: Path) -> None:
-    """A file is one file, also where its name looks like a pattern."""
+    """A file is one file, also where its name looks like a pattern, or is too long for the system."""
     touch(tmp_path, "a[1].jsonl")
-    assert is_many(str(tmp_path))
-    assert is_many(f"{tmp_path}/*.jsonl")
-    assert not is_many(f"{tmp_path}/a[1].jsonl")
-    assert not is_many(f"{tmp_path}/none")
-    assert not is_many("-")
+    many = [tmp_path, tmp_path / "*.jsonl", tmp_path / "a[1].jsonl", tmp_path / "none", "-", "a" * 5000]
+    assert [Location(str(name)).many for name in many] == [True, True, False, False, False, False]
 
 
 def test_natural() -> None:
     """Names of digits that are no number, and folders beside files, sort too."""
-    names = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
-    assert sorted(sorted(names), key=natural) == sorted(sorted(names, reverse=True), key=natural)
+    every = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
+    assert sorted(sorted(every), key=natural) == sorted(sorted(every, reverse=True), key=natural)
 
 
 def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +68,4 @@ def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "scandir", guarded)
     with pytest.raises(UsageError, match="closed: cannot be read: Permission denied"):
-        listed(str(tmp_path))
-
-
-def test_long_name() -> None:
-    """A name that is too long for the system is no directory, and no pattern that matches."""
-    assert not is_many("a" * 5000)
-    with pytest.raises(UsageError, match="no file matches"):
-        listed("a" * 300 + "*")
+        names(tmp_path)

@@ -8,20 +8,17 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import fsspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.files import remote_output
-from ruler_cli.files.parquet import Parquet
-from ruler_cli.files.remote import expand_remote, is_remote, open_remote, public
-from ruler_cli.files.remote_output import RemoteFile
+from ruler_cli.files import whole
+from ruler_cli.files.location import Location
+from ruler_cli.files.whole import RemoteFile
 from tests.files.object_store import Store
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -64,50 +61,52 @@ def said(error: pytest.ExceptionInfo[RulerError]) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("name", "remote"),
-    [
-        ("s3://b/x", True), ("hf://datasets/a/b/x.parquet", True), ("GS://b/x", True),
-        ("http://h/x", True), ("memory://x", True), ("file:///x", False), ("C:\\x", False),
-        ("C:/x", False), ("c://x", False), ("x.jsonl", False), ("-", False), ("dir/s3://x", False),
-        ("", False), ("://x", False),
-    ],
-)  # fmt: skip
-def test_is_remote(name: str, remote: bool) -> None:
-    """An address has a scheme of two letters or more; a drive and file:// are this machine."""
-    assert is_remote(name) is remote
+def reading(name: str) -> Any:
+    """An object, open for reading."""
+    return Location(name).store().open()
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        (f"s3://AKIA:{SECRET}@bucket/a/x.jsonl", "s3://bucket/a/x.jsonl"),
-        ("s3://bucket/a@b/x.jsonl?versionId=3", "s3://bucket/a@b/x.jsonl"),
-        ("s3://bucket/part-?.jsonl", "s3://bucket/part-?.jsonl"),
-        ("https://me:pw@host:8080/x.jsonl?sig=abc#f", "https://host:8080/x.jsonl"),
-        ("https://host/x?token", "https://host/x"),
-        ("hf://datasets/a/b@main/x.parquet", "hf://datasets/a/b@main/x.parquet"),
-        ("sftp://me:pw@host/x@y", "sftp://host/x@y"),
-        ("x.jsonl", "x.jsonl"),
-    ],
+def writing(name: str) -> RemoteFile:
+    """An object, open for writing."""
+    return RemoteFile(Location(name).store())
+
+
+def expanded(name: str) -> list[str]:
+    """The objects that an address stands for."""
+    return Location(name).store().expand()
+
+
+ADDRESSES = ("s3://b/x", "hf://datasets/a/b/x.parquet", "GS://b/x", "http://h/x", "memory://x")
+FILES = ("file:///x", "C:\\x", "C:/x", "c://x", "x.jsonl", "-", "dir/s3://x", "", "://x")
+SHOWN = (
+    (f"s3://AKIA:{SECRET}@bucket/a/x.jsonl", "s3://bucket/a/x.jsonl"),
+    ("s3://bucket/a@b/x.jsonl?versionId=3", "s3://bucket/a@b/x.jsonl"),
+    ("s3://bucket/part-?.jsonl", "s3://bucket/part-?.jsonl"),
+    ("https://me:pw@host:8080/x.jsonl?sig=abc#f", "https://host:8080/x.jsonl"),
+    ("https://host/x?token", "https://host/x"),
+    ("hf://datasets/a/b@main/x.parquet", "hf://datasets/a/b@main/x.parquet"),
+    ("sftp://me:pw@host/x@y", "sftp://host/x@y"),
+    ("x.jsonl", "x.jsonl"),
 )
-def test_public(name: str, shown: str) -> None:
-    """An address is shown without user, password and query."""
-    assert public(name) == shown
+
+
+def test_addresses() -> None:
+    """An address has a scheme of two letters or more, and is shown without user, password and query."""
+    assert [name for name in (*ADDRESSES, *FILES) if Location(name).remote] == list(ADDRESSES)
+    assert [Location(name).public for name, _ in SHOWN] == [shown for _, shown in SHOWN]
 
 
 @given(st.text(alphabet="abc:/@+=", min_size=1, max_size=12), st.sampled_from(["s3", "gs", "hf", "az"]))
 def test_no_key_is_shown(secret: str, scheme: str) -> None:
     """Whatever a secret key in an address holds, nothing of it is shown."""
-    assert public(f"{scheme}://KEY:{secret}@bucket/x") == f"{scheme}://bucket/x"
+    assert Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
 
 
 def test_read(store: Store) -> None:
     """An object is read at any place, in blocks, and only what is asked for is fetched."""
     data = random.Random(1).randbytes(30 << 20)
     store.objects["/bucket/x"] = data
-    with open_remote("s3://bucket/x") as file:
-        assert file.seekable()
+    with reading("s3://bucket/x") as file:
         assert file.read(10) == data[:10]
         file.seek(-5, io.SEEK_END)
         assert file.read() == data[-5:]
@@ -119,68 +118,46 @@ def test_read(store: Store) -> None:
     assert store.largest <= 2 << 20
 
 
-def test_parquet(store: Store) -> None:
-    """Of a remote Parquet file the first rows come before it is fetched."""
-    noise = random.Random(1)
-    table = pa.table({"i": list(range(3000)), "s": [noise.randbytes(5000).hex() for _ in range(3000)]})
-    file = io.BytesIO()
-    pq.write_table(table, file, row_group_size=300, use_dictionary=False, compression="NONE")
-    store.objects["/bucket/x.parquet"] = file.getvalue()
-    with open_remote("s3://bucket/x.parquet") as stream:
-        rows = Parquet("s3://bucket/x.parquet", stream).records()
-        assert next(rows).raw.startswith(b'{"i":0,"s":"')
-        assert store.served < len(file.getvalue()) / 2
-        assert sum(1 for _ in rows) == 2999
-
-
 def test_http(store: Store) -> None:
     """A server that knows ranges is read in parts; nothing can be written there."""
     store.objects["/bucket/x"] = b"abc" * 2_000_000
     name = f"{store.url}/bucket/x?sig={SECRET}"
-    with open_remote(name) as file:
+    with reading(name) as file:
         file.seek(5_000_001)
         assert file.read(4) == b"abca"
-    assert expand_remote(name) == [name]
+    assert not Location(name).many
     with pytest.raises(UsageError, match="nothing can be written there") as error:
-        RemoteFile(name)
+        writing(name)
     said(error)
 
 
 @pytest.mark.parametrize("size", [0, 5, 20_000_000], ids=["empty", "small", "several parts"])
-def test_whole(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """An object appears with `commit`, whole, and not before, though its parts are sent as they fill."""
-    monkeypatch.setattr(remote_output, "_PART", 6 << 20)
+def test_whole_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """An object appears with `commit`, whole; without it what was there stays, and no part is left."""
+    monkeypatch.setattr(whole, "_PART", 6 << 20)
     data = random.Random(1).randbytes(size)
-    with RemoteFile("s3://bucket/out") as out:
+    store.objects["/bucket/out"] = b"old"
+    with pytest.raises(ZeroDivisionError), writing("s3://bucket/out") as out:
+        out.write(data)
+        raise ZeroDivisionError
+    assert (store.objects, store.uploads) == ({"/bucket/out": b"old"}, {})
+    with writing("s3://bucket/out") as out:
         for at in range(0, size, 1 << 20):
             out.write(data[at : at + (1 << 20)])
-        assert store.objects == {}
         assert sum(len(parts) for parts in store.uploads.values()) == size // (6 << 20)
+        assert store.objects == {"/bucket/out": b"old"}
         out.commit()
-    assert store.objects == {"/bucket/out": data}
-    assert store.uploads == {}
-
-
-@pytest.mark.parametrize("size", [5, 20_000_000], ids=["small", "several parts"])
-def test_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """What is not committed never appears, its parts are removed, and what was there stays."""
-    monkeypatch.setattr(remote_output, "_PART", 6 << 20)
-    store.objects["/bucket/out"] = b"old"
-    with pytest.raises(ZeroDivisionError), RemoteFile("s3://bucket/out") as out:
-        out.write(bytes(size))
-        raise ZeroDivisionError
-    assert store.objects == {"/bucket/out": b"old"}
-    assert store.uploads == {}
+    assert (store.objects, store.uploads) == ({"/bucket/out": data}, {})
 
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """A store that stops taking parts is told with the way out, and nothing is left there."""
-    monkeypatch.setattr(remote_output, "_PART", 6 << 20)
+    monkeypatch.setattr(whole, "_PART", 6 << 20)
     store.refuse_puts_after = after
 
     def write() -> None:
-        with RemoteFile("s3://bucket/out") as out:
+        with writing("s3://bucket/out") as out:
             for _ in range(20):
                 out.write(bytes(1 << 20))
             out.commit()
@@ -189,39 +166,37 @@ def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: in
         write()
     said(error)
     assert store.objects == {}
-    assert store.uploads == {}
 
 
-def test_absent(store: Store) -> None:
-    """An object, a bucket or a directory that is not there is told before anything is asked of a judge."""
-    store.objects["/bucket/d/x"] = b"x"
-    with pytest.raises(UsageError, match=r"s3://bucket/y: there is no such object"):
-        open_remote("s3://bucket/y")
-    with pytest.raises(UsageError, match=r"s3://nobucket/y: cannot be written: there is no such object"):
-        RemoteFile("s3://nobucket/y")
-    with pytest.raises(UsageError, match=r"s3://bucket/d: is a directory"):
-        open_remote("s3://bucket/d")
-    with pytest.raises(UsageError, match=r"s3://bucket/\*.none: there is no file"):
-        expand_remote("s3://bucket/*.none")
+def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps an address from being read or written is one sentence, without the storage's own words."""
+    import s3fs
 
+    store.objects |= {"/bucket/d/x": b"x", "/bucket/long": bytes(10 << 20)}
 
-def test_refused(store: Store) -> None:
-    """A store that refuses is told in a sentence, without its own words."""
-    store.refuse = 403
-    with pytest.raises(UsageError, match="access is refused; check the credentials") as error:
-        open_remote("s3://bucket/x")
-    said(error)
+    def told(act: Any, name: str, words: str) -> None:
+        with pytest.raises(UsageError, match=words) as error:
+            act(name)
+        said(error)
 
-
-def test_refused_while_reading(store: Store) -> None:
-    """So is one that refuses while an object is read."""
-    store.objects["/bucket/x"] = bytes(10 << 20)
-    with open_remote("s3://bucket/x") as file:
+    told(reading, "s3://bucket/y", r"s3://bucket/y: there is no such object")
+    told(writing, "s3://nobucket/y", r"s3://nobucket/y: cannot be written: there is no such object")
+    told(reading, "s3://bucket/d", r"s3://bucket/d: is a directory")
+    told(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: there is no file")
+    told(expanded, "s3://bucket/**.jsonl", "is no pattern")
+    told(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
+    told(reading, "foo://x/y", "foo:// is no kind of address")
+    with reading("s3://bucket/long") as file:
         file.read(10)
         store.refuse = 403
-        with pytest.raises(UsageError, match="access is refused") as error:
+        with pytest.raises(UsageError, match="access is refused; check the credentials"):
             file.read()
-    said(error)
+    s3fs.S3FileSystem.clear_instance_cache()  # it knows of objects that are not there
+    told(reading, "s3://bucket/x", "access is refused; check the credentials")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    s3fs.S3FileSystem.clear_instance_cache()
+    told(reading, "s3://bucket/x", "cannot be reached")
+    told(reading, "http://127.0.0.1:9/x", "cannot be reached")
 
 
 def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,22 +204,7 @@ def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(UsageError, match="no credentials were found"):
-        RemoteFile("s3://bucket/x")
-
-
-def test_unreachable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that does not listen is told as that."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    for name in ("s3://bucket/x", "http://127.0.0.1:9/x"):
-        with pytest.raises(UsageError, match="cannot be reached"):
-            open_remote(name)
-
-
-def test_key_in_address() -> None:
-    """A key in the address of a store is refused, and not repeated."""
-    with pytest.raises(UsageError, match=r"^s3://bucket/x: holds a key") as error:
-        open_remote(f"s3://AKIA:{SECRET}@bucket/x")
-    said(error)
+        writing("s3://bucket/x")
 
 
 def test_expand(store: Store) -> None:
@@ -252,28 +212,23 @@ def test_expand(store: Store) -> None:
     for key in ("d/b.jsonl", "d/a.jsonl", "d/_SUCCESS", "d/.x", "d/sub/c.jsonl"):
         store.objects[f"/bucket/{key}"] = b"x"
     both = ["s3://bucket/d/a.jsonl", "s3://bucket/d/b.jsonl"]
-    assert expand_remote("s3://bucket/d") == both
-    assert expand_remote("s3://bucket/d/") == both
-    assert expand_remote("s3://bucket/d/*.jsonl") == both
-    assert expand_remote("s3://bucket/d/a.jsonl") == both[:1]
-    assert expand_remote("s3://bucket/**/c.jsonl") == ["s3://bucket/d/sub/c.jsonl"]
-    with pytest.raises(UsageError, match="is no pattern"):
-        expand_remote("s3://bucket/**.jsonl")
+    for name in ("s3://bucket/d", "s3://bucket/d/", "s3://bucket/d/*.jsonl"):
+        assert expanded(name) == both
+    assert expanded("s3://bucket/d/a.jsonl") == both[:1]
+    assert expanded("s3://bucket/**/c.jsonl") == ["s3://bucket/d/sub/c.jsonl"]
 
 
 def test_renamed(memory: dict[str, Any]) -> None:
     """Elsewhere an object is NAME.partial until `commit` renames it."""
-    with RemoteFile("memory://d/x") as out:
-        out.write(b"whole")
-        assert "/d/x" not in memory
-        out.commit()
+    for text, commit in ((b"whole", True), (b"half", False)):
+        with writing("memory://d/x") as out:
+            out.write(text)
+            if commit:
+                assert "/d/x" not in memory
+                out.commit()
     assert list(memory) == ["/d/x"]
-    assert expand_remote("memory://d") == ["memory://d/x"]
-    assert open_remote("memory://d/x").read() == b"whole"
-    with RemoteFile("memory://d/x") as out:
-        out.write(b"half")
-    assert list(memory) == ["/d/x"]
-    assert open_remote("memory://d/x").read() == b"whole"
+    assert expanded("memory://d") == ["memory://d/x"]
+    assert reading("memory://d/x").read() == b"whole"
 
 
 @pytest.mark.parametrize("size", [5, 3_000_000], ids=["small", "several parts"])
@@ -294,50 +249,18 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None
 
     monkeypatch.setattr(HfApi, "upload_file", upload)
     monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
-    monkeypatch.setattr(remote_output, "_PART", 1 << 20)
+    monkeypatch.setattr(whole, "_PART", 1 << 20)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with RemoteFile("hf://datasets/a/b/x.jsonl") as out:
+    with writing("hf://datasets/a/b/x.jsonl") as out:
         out.write(bytes(size))
         out.write(b"end")
     gc.collect()
     assert uploaded == []
-    with RemoteFile("hf://datasets/a/b/x.jsonl") as out:
+    with writing("hf://datasets/a/b/x.jsonl") as out:
         out.write(bytes(size))
         out.commit()
     assert uploaded == [("x.jsonl", bytes(size))]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_parquet_out(memory: dict[str, Any]) -> None:
-    """A Parquet file is written to a remote object as it is."""
-    file = io.BytesIO()
-    pq.write_table(pa.table({"a": [1, 2]}), file)
-    with RemoteFile("memory://x.parquet") as out:
-        encoder = Parquet("in.parquet", file).encoder(cast(BinaryIO, out))
-        encoder.put(2, b'{"a":2,"reward":0.5}')
-        encoder.end()
-        out.commit()
-    with open_remote("memory://x.parquet") as stream:
-        found = Parquet("memory://x.parquet", stream)
-        assert [line.raw for line in found.records()] == [b'{"a":2,"reward":0.5}']
-
-
-def test_local(tmp_path: Path) -> None:
-    """The same through fsspec's local files."""
-    name = f"local://{tmp_path}/x"
-    with RemoteFile(name) as out:
-        out.write(b"whole")
-        out.commit()
-    assert [p.name for p in tmp_path.iterdir()] == ["x"]
-    assert expand_remote(f"local://{tmp_path}") == [name]
-    with open_remote(name) as file:
-        assert file.read() == b"whole"
-
-
-def test_unknown() -> None:
-    """A scheme that nobody knows is named."""
-    with pytest.raises(UsageError, match="foo:// is no kind of address"):
-        open_remote("foo://x/y")
 
 
 @pytest.mark.parametrize(
@@ -355,4 +278,4 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch, name: str, missing: str,
     monkeypatch.delitem(known, name.partition(":")[0], raising=False)
     monkeypatch.setitem(sys.modules, missing, None)  # importing it fails
     with pytest.raises(UsageError, match=rf"needs the package {package}; .*'ruler-cli\[remote\]'"):
-        open_remote(name)
+        reading(name)

@@ -50,26 +50,19 @@ def test_one_file(path: Path) -> None:
         assert names(path.parent) == ["requests.jsonl"]
 
 
-def test_split_by_number(path: Path) -> None:
-    """More requests than a file may hold are parts in order, the last of them the rest."""
+def test_split(path: Path) -> None:
+    """More than a file may hold is parts in order, with 64 bytes for what comes around each.
+
+    A request that fits no file is told, and the others are written.
+    """
     made = written(path, 7, Limits(requests=3))
     assert [(Path(name).name, number) for name, number, _ in made] == [
-        ("requests-0001.jsonl", 3),
-        ("requests-0002.jsonl", 3),
-        ("requests-0003.jsonl", 1),
+        (f"requests-000{part}.jsonl", number) for part, number in ((1, 3), (2, 3), (3, 1))
     ]
     assert names(path.parent) == [Path(name).name for name, _, _ in made]
     assert b"".join(Path(name).read_bytes() for name, _, _ in made) == b"".join(map(line, range(7)))
-
-
-def test_split_by_size(path: Path) -> None:
-    """A part may be as large as a file may be, with 64 bytes for what comes around it."""
     for most, parts in ((2 * len(line(0)), [2, 2, 1]), (2 * len(line(0)) - 1, [1, 1, 1, 1, 1])):
         assert [number for _, number, _ in written(path, 5, Limits(bytes=most + 64))] == parts
-
-
-def test_larger_than_a_file(path: Path) -> None:
-    """A request that fits no file is told, and the others are written."""
     with RequestFiles(str(path), Limits(bytes=len(line(0)) + 64)) as files:
         assert [files.put(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
         files.end()
@@ -129,24 +122,19 @@ def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyP
         assert names(path.parent) == ["requests.jsonl"]
 
 
-@pytest.mark.parametrize("name", ["requests.jsonl", "requests-0001.jsonl", "requests-0002.jsonl"])
-def test_somebody_elses_file(name: str, path: Path) -> None:
-    """A file that holds no requests of ours is not removed: it is told before anything is written."""
+def test_in_the_way(path: Path) -> None:
+    """A file that holds no requests of ours is not removed, nor one by the name of the folder: it is told."""
     (path.parent / "requests-0001.jsonl").write_bytes(line(1))
-    for text in ('{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"):
-        (path.parent / name).write_text(text)
-        before = names(path.parent)
-        with pytest.raises(UsageError, match=f"{name}: is in the way"):
-            RequestFiles(str(path), ANY)
-        assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
-
-
-def test_a_file_where_requests_wait(path: Path) -> None:
-    """A file by the name of the folder in which requests wait is told, and left as it is."""
-    path.with_name("requests.jsonl.partial").write_text("a note")
-    with pytest.raises(UsageError, match="partial: is in the way"):
-        RequestFiles(str(path), ANY)
-    assert names(path.parent) == ["requests.jsonl.partial"]
+    for name in ("requests.jsonl.partial", "requests.jsonl", "requests-0001.jsonl", "requests-0002.jsonl"):
+        for text in ('{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"):
+            (path.parent / name).write_text(text)
+            before = names(path.parent)
+            with pytest.raises(UsageError, match=f"{name}: is in the way"):
+                RequestFiles(str(path), ANY)
+            assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
+        (path.parent / name).write_bytes(line(1))
+        if name.endswith(".partial"):
+            (path.parent / name).unlink()
 
 
 def test_other_names_are_left_alone(path: Path) -> None:
@@ -204,19 +192,16 @@ def test_two_at_once(path: Path) -> None:
         assert files.commit()
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_places_that_cannot_be() -> None:
+    """A place that cannot be written is told before anything is read, with the way out."""
+    for name, said in (
         ("no/such/requests.jsonl", "mkdir -p"),
         (".", "directory"),
         ("s3://b/requests.jsonl", "address"),
         ("a\0b", "cannot be written"),
-    ],
-)
-def test_places_that_cannot_be(name: str, said: str) -> None:
-    """A place that cannot be written is told before anything is read, with the way out."""
-    with pytest.raises(UsageError, match=said):
-        RequestFiles(name, ANY)
+    ):
+        with pytest.raises(UsageError, match=said):
+            RequestFiles(name, ANY)
 
 
 def test_a_link_stays_one(path: Path) -> None:

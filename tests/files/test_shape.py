@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.files.shape import Text, may_be_document, shape_of
+from ruler_cli.files.document import Text, may_be_document, shape_of
 from tests.files.test_document import JSON
 
 

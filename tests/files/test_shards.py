@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.errors import UsageError
+from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.open import open_container
+from ruler_cli.files.output import OutputTree
 from ruler_cli.files.shards import Shards
-from ruler_cli.files.tree import OutputTree
 from ruler_cli.records import Line, Problem
 
 
@@ -108,16 +108,17 @@ def test_records(root: Path) -> None:
 
 
 def test_round_trip(root: Path, tmp_path: Path) -> None:
-    """Every file comes out under its name, as the container it was, what was left out to the byte."""
+    """Every file comes out under its name, as the container it was; what was left out to the byte.
+
+    INPUT may be OUTPUT, and who may read a file stays as it was.
+    """
+    (write(tmp_path / "out", {"part-2.jsonl": b""}) / "part-2.jsonl").chmod(0o600)
     rewrite(opened(root)[0], tmp_path / "out")
+    assert (tmp_path / "out" / "part-2.jsonl").stat().st_mode & 0o777 == 0o600
     out, packed = read(tmp_path / "out"), "part-10.jsonl.gz"
     assert gzip.decompress(out.pop(packed)) == lines(4)
     changed = {"part-2.jsonl": lines(1, 2, 3), "blank.jsonl": b""}
     assert out == {name: text for name, text in FILES.items() if name != packed} | changed
-
-
-def test_in_place(root: Path) -> None:
-    """INPUT may be OUTPUT: nothing is replaced before all is written."""
     rewrite(opened(root)[0], root, lambda line: line.raw.replace(b"4", b"44"))
     assert gzip.decompress(read(root)["part-10.jsonl.gz"]) == lines(44)
     assert read(root)["run.log"] == FILES["run.log"]
@@ -157,36 +158,57 @@ def test_damaged(root: Path, tmp_path: Path) -> None:
     assert len(notes) == 3
     rewrite(found, tmp_path / "out")
     out = read(tmp_path / "out")
-    assert [out[name] for name in ("a.jsonl", "b.json", "d.json")] == [
-        bad["a.jsonl"],
-        bad["b.json"],
-        bad["d.json"],
-    ]
+    assert all(out[name] == bad[name] for name in ("a.jsonl", "b.json", "d.json"))
     assert many.startswith(gzip.decompress(out["c.jsonl.gz"]))
 
 
-def test_interrupted(root: Path, tmp_path: Path) -> None:
-    """Without `commit` nothing appears; what is whole stays in .partial files that can be read."""
-    found = opened(root)[0]
-    with pytest.raises(ZeroDivisionError), OutputTree(str(tmp_path / "out")) as output:
+def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `commit` nothing appears; what is whole stays in .partial files that can be read.
+
+    Before the first record there is not even a directory, and without room there is a sentence.
+    """
+    found, folder = opened(root)[0], tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
+        output.into(found)
+        raise ZeroDivisionError
+    assert not folder.exists()
+    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
         output.into(found)
         for line in list(found.records())[:5]:
             output.put(line.number, line.raw)
         raise ZeroDivisionError
-    out = read(tmp_path / "out")
-    assert {name for name in out if not name.endswith(".partial")} == set()
+    out = read(folder)
+    assert all(name.endswith(".partial") for name in out)
     assert json.loads(out["sub/list.json.partial"]) == [{"k": 5}]
     assert out["part-2.jsonl.partial"] == lines(1, 2, 3)
-    rewrite(found, tmp_path / "out")
-    assert not [name for name in read(tmp_path / "out") if name.endswith(".partial")]
+
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match="No space left on device; what is whole so far is kept"):
+            rewrite(found, folder)
+    assert all(name.endswith(".partial") for name in read(folder))
+    rewrite(found, folder)
+    assert not [name for name in read(folder) if name.endswith(".partial")]
 
 
-def test_nothing_written(root: Path, tmp_path: Path) -> None:
-    """A run that ends before its first record leaves no directory."""
-    with pytest.raises(ZeroDivisionError), OutputTree(str(tmp_path / "out")) as output:
-        output.into(opened(root)[0])
-        raise ZeroDivisionError
-    assert not (tmp_path / "out").exists()
+def test_no_place(root: Path, tmp_path: Path) -> None:
+    """A place that would be read as INPUT, holds other files, is locked or no directory is told at once."""
+    found = opened(root)[0]
+    with OutputTree(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
+        output.into(found)
+    other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
+    with OutputTree(other) as output:
+        with pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
+            output.into(found)
+        with pytest.raises(UsageError, match="another run"):
+            OutputTree(other)
+    with pytest.raises(UsageError, match="is a file"):
+        OutputTree(str(root / "run.log"))
+    with pytest.raises(UsageError, match="mkdir -p"):
+        OutputTree(str(tmp_path / "no" / "out"))
 
 
 def test_changed(root: Path) -> None:
