@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ruler_cli.ballots import Judged
+from ruler_cli.ballots import Outcome
 from ruler_cli.records import UNANSWERED, Group
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.gain import Standing, allot, unresolved
@@ -107,14 +107,14 @@ class Member:
         """Whether answers are missing, of this group or of others, by which the block decides."""
         return self._comparable and self._block.unanswered
 
-    async def more(self, judged: Judged, tokens: float) -> int:
+    async def more(self, judged: Outcome, tokens: float) -> int:
         """How many further passes; 0 ends it."""
         unanswered = any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
         standing = Standing.of(judged, tokens)
         self._comparable = standing is not None  # else it gets nothing in any case
         return await self._block.report(self._number, standing, unanswered=unanswered)
 
-    async def escalate(self, judged: Judged, tokens: float) -> bool:
+    async def escalate(self, judged: Outcome, tokens: float) -> bool:
         """Whether the stronger judge is to score the group: once all of the block have their passes."""
         standing = Standing.of(judged, tokens)
         return standing is not None and self._block.unresolved(standing)

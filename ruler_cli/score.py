@@ -32,7 +32,7 @@ from ruler_cli.pool.pool import pool
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import UNANSWERED, Failure, Group, Problem
 from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.fit import lay_out
+from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from ruler_cli.stopping import Stopping
 from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard

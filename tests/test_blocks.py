@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import pytest
 
-from ruler_cli.ballots import Judged
+from ruler_cli.ballots import Outcome
 from ruler_cli.blocks import MOST, SIZE, Blocks, Member
 from ruler_cli.records import Group, Line, Record
 from tests.scoring.saying import ballot, judged, miss
@@ -23,7 +23,7 @@ def group(size: int = 100) -> Group:
     return Group("g", (Record(Line(1, 0, b"x" * size), ()),))
 
 
-def said(number: int, passes: int, dice: random.Random) -> Judged:
+def said(number: int, passes: int, dice: random.Random) -> Outcome:
     """What a judge said of a group in so many passes: some clear, some noise, some broken."""
     if number % 7 == 3:
         return judged(*(miss(turn) for turn in range(passes)), size=4)

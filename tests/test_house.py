@@ -25,7 +25,7 @@ FLOORS = (
     {"notes"},
     {"judging", "reading", "writing"},
     {"blocks"},
-    {"annotate", "groups", "marked", "talks"},
+    {"annotate", "groups", "marked"},
     {"index"},
     {"pool"},
     {"ledger"},
@@ -37,7 +37,7 @@ FLOORS = (
     {"observer"},
     {"ballots", "figures"},
     {"scratch"},
-    {"records", "settings", "quantiles"},
+    {"records", "settings"},
     {"shard"},
     {"errors", "nearest"},
 )

@@ -43,9 +43,9 @@ def played(
         assert len(requests) < 10
         return answers[min(len(requests), len(answers)) - 1](request)
 
-    bench = Bench((Seat("judge", call, asked.context_tokens),))
+    bench = Bench((Seat(call, asked.context_tokens),))
     outcome = anyio.run(judge_group, made, asked, bench)
-    return requests, combine(outcome.judged, CombineSettings(), Batch()), outcome.usage
+    return requests, combine(outcome, CombineSettings(), Batch()), outcome.usage
 
 
 def play(
@@ -267,3 +267,28 @@ def test_windows_after_overflow() -> None:
     assert len(requests) == 7
     assert [request.turn for request in requests[1:]] == [0, 0, 0, 1, 1, 1]
     assert sum(len(request.labels) for request in requests[1:]) == 2 * 12
+
+
+def test_parts_of_one_rollout_have_one_reward_and_one_outcome() -> None:
+    """Rewards and outcomes are numbers and truth values or None; of parts the last that has one counts."""
+    made = group(
+        Rollout(talk("a"), member="m", reward="0.5", outcome=False),
+        Rollout(talk("b"), reward=[1, 2], outcome="passed"),
+        Rollout(talk("c"), member="m", reward=1, outcome=True),
+        Rollout(talk("d"), member="m", reward=float("nan")),
+        Rollout([], fault="is no object", member="other"),
+    )
+
+    async def call(request: Request, *, again: bool = False) -> Reply | Fault:
+        return Fault("transport", "it broke", "call")
+
+    found = {}
+    for check in ("outcome", "reward", None):
+        outcome = anyio.run(judge_group, made, AskSettings(), Bench((Seat(call),), check=check))
+        assert outcome.rewards == (1.0, 3.0, 1.0, 1.0, None)
+        found[check] = outcome.outcomes
+    assert found == {
+        "outcome": (True, True, True, True, None),
+        "reward": (True, True, True, True, None),
+        None: (None,) * 5,
+    }

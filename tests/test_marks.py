@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Judged
-from ruler_cli.judging import Outcome
+from ruler_cli.ballots import Outcome
 from ruler_cli.marks import group_fields, judge_of, marks_of
 from ruler_cli.records import Group, Usage
 from ruler_cli.scoring.batch import Batch
@@ -28,18 +28,18 @@ ALWAYS = {"status", "key", "judge", "size", "usage", "cost_usd", "judged_at", "l
 GROUP = ALWAYS | {"passes", "tied"}
 
 
-def outcome(said: Judged) -> Outcome:
-    """What became of a group of which this was said."""
+def outcome(said: Outcome) -> Outcome:
+    """The same, with what it took."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
-    return Outcome(said, 1.23456, False, used, used, 1795227245.9)
+    return replace(said, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
 
 
-def of(said: Judged) -> Group:
+def of(said: Outcome) -> Group:
     """A group with as many rollouts."""
     return group(*(talk(str(i)) for i in range(len(said.owner))))
 
 
-def fields(said: Judged, names: tuple[str, ...] = ("one",), **how: Any) -> tuple[list[Any], dict[str, Any]]:
+def fields(said: Outcome, names: tuple[str, ...] = ("one",), **how: Any) -> tuple[list[Any], dict[str, Any]]:
     """What is written of it, as JSON has it."""
     verdict = combine(said, CombineSettings(**how), Batch())
     made = of(said)
@@ -105,7 +105,7 @@ def test_panel_and_escalation() -> None:
 
 def test_what_the_reward_changed() -> None:
     """Where a reward or an outcome changed a score, the judge's own stands beside it, and only there."""
-    said = judged(ballot([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(0.0, 1.0, None))
+    said = judged(ballot([0.9, 0.2, 0.1]), rewards=(0.0, 1.0, 0.1), outcomes=(False, True, None))
     marks, _ = fields(said, by_outcome=True)
     assert [mark["score"] for mark in marks] == pytest.approx([0.55, 0.55, 0.1])
     assert [mark.get("judge_score") for mark in marks] == [0.9, 0.2, None]
@@ -170,7 +170,7 @@ def test_failure() -> None:
 
 
 @given(groups())
-def test_any_group(said: Judged) -> None:
+def test_any_group(said: Outcome) -> None:
     """Whatever judges say, each rollout has a mark that is JSON, with a score in range or a reason."""
     marks, part = fields(said, NAMES)
     assert len(marks) == len(said.owner)

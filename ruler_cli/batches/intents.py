@@ -12,7 +12,7 @@ from ruler_cli.batches.spool import Pick, Spool
 from ruler_cli.errors import RulerError
 from ruler_cli.estimate import ALWAYS, Bill, Range
 from ruler_cli.judges.prices import Model
-from ruler_cli.scoring.request import BYTES_PER_TOKEN
+from ruler_cli.scoring.sheet import BYTES_PER_TOKEN
 from ruler_cli.settings import JudgeSettings
 
 _AROUND = 64

@@ -15,15 +15,14 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from ruler_cli.ballots import Ballot, Judged, Miss
+from ruler_cli.ballots import Ballot, Miss, Outcome
 from ruler_cli.cluster import messages
-from ruler_cli.judging import Outcome
 from ruler_cli.observer import Status
 from ruler_cli.pool.caller import Tally
 from ruler_cli.records import Failure, Fault, Group, Line, Record, Reply, Rollout, Usage
 
 _TYPES = (
-    *(Ballot, Judged, Miss, Outcome, Failure, Fault, Group, Line, Record, Reply, Rollout, Usage),
+    *(Ballot, Miss, Outcome, Failure, Fault, Group, Line, Record, Reply, Rollout, Usage),
     *(Status, Tally, messages.Ask, messages.Settle, messages.Claim, messages.Release, messages.Keep),
     *(messages.Room, messages.Answer, messages.Snapshot, messages.Parcel, messages.Cool, messages.Lift),
 )

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Fault, Reply, Request
 from ruler_cli.scoring import words
-from ruler_cli.scoring.plan import Part, too_long
 from ruler_cli.scoring.reply import Defect, Reading, read, read_complete
-from ruler_cli.scoring.request import Paper, compose
+from ruler_cli.scoring.request import Paper, Part, compose, too_long
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 

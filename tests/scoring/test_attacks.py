@@ -11,7 +11,8 @@ import pytest
 from ruler_cli.records import Group
 from ruler_cli.scoring.render import blocks
 from ruler_cli.scoring.reply import Reading, read, read_complete
-from ruler_cli.scoring.request import Paper, Sheet, compose, lay_out
+from ruler_cli.scoring.request import Paper, compose, lay_out
+from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS

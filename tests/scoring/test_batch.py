@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hypothesis import given
 
-from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.ballots import Outcome, Verdict
 from ruler_cli.figures import Figures
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine
@@ -19,7 +19,7 @@ from ruler_cli.settings import CombineSettings
 from tests.scoring.saying import ballot, groups, judged, miss
 
 
-def run(*all_judged: Judged, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any) -> Figures:
+def run(*all_judged: Outcome, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any) -> Figures:
     """The figures of a batch that was judged, combined and written."""
     batch = Batch(names)
     settings = CombineSettings(**how)
@@ -38,7 +38,7 @@ def test_an_empty_batch() -> None:
 
 
 @given(groups())
-def test_figures_are_json(group: Judged) -> None:
+def test_figures_are_json(group: Outcome) -> None:
     """Whatever was judged, the figures are finite numbers and can be written as JSON."""
     text = orjson.dumps(asdict(run(group, group, by_outcome=True)))
     assert b"NaN" not in text
@@ -157,12 +157,12 @@ def test_a_duplicate_counts_once_in_a_pair() -> None:
 
 def test_what_contradicts_an_outcome_is_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(1.0, 0.0, 0.0, 1.0, 0.0))
+    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
     two = judged(
         ballot([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
         faults=("", "no messages", "", ""),
-        outcomes=(1.0, 1.0, 0.0, None),
+        outcomes=(True, True, False, None),
     )
     found = run(one, two, by_outcome=True)
     assert (found.flawed, found.near_misses, found.without_outcome) == (2, 3, 1)
@@ -176,7 +176,7 @@ def test_what_contradicts_an_outcome_is_listed() -> None:
 
 def test_keys_in_a_listing_are_fit_for_a_report() -> None:
     """A key of control characters, a lone surrogate or great length is made harmless."""
-    group = judged(ballot([0.1, 0.9]), outcomes=(1.0, 1.0))
+    group = judged(ballot([0.1, 0.9]), outcomes=(True, True))
     keys = ("\x1b[2J\u202e", "\ud800", "x" * 10_000, "wörk 1")
     found = run(group, group, group, group, keys=keys)
     shown = [odd.group for odd in found.flawed_listed]
@@ -193,7 +193,7 @@ def test_the_most_extreme_are_kept() -> None:
     """Of very many only the twenty most extreme are listed, in whatever order they came; all are counted."""
     rng = random.Random(11)
     low = rng.sample([i / 1000 for i in range(400)], 400)
-    found = run(*(judged(ballot([score, 0.5]), outcomes=(1.0, None)) for score in low))
+    found = run(*(judged(ballot([score, 0.5]), outcomes=(True, None)) for score in low))
     assert found.flawed == 400
     assert [odd.score for odd in found.flawed_listed] == sorted(low)[:20]
 
@@ -211,7 +211,7 @@ def test_memory_is_flat() -> None:
                 for t in range(2)
                 for j in range(2)
             ]
-            group = judged(*said, judges=2, rewards=rewards, outcomes=rewards)
+            group = judged(*said, judges=2, rewards=rewards, outcomes=tuple(map(bool, rewards)))
             batch.add(group)
             verdict = combine(group, CombineSettings(), batch)
             assert isinstance(verdict, Verdict)

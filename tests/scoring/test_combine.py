@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import fsum
@@ -13,30 +14,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
+from ruler_cli.ballots import Ballot, Miss, Outcome, Verdict
 from ruler_cli.records import Failure
 from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.combine import combine, settle
-from ruler_cli.scoring.outcome import passed
+from ruler_cli.scoring.combine import combine, ordered, settle
 from ruler_cli.settings import CombineSettings
 from tests.scoring.saying import ballot, groups, judged, miss, scores
 
 
-def verdict(group: Judged, batch: Batch | None = None, **how: Any) -> Verdict:
+def verdict(group: Outcome, batch: Batch | None = None, **how: Any) -> Verdict:
     """The verdict of a group that has one."""
     found = combine(group, CombineSettings(**how), batch or Batch())
     assert isinstance(found, Verdict), found
     return found
 
 
-def failure(group: Judged, **how: Any) -> Failure:
+def failure(group: Outcome, **how: Any) -> Failure:
     """The failure of a group that has no verdict."""
     found = combine(group, CombineSettings(**how), Batch())
     assert isinstance(found, Failure), found
     return found
 
 
-def batch_of(*all_judged: Judged) -> Batch:
+def batch_of(*all_judged: Outcome) -> Batch:
     """A batch that has counted these groups."""
     batch = Batch()
     for group in all_judged:
@@ -79,7 +79,7 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
 
 
 @given(groups())
-def test_the_score_is_the_mean_of_the_judges_means(group: Judged) -> None:
+def test_the_score_is_the_mean_of_the_judges_means(group: Outcome) -> None:
     """Every judge counts the same, however many passes it made, and every rollout of a body is alike."""
     found = verdict(group)
     for i, body in enumerate(group.owner):
@@ -96,7 +96,7 @@ def test_the_score_is_the_mean_of_the_judges_means(group: Judged) -> None:
 
 
 @given(groups(), st.randoms(), st.booleans())
-def test_order_of_answers_is_nothing(group: Judged, rng: random.Random, order: bool) -> None:
+def test_order_of_answers_is_nothing(group: Outcome, rng: random.Random, order: bool) -> None:
     """In whatever order answers and failures came, the verdict is the same."""
     misses = (miss(7, 0, reason="first"), miss(8, 1, reason="second"), miss(9, 0, reason="third"))
     group = replace(group, misses=misses)
@@ -110,7 +110,7 @@ def test_order_of_answers_is_nothing(group: Judged, rng: random.Random, order: b
 
 
 @given(groups())
-def test_scores_are_within_the_range(group: Judged) -> None:
+def test_scores_are_within_the_range(group: Outcome) -> None:
     """Without an original reward every score is in [0, 1], and every number of a verdict in its range."""
     found = verdict(group, batch_of(group), standardize=True, by_outcome=True)
     for per_rollout in (found.scores, found.judged, *found.by_judge):
@@ -121,7 +121,7 @@ def test_scores_are_within_the_range(group: Judged) -> None:
 
 
 @given(groups())
-def test_the_explanation_is_of_the_nearest_score(group: Judged) -> None:
+def test_the_explanation_is_of_the_nearest_score(group: Outcome) -> None:
     """What is said of a rollout was said with a score as near its own as any."""
     found = verdict(group)
     for i, body in enumerate(group.owner):
@@ -143,7 +143,7 @@ def test_of_equally_near_explanations_the_earliest_counts() -> None:
 
 
 @given(groups())
-def test_spread_is_over_all_cells(group: Judged) -> None:
+def test_spread_is_over_all_cells(group: Outcome) -> None:
     """The spread is the sample standard deviation of all scores of a rollout, None below two."""
     found = verdict(group)
     for i, body in enumerate(group.owner):
@@ -219,7 +219,7 @@ def test_a_lost_window_fails_the_pass() -> None:
 
 
 @given(groups(), st.booleans())
-def test_an_interrupted_group_is_never_a_verdict(group: Judged, whole: bool) -> None:
+def test_an_interrupted_group_is_never_a_verdict(group: Outcome, whole: bool) -> None:
     """Whatever was answered before the run was stopped, a rerun has to finish the group."""
     stop = miss(3, kind="interrupted", reason="stopped")
     ballots = group.ballots if whole else ()
@@ -313,7 +313,7 @@ def test_one_score_for_all_is_no_signal(said: list[Ballot | Miss], reliability: 
 
 
 @given(groups())
-def test_one_score_is_of_rollouts_that_differ(group: Judged) -> None:
+def test_one_score_is_of_rollouts_that_differ(group: Outcome) -> None:
     """All rollouts that were scored have one score, or are told apart, or there was one to look at."""
     found = verdict(group)
     there = [score for score in found.judged if score is not None]
@@ -386,7 +386,7 @@ def test_one_alone_is_asked_once() -> None:
 
 
 @given(groups(least=2))
-def test_debias_by_nothing_is_nothing(group: Judged) -> None:
+def test_debias_by_nothing_is_nothing(group: Outcome) -> None:
     """Where every slot scored alike, or too few groups are known, debias changes no bit."""
     flat = batch_of(*(judged(ballot([0.5, 0.5, 0.5])) for _ in range(30)))
     few = slanted(5)
@@ -425,7 +425,7 @@ def test_debias_leaves_the_spread_of_the_corrected() -> None:
     assert all(spread is not None and spread < 0.03 for spread in found.spread)
 
 
-def turned(rng: random.Random, error: float = 0.01) -> Judged:
+def turned(rng: random.Random, error: float = 0.01) -> Outcome:
     """Two passes, an order and its reverse, of a judge that is fond of places and hardly errs otherwise."""
     true = [rng.uniform(0.3, 0.7) for _ in range(6)]
     places = (0.2, 0.05, 0.0, 0.0, -0.05, -0.2)
@@ -465,7 +465,7 @@ def test_standardized_noise_is_that_of_the_new_scale() -> None:
     assert verdict(all_judged[0], batch, standardize=True).reliability == pytest.approx(1, abs=0.02)
 
 
-def mixed_panel(rng: random.Random) -> Judged:
+def mixed_panel(rng: random.Random) -> Outcome:
     """A judge that is strict and flat and one that is neither."""
     true = [rng.random() for _ in range(4)]
     return judged(
@@ -503,7 +503,7 @@ def test_standardize_is_for_panels() -> None:
 
 
 @given(groups(), st.floats(0, 1))
-def test_blend_is_the_weighted_mean(group: Judged, share: float) -> None:
+def test_blend_is_the_weighted_mean(group: Outcome, share: float) -> None:
     """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
     found, plain = verdict(group, blend=share), verdict(group)
     assert found.judged == plain.scores
@@ -542,10 +542,10 @@ def test_blend_needs_no_reward_of_what_cannot_be_read() -> None:
 
 
 @given(groups(), st.none() | st.floats(0, 1))
-def test_what_failed_never_outranks_what_passed(group: Judged, blend: float | None) -> None:
+def test_what_failed_never_outranks_what_passed(group: Outcome, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, whatever was mixed in before."""
     found = verdict(group, by_outcome=True, blend=blend)
-    pairs = list(zip(found.scores, map(passed, group.outcomes), strict=True))
+    pairs = list(zip(found.scores, group.outcomes, strict=True))
     for (one, good), (other, bad) in [*combinations(pairs, 2), *combinations(pairs[::-1], 2)]:
         if one is not None and other is not None and good is True and bad is False:
             assert one >= other
@@ -565,23 +565,49 @@ def test_a_blend_leaves_the_judges_tie() -> None:
 def test_what_an_outcome_levels_is_a_tie(passes: int) -> None:
     """Scores that the outcome makes equal are no signal any more, though the judge told them apart."""
     said = [ballot([0.1, 0.9], t) for t in range(passes)]
-    group = judged(*said, outcomes=(1.0, 0.0))
+    group = judged(*said, outcomes=(True, False))
     found = verdict(group, by_outcome=True)
     assert (found.tied, found.one_score, found.weight) == (True, False, 0.0)
     assert not verdict(group).tied
-    assert not verdict(judged(*said, outcomes=(0.0, 1.0)), by_outcome=True).tied
-    same = judged(ballot([0.4]), owner=(0, 0), outcomes=(1.0, 0.0))
+    assert not verdict(judged(*said, outcomes=(False, True)), by_outcome=True).tied
+    same = judged(ballot([0.4]), owner=(0, 0), outcomes=(True, False))
     assert not verdict(same, by_outcome=True, single="score").tied
 
 
 def test_outcomes_change_nothing_unless_asked() -> None:
     """An outcome in the dump is no reason to touch a score, and none in the dump no reason to fail."""
-    group = judged(ballot([0.1, 0.9]), outcomes=(1.0, 0.0))
+    group = judged(ballot([0.1, 0.9]), outcomes=(True, False))
     assert verdict(group).scores == (0.1, 0.9)
     ordered = verdict(group, by_outcome=True)
     assert ordered.scores == (0.5, 0.5)
     assert ordered.judged == (0.1, 0.9)
     assert verdict(replace(group, outcomes=()), by_outcome=True).scores == (0.1, 0.9)
+
+
+rated = st.lists(st.tuples(st.none() | scores, st.sampled_from([None, False, True])), min_size=1, max_size=12)
+
+
+def far(before: Sequence[float | None], after: Sequence[float | None]) -> float:
+    """The sum of squared changes."""
+    return sum((a - b) ** 2 for a, b in zip(before, after, strict=True) if a is not None and b is not None)
+
+
+@given(rated, st.lists(st.floats(0, 1), min_size=12, max_size=12), st.floats(0, 1))
+def test_the_order_by_outcome_is_the_nearest(
+    pairs: list[tuple[float | None, bool | None]], others: list[float], line: float
+) -> None:
+    """Of all scores in which what failed is not above what passed it has the least change, and no more."""
+    before, outcomes = [s for s, _ in pairs], [o for _, o in pairs]
+    after = ordered(before, outcomes)
+    assert ordered(after, outcomes) == after
+    assert all(now == was for was, now, o in zip(before, after, outcomes, strict=True) if o is None)
+    for these in (others[: len(pairs)], [0.0 if s is None else s for s in before]):
+        rows = zip(before, outcomes, these, strict=True)
+        kept = [
+            s if s is None or o is None else max(other, line) if o else min(other, line)
+            for s, o, other in rows
+        ]
+        assert far(before, after) <= far(before, kept) + 1e-12
 
 
 # --- windows --------------------------------------------------------------------------------------

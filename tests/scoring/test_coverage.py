@@ -11,7 +11,7 @@ import pytest
 from ruler_cli.records import Group, Line
 from ruler_cli.scoring import coverage
 from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.fit import lay_out
+from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings
 from tests.conftest import Ruler, write
 from tests.values import reader, talk

@@ -7,9 +7,9 @@ import pytest
 from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Reply, Request, Usage
 from ruler_cli.scoring.dialogue import Overflow, State, converse
-from ruler_cli.scoring.plan import Part, parts
 from ruler_cli.scoring.render import blocks
-from ruler_cli.scoring.request import Sheet, compose, lay_out
+from ruler_cli.scoring.request import Part, compose, lay_out, parts
+from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.scoring.replies import (
     GROUP,

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.records import Rollout
-from ruler_cli.scoring.fit import LADDER, lay_out
-from ruler_cli.scoring.plan import parts, windows
-from ruler_cli.scoring.request import compose
+from ruler_cli.scoring.request import LADDER, compose, lay_out, parts, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.values import group, talk

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Judged, Miss
+from ruler_cli.ballots import Ballot, Miss, Outcome
 from ruler_cli.records import Failure
 from ruler_cli.scoring.gain import FIRST, MOST, UNIT, Standing, allot, unresolved
-from ruler_cli.scoring.orders import balanced
+from ruler_cli.scoring.sheet import balanced
 from ruler_cli.statistics.reliability import Prior
 
 
-def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Judged:
+def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Outcome:
     """A group from scores by body, pass by pass (and judge by judge in each), in balanced orders."""
     size = len(columns[0])
     ballots = []
@@ -27,7 +27,7 @@ def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Judged:
         order = balanced(range(size), turn)
         scores = tuple(column[body] for body in order)
         ballots.append(Ballot(judge, turn, 0, tuple(order), scores, ("",) * size))
-    return Judged(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
+    return Outcome(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
 
 
 class _Group:
@@ -201,7 +201,7 @@ def test_panels_and_windows_are_weighed_too() -> None:
                 ballots.append(
                     Ballot(0, turn, window, bodies, tuple(seen[body] for body in bodies), ("",) * 4)
                 )
-        judged = Judged(tuple(range(8)), ("",) * 8, (1,) * 8, tuple(ballots), windows=2)
+        judged = Outcome(tuple(range(8)), ("",) * 8, (1,) * 8, tuple(ballots), windows=2)
         windowed.append(Standing.of(judged, 100))
     assert sum(allot(windowed, 4)) > 0
 

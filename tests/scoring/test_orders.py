@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.orders import CYCLE, balanced, drawn, keyed, order_of, salt
+from ruler_cli.scoring.sheet import CYCLE, balanced, drawn, keyed, order_of, salt
 
 bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))
 turns = st.integers(0, 40)

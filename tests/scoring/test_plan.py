@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.records import Failure, Group, Rollout
-from ruler_cli.scoring.plan import obstacle, parts, turns, windows
-from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.scoring.request import compose, lay_out, obstacle, parts, turns, windows
 from ruler_cli.scoring.windows import connected
 from ruler_cli.settings import AskSettings
 from tests.values import group, talk

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from ruler_cli.records import Group, Line, Record, Rollout
 from ruler_cli.scoring import words
-from ruler_cli.scoring.plan import parts
 from ruler_cli.scoring.render import blocks
-from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.scoring.request import compose, lay_out, parts
 from ruler_cli.settings import AskSettings
 from tests.values import group, read, talk, texts
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Judged
-from ruler_cli.scoring.tables import anova, mean, tables
+from ruler_cli.ballots import Outcome
+from ruler_cli.scoring.batch import anova, mean, tables
 from tests.scoring.saying import ballot, groups, judged, scores
 
 
@@ -44,12 +44,12 @@ def test_cells_are_by_body_not_by_slot() -> None:
 
 
 @given(groups(), st.randoms())
-def test_order_of_ballots_is_nothing(group: Judged, rng: random.Random) -> None:
+def test_order_of_ballots_is_nothing(group: Outcome, rng: random.Random) -> None:
     """In whatever order answers came, the tables are the same."""
     assert tables(group) == tables(shuffled(group, rng))
 
 
-def shuffled(group: Judged, rng: random.Random) -> Judged:
+def shuffled(group: Outcome, rng: random.Random) -> Outcome:
     """The same with its answers in another order."""
     ballots = rng.sample(group.ballots, len(group.ballots))
     return replace(group, ballots=tuple(ballots))

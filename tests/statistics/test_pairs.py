@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.statistics.pairs import (
+from ruler_cli.statistics.sums import (
     Concordance,
     concordance,
     correlation,

@@ -15,13 +15,14 @@ from ruler_cli.statistics.reliability import (
     Anova,
     Noise,
     Prior,
+    digamma,
     icc,
     known,
     one_score,
     passes_for,
     tied,
+    trigamma,
 )
-from ruler_cli.statistics.special import digamma, trigamma
 from tests.values import few
 
 SHROUT_FLEISS = [(9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7)]

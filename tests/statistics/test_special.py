@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.statistics.special import digamma, f_survival, trigamma, trigamma_inverse
+from ruler_cli.statistics.reliability import digamma, f_survival, trigamma, trigamma_inverse
 
 degrees = st.floats(0.5, 5_000)
 
