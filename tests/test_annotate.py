@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.annotate import annotate, trajectory_bytes
+from ruler_cli.annotate import annotate
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Mark, Rollout
 from ruler_cli.settings import OnFailure
-from tests.conftest import SHARED
 from tests.values import layouts, line, reader, same, talk, text_of, texts, values
 
 GROUP = {"status": "scored", "key": "g"}
@@ -71,14 +69,6 @@ def test_group() -> None:
     assert [t["ruler"]["independent_reward"] for t in (first, third)] == [1, None]
     assert "group" not in first["ruler"]
     assert (second, done["ruler"], done["rubric"]) == (7, GROUP, "r")
-
-
-def test_no_extras() -> None:
-    """A shape without metrics and logs gets the reward and `ruler` alone."""
-    record = {"task_id": 1, "trial": 0, "reward": 0.0, "traj": talk("4"), "info": {}}
-    done = marked(record, scored())
-    assert done == {**record, "reward": 0.75, "ruler": done["ruler"]}
-    assert done["ruler"]["independent_reward"] == 0.0
 
 
 REWARDS = [
@@ -160,14 +150,6 @@ def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
     assert "ruler_score" not in done.get("metrics", {})
 
 
-@pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
-@pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
-def test_failed_keep(shape: dict[str, Any], reward: dict[str, Any]) -> None:
-    """With `keep` a failure leaves the reward as it is, absent too."""
-    done = marked({**shape, **reward}, LOST, on_failure="keep")
-    assert {k: v for k, v in done.items() if k == "reward"} == reward
-
-
 def test_failed_after_scored() -> None:
     """A failure takes back score and explanation of an earlier run, also with `keep`."""
     raw = b'{"messages": %s, "reward": 1.50, "logs": ["a", "b"]}' % json.dumps(talk("4")).encode()
@@ -237,17 +219,6 @@ def test_payload() -> None:
     assert "ruler_score" not in lost["trajectory_json"]
 
 
-def test_surrogates() -> None:
-    """An explanation or a group key with lone surrogates is written, not a crash."""
-    found = reader(MESSAGES)
-    (record,) = found.read(line(MESSAGES))
-    odd = scored(0.5, "\ud800")
-    odd.fields["group"] = {"key": "\udfff"}
-    done = annotate(record.line.raw, found.format, [(record.rollouts[0], odd)], {}, "null")
-    assert parse(done)["ruler"]["explanation"] == "\ud800"
-    assert parse(done)["ruler"]["group"]["key"] == "\udfff"
-
-
 extra = st.dictionaries(texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values)
 OURS = ("reward", "metrics", "logs", "ruler")
 
@@ -277,38 +248,7 @@ def test_bytes_stay() -> None:
     assert done.endswith(b"} }\r")
 
 
-def test_trajectory_bytes() -> None:
-    """A trajectory's own bytes can be taken out of its line."""
-    raw = b'{"trajectories": [{"messages": 1.0}, 7 , {"messages": [ ]}]}'
-    (record,) = reader(raw).read(line(raw))
-    found = [trajectory_bytes(record, r) for r in record.rollouts]
-    assert found == [b'{"messages": 1.0}', b"7", b'{"messages": [ ]}']
-    (single,) = reader(MESSAGES).read(line(MESSAGES))
-    assert trajectory_bytes(single, single.rollouts[0]) == single.line.raw
-
-
 FILES = ["art_trajectory_groups", "art_model_dump", "art_exclude_defaults", "art_trajectory_per_line"]
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_real_files(name: str) -> None:
-    """Of real ART dumps everything but ruler's own members is left as it is."""
-    path = SHARED / "formats" / f"{name}.jsonl"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not beside this checkout")
-    raws = path.read_bytes().strip().split(b"\n")
-    found = reader(*raws)
-    for raw in raws:
-        (record,) = found.read(line(raw))
-        done = annotate(raw, found.format, [(r, scored()) for r in record.rollouts], GROUP, "null")
-        before, after = parse(raw), parse(done)
-        pairs = zip(before.get("trajectories", [before]), after.get("trajectories", [after]), strict=True)
-        for old, new in pairs:
-            assert new["metrics"]["independent_reward"] == old.get("reward", 0.0)
-            assert {k: v for k, v in new.items() if k not in OURS} == {
-                k: v for k, v in old.items() if k not in OURS
-            }
-        assert len(re.findall(rb'"reward": ?0\.75', done)) == len(record.rollouts)
 
 
 def shape(**layout: Any) -> Format:
@@ -399,13 +339,6 @@ def test_a_reward_in_an_object_that_the_mark_makes() -> None:
     for nothing in ({}, {"info": None}):
         assert repr(written(nothing, form, LOST, on_failure="keep")["info"]["reward"]) == "nan"
     assert "reward" not in written({"info": {}}, form, LOST, on_failure="keep")["info"]
-
-
-def test_no_place_for_a_reward() -> None:
-    """Where the framework has no room for a reward, `ruler` alone is written."""
-    done = written({"chosen": "a"}, shape(reward=None), scored())
-    assert list(done) == ["chosen", "ruler"]
-    assert done["ruler"]["score"] == 0.75
 
 
 @pytest.mark.parametrize("kind", ["group", "columns"])

@@ -79,11 +79,6 @@ def test_ends(groups: int, average: int) -> None:
         assert max(passes) > 2
 
 
-def test_without_an_average() -> None:
-    """Where nothing is to be spent nobody gets anything, and everybody still ends."""
-    assert spent(70, None, 0) == [2] * 70
-
-
 def test_full_block_waits_for_nobody() -> None:
     """A full block decides although the input goes on, and so does one before a group that is too large."""
 
@@ -111,17 +106,6 @@ def test_full_block_waits_for_nobody() -> None:
         return full, before
 
     assert virtually(main) == (MOST, MOST + 1)
-
-
-def test_bytes_of_a_block() -> None:
-    """A block holds no more bytes than it may, so that what waits fits into what a run may hold."""
-    blocks = Blocks(4)
-
-    async def main() -> list[object]:
-        return [blocks.place(group(SIZE // 3))._block for _ in range(7)]
-
-    found = virtually(main)
-    assert [found.index(block) for block in found] == [0, 0, 0, 3, 3, 3, 6]
 
 
 def test_escalation_goes_by_the_whole_block() -> None:

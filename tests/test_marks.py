@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from ruler_cli.ballots import Outcome
-from ruler_cli.marks import group_fields, judge_of, marks_of
+from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.records import Group, Usage
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine
@@ -121,19 +120,6 @@ def test_pass_scores() -> None:
     assert [mark["pass_scores"] for mark in marks] == [[0.3, 0.7, 0.9], [0.5, 0.2, 0.123], [0.3, 0.7, 0.9]]
 
 
-def test_one_pass_that_is_not_the_score() -> None:
-    """Of one pass the score tells what was given; only where it was corrected that stands beside it."""
-    assert "pass_scores" not in fields(judged(ballot([0.1, 0.9]), rewards=(1.0, 0.0)), blend=0.5)[0][0]
-    batch = Batch()
-    for _ in range(20):
-        batch.add(judged(ballot([0.75, 0.25])))
-    said = judged(ballot([0.75, 0.25], bodies=(1, 0)))
-    verdict = combine(said, CombineSettings(debias=True), batch)
-    marks = [mark.fields for mark in marks_of(of(said), outcome(said), verdict, ("one",))]
-    assert [mark["score"] for mark in marks] == pytest.approx([0.5, 0.5])
-    assert [mark["pass_scores"] for mark in marks] == [[0.25], [0.75]]
-
-
 def test_told_only_where_it_is() -> None:
     """Windows, suspects and what was mended have a field where there is something to tell, else none."""
     said = judged(
@@ -187,16 +173,6 @@ def test_any_group(said: Outcome) -> None:
             assert mark["reason"]
     assert part.keys() >= GROUP
     assert (part["passes"] > 1) <= ("reliability" in part or len(said.sizes) == 1)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=6))
-def test_judge_of(asked: list[tuple[int, bool]]) -> None:
-    """Who is named as the judge gave scores, or, where nobody did, was asked for them."""
-    said = [ballot([0.1, 0.2], t, j) if fine else miss(t, j) for t, (j, fine) in enumerate(asked)]
-    group = judged(*said, size=2)
-    named = judge_of(group, combine(group, CombineSettings(), Batch()), NAMES).split(", ")
-    heard = {NAMES[j] for j, fine in asked if fine} or {NAMES[j] for j, _ in asked} or {"one"}
-    assert set(named) == heard
 
 
 def test_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

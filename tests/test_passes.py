@@ -11,7 +11,7 @@ import pytest
 
 from ruler_cli.records import Fault, Reply, Request
 from tests.conftest import group
-from tests.runs import Stage, Stub, answer, failing, given, group_of, noisy, order_of, refusing, shifting
+from tests.runs import Stage, Stub, failing, given, group_of, noisy, order_of, refusing, shifting
 
 GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
 for _made in GROUPS:
@@ -157,16 +157,6 @@ def test_retry_failed(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stage.masked() == again
 
 
-def test_all_passes_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every pass fails, so does the group, with the reason of the first."""
-    judge = Stub(say=failing(lambda r: group_of(r) == "g05"))
-    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
-    done = stage.run(passes=3)
-    assert done.summary.failed == {"transport": 1}
-    assert stage.rewards()[5] == [None] * 4
-    assert stage.parts()[5]["reason"] == "it is broken"
-
-
 def test_refused_is_not_asked_for_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that is refused twice is not asked about K times."""
     judge = Stub(say=refusing)
@@ -218,25 +208,6 @@ def test_changed_afterwards(how: dict[str, Any], tmp_path: Path, monkeypatch: py
     stage.forget()
     done = stage.run(passes=3, **how)
     assert (stage.asked, done.summary.kept, done.summary.complete) == (0, 12, True)
-
-
-def test_debias_changes_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--debias subtracts what the slots of the whole batch are worth, from kept replies."""
-
-    def fond_of_the_first(request: Request) -> Reply | Fault:
-        first = order_of(request)[0]
-        return answer(request, lambda body: 0.7 if f'"{first} ' in body else 0.4)
-
-    groups = [group(f"g{i:02}", 0.1, 0.5, 0.9, 0.2) for i in range(40)]
-    stage = Stage(tmp_path, monkeypatch, groups, Stub(say=fond_of_the_first))
-    stage.run(passes=1)
-    assert {tuple(sorted(row)) for row in stage.rewards()} == {(0.4, 0.4, 0.4, 0.7)}
-    stage.forget()
-    done = stage.run(passes=1, debias=True)
-    assert stage.asked == 0
-    assert all(max(row) - min(row) < 0.05 for row in stage.rewards())
-    assert done.summary.figures
-    assert done.summary.figures.debiased
 
 
 @pytest.mark.parametrize(("number", "told"), [(19, True), (20, False)])

@@ -1,6 +1,6 @@
-"""What each judge gave each distinct rollout of a group, pass by pass, and the mean of it.
+"""The scores of a group, judge by judge and pass by pass; and running sums over the groups of a batch.
 
-What a batch says of its judges: running sums, in memory that does not grow with the groups.
+The sums say how good the judges are, in memory that does not grow with the groups.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""All that judges said of a group → its verdict: pure, and changed afterwards without a call.
-
-Scores that never contradict a verifier: the least change that puts passed above failed.
-"""
+"""All that judges said of a group → its verdict: pure, and changed afterwards without a call."""
 
 from __future__ import annotations
 

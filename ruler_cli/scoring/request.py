@@ -1,14 +1,10 @@
-"""Group → sheet, with as little left out as the judge's context allows.
+"""Group → sheet → the requests of each pass, as the two messages put to the judge.
 
-What is too long to be shown at once is shown whole, in windows, as long as these hold enough to
-compare. Only where single rollouts are too long for that is something left out, and of those alone.
-
-Which requests a pass over a group takes: all rollouts at once, or windows of them.
-
-Sheet → the two messages put to the judge, with opaque labels.
-
-Order and labels come from keyed hashes of the group's content (BLAKE2b), never from the input
-order: the same group asks the identical question however its dump is sorted.
+As little is left out as the judge's context allows: a group that is too long to be shown at once is shown
+whole, in windows, as long as these hold enough to compare; only where single rollouts are too long for
+that is something left out, and of those alone. Order and labels come from keyed hashes of the group's
+content (BLAKE2b), never from the input order: the same group asks the identical question however its
+dump is sorted.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ import orjson
 from ruler_cli.records import Failure, Group, Request
 from ruler_cli.scoring import words
 from ruler_cli.scoring.render import Shortening
-from ruler_cli.scoring.sheet import BYTES_PER_TOKEN, ENTRY_BYTES, Draft, Sheet, drawn, keyed, order_of, salt
+from ruler_cli.scoring.sheet import ENTRY_BYTES, Draft, Sheet, drawn, keyed, order_of, salt
 from ruler_cli.scoring.windows import LEAST, WIDE, Windows, count_for, fewest, partition
 from ruler_cli.settings import AskSettings
 
@@ -38,7 +34,7 @@ is longer than a context."""
 def lay_out(group: Group, ask: AskSettings) -> Sheet:
     """Render a group, shortened as little as the judge's context allows.
 
-    Where even the whole ladder is not enough, `plan.windows` is below 1 for the sheet.
+    Where even the whole ladder is not enough, `windows` is below 1 for the sheet.
     """
     draft = Draft.of(group, ask)
     if ask.context_tokens is None or not draft.sheet.bodies:
@@ -298,6 +294,3 @@ def _labels(sheet: Sheet, key: bytes, order: Sequence[int]) -> dict[str, int]:
                 labels[label] = i
                 break
     return labels
-
-
-__all__ = ["BYTES_PER_TOKEN", "Paper", "Part", "Sheet", "compose", "first_part", "lay_out"]

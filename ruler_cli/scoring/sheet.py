@@ -1,12 +1,9 @@
-"""In which order a pass shows the rollouts: balanced over passes, keyed by content.
+"""A group as the judge sees it: shared context once, identical rollouts once, each as text.
 
-A judge prefers some places. An order and its reverse give each rollout places that sum to the same;
-further pairs start a quarter of the group later.
-
-A group as the judge sees it: shared context once, identical rollouts once, each as text.
-
-What a rollout is known by is its whole text, also where less of it is shown: the same group has the
-same digests for every judge, however its dump is sorted.
+A rollout is known by its whole text, also where less of it is shown: the same group has the same
+digests for every judge, however its dump is sorted. They decide the order of a pass: a judge prefers
+some places, so an order and its reverse give each rollout places that sum to the same, and further
+pairs start a quarter of the group later.
 """
 
 from __future__ import annotations

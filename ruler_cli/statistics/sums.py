@@ -1,10 +1,6 @@
-"""Two columns of numbers over the rollouts of a group: correlation, and pairs in the same order.
+"""Correlations and pairs of rollouts in the same order, running sums over a batch, and quantiles.
 
 Correlations are within groups: group means are taken out, and products are summed over groups.
-
-Running sums over the groups of a batch: judges' moments, pairs of judges, scores against length.
-
-Quantiles of very many lengths in little memory.
 """
 
 from __future__ import annotations

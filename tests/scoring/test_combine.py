@@ -135,13 +135,6 @@ def test_the_explanation_is_of_the_nearest_score(group: Outcome) -> None:
         assert off[found.explanations[i]] <= min(off.values()) + 1e-8
 
 
-def test_of_equally_near_explanations_the_earliest_counts() -> None:
-    """Two passes around a mean are equally near, whatever their last digits, and the first is quoted."""
-    for low, high in ((0.2, 0.4), (0.4, 0.2), (0.1, 0.7), (0.7, 0.1)):
-        found = verdict(judged(ballot([low, 0.5], 1), ballot([high, 0.5], 0)))
-        assert found.explanations[0] == "judge 0 turn 0 body 0"
-
-
 @given(groups())
 def test_spread_is_over_all_cells(group: Outcome) -> None:
     """The spread is the sample standard deviation of all scores of a rollout, None below two."""
@@ -149,22 +142,6 @@ def test_spread_is_over_all_cells(group: Outcome) -> None:
     for i, body in enumerate(group.owner):
         own = [b.scores[b.bodies.index(body)] for b in group.ballots] if body is not None else []
         assert found.spread[i] == (pytest.approx(stdev(own), abs=1e-12) if len(own) > 1 else None)
-
-
-def test_slots_are_relative_places_by_pass() -> None:
-    """A rollout's places, first 0, last 1, and scores are told pass by pass; its duplicate's are the same."""
-    said = [ballot([0.1, 0.2, 0.3]), ballot([0.1, 0.2, 0.3], 1, bodies=(2, 1, 0))]
-    found = verdict(judged(*said, owner=(0, 1, 2, 0, None), faults=("", "", "", "", "no messages")))
-    assert found.slots == ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (0.0, 1.0), ())
-    assert found.pass_scores == ((0.1, 0.3), (0.2, 0.2), (0.3, 0.1), (0.1, 0.3), ())
-
-
-def test_what_was_mended_is_summed() -> None:
-    """Rescaled replies, unknown labels, shortening and suspects of the group are told, for each rollout."""
-    said = [ballot([0.1, 0.2], rescaled=True, unknown=2), ballot([0.1, 0.2], 1, unknown=1, rescaled=True)]
-    found = verdict(judged(*said, owner=(0, 1, 1, None), suspects=frozenset({1}), shortened=3))
-    assert (found.rescaled, found.unknown, found.shortened) == (2, 3, 3)
-    assert found.suspects == {1, 2}
 
 
 # --- who counts -----------------------------------------------------------------------------------
@@ -180,12 +157,6 @@ def test_a_judge_with_too_few_passes_does_not_count() -> None:
     assert found.degraded
     assert found.passes == 3
     assert verdict(judged(*said, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
-
-
-def test_without_a_counting_judge_the_first_miss_is_the_failure() -> None:
-    """No score is made up: the group fails as its first request did."""
-    found = failure(judged(miss(1, kind="transport", reason="later"), miss(0, kind="refused", reason="no")))
-    assert (found.kind, found.reason) == ("refused", "no")
 
 
 def test_what_the_cap_left_out_is_left_out() -> None:
@@ -227,21 +198,6 @@ def test_an_interrupted_group_is_never_a_verdict(group: Outcome, whole: bool) ->
     assert (found.kind, found.reason) == ("interrupted", "stopped")
 
 
-def test_a_group_without_readable_rollouts_fails_as_input() -> None:
-    """Nothing to judge is a failure with the first fault, never a verdict of nothing."""
-    found = failure(judged(size=0, owner=(None, None), faults=("no messages", "x"), sizes=()))
-    assert (found.kind, "no messages" in found.reason) == ("input", True)
-    assert failure(judged(size=0, owner=(), sizes=())).kind == "input"
-
-
-def test_degraded_means_that_a_pass_failed() -> None:
-    """A group is degraded where a request of a judge that was to score it brought nothing."""
-    said = [ballot([0.1, 0.9])]
-    assert not verdict(judged(*said)).degraded
-    assert verdict(judged(*said, miss(1))).degraded
-    assert verdict(judged(*said, miss(0, 1), judges=2)).degraded
-
-
 def test_escalated_scores_stand_alone() -> None:
     """Where a stronger judge scored a group, its scores are the group's and the others' only told."""
     said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1), ballot([0.8, 0.2], 1, 1)]
@@ -260,14 +216,6 @@ def test_one_pass_of_an_escalation_is_too_few() -> None:
     assert (found.scores, found.used, found.degraded) == ((0.1, 0.9), (0,), True)
 
 
-def test_a_failed_escalation_leaves_the_scores_there_are() -> None:
-    """Where the stronger judge brought nothing, the others' scores stand, and the group is degraded."""
-    found = verdict(judged(ballot([0.1, 0.9]), miss(0, 1, "budget"), final=1))
-    assert (found.scores, found.used) == ((0.1, 0.9), (0,))
-    assert found.degraded
-    assert found.by_judge == ((0.1, 0.9), (None, None))
-
-
 # --- how good -------------------------------------------------------------------------------------
 
 
@@ -277,12 +225,6 @@ def test_passes_that_agree_are_reliable() -> None:
     assert found.reliability is not None
     assert found.reliability > 0.99
     assert (found.tied, found.passes_for, found.weight) == (False, 1, found.reliability)
-
-
-def test_passes_that_contradict_are_a_tie() -> None:
-    """Where an order is turned round by the next pass, there is no signal."""
-    found = verdict(judged(ballot([0.2, 0.4, 0.6]), ballot([0.6, 0.4, 0.2], 1)))
-    assert (found.tied, found.reliability, found.weight, found.passes_for) == (True, 0.0, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -322,15 +264,6 @@ def test_one_score_is_of_rollouts_that_differ(group: Outcome) -> None:
     assert found.one_score is (not group.alone and (same or all(len(set(row)) == 1 for row in said)))
     assert found.tied or not same
     assert found.weight == 0 or not found.one_score
-
-
-def test_rollouts_that_share_a_score_by_right() -> None:
-    """Duplicates and what cannot be read say nothing of the judge; what differs beside them does."""
-    whole = {"owner": (0, 1, 0, None), "faults": ("", "", "", "no messages")}
-    assert verdict(judged(ballot([0.4, 0.4]), **whole)).one_score
-    assert not verdict(judged(ballot([0.4, 0.5]), **whole)).tied
-    alone = verdict(judged(ballot([0.4]), owner=(0, 0, None), faults=("", "", "no messages")))
-    assert (alone.tied, alone.one_score) == (True, False)
 
 
 def test_the_batch_tells_what_noise_is() -> None:
@@ -376,12 +309,6 @@ def test_one_alone(single: Literal["flag", "score"], passes: int, tied: bool, we
     assert found.scores == (0.4, 0.4)
 
 
-def test_one_alone_is_asked_once() -> None:
-    """A group that is only flagged is asked about once, whatever --min-passes says of the others."""
-    assert verdict(judged(ballot([0.4])), min_passes=3).scores == (0.4,)
-    assert failure(judged(ballot([0.4]), miss(1)), min_passes=3, single="score").kind == "reply"
-
-
 # --- debias and standardize -----------------------------------------------------------------------
 
 
@@ -411,20 +338,6 @@ def test_debias_makes_no_signal_of_one_score() -> None:
         assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
 
 
-def test_debias_stays_in_the_range() -> None:
-    """What the curve pushes out of [0, 1] is brought back to its edge, and only that."""
-    found = verdict(judged(ballot([0.05, 0.5, 0.95])), slanted(), debias=True)
-    assert (found.scores[0], found.scores[2]) == (0.0, 1.0)
-    assert found.scores[1] == pytest.approx(0.5, abs=0.02)
-
-
-def test_debias_leaves_the_spread_of_the_corrected() -> None:
-    """Passes that differ by their slots alone do not differ once these are taken out."""
-    said = [ballot([0.7, 0.5, 0.3]), ballot([0.7, 0.5, 0.3], 1, bodies=(2, 1, 0))]
-    found = verdict(judged(*said), slanted(), debias=True)
-    assert all(spread is not None and spread < 0.03 for spread in found.spread)
-
-
 def turned(rng: random.Random, error: float = 0.01) -> Outcome:
     """Two passes, an order and its reverse, of a judge that is fond of places and hardly errs otherwise."""
     true = [rng.uniform(0.3, 0.7) for _ in range(6)]
@@ -452,17 +365,6 @@ def test_what_is_subtracted_is_no_noise() -> None:
     assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
     assert min(a for a in after if a is not None) > 0.9
     assert batch.slots.groups == 60
-
-
-def test_standardized_noise_is_that_of_the_new_scale() -> None:
-    """Judges that differ by their scale alone have no noise once they are brought to one scale."""
-    rng = random.Random(4)
-    all_judged = [mixed_panel(rng) for _ in range(40)]
-    batch = batch_of(*all_judged)
-    assert batch.prior.variance > 0.005
-    settle(all_judged, CombineSettings(standardize=True), batch)
-    assert batch.prior.variance < 0.001
-    assert verdict(all_judged[0], batch, standardize=True).reliability == pytest.approx(1, abs=0.02)
 
 
 def mixed_panel(rng: random.Random) -> Outcome:
@@ -533,14 +435,6 @@ def test_blend_mixes_no_scales(reward: float) -> None:
     assert found.reason.startswith(f"--blend: rollout 2 has the reward {reward:g}, and scores go from 0 to 1")
 
 
-def test_blend_needs_no_reward_of_what_cannot_be_read() -> None:
-    """A rollout without a score stays without one and needs no reward."""
-    group = judged(
-        ballot([0.1, 0.9]), owner=(0, None, 1), faults=("", "no messages", ""), rewards=(1.0, None, 0.0)
-    )
-    assert verdict(group, blend=0.5).scores == (0.55, None, 0.45)
-
-
 @given(groups(), st.none() | st.floats(0, 1))
 def test_what_failed_never_outranks_what_passed(group: Outcome, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, whatever was mixed in before."""
@@ -550,15 +444,6 @@ def test_what_failed_never_outranks_what_passed(group: Outcome, blend: float | N
         if one is not None and other is not None and good is True and bad is False:
             assert one >= other
     assert found.judged == verdict(group).judged
-
-
-def test_a_blend_leaves_the_judges_tie() -> None:
-    """A reward tells apart what the judge did not: `tied` and `weight` go on telling of the judge."""
-    for passes in (1, 2):
-        said = [ballot([0.5, 0.5], t) for t in range(passes)]
-        found = verdict(judged(*said, rewards=(0.0, 1.0)), blend=0.5)
-        assert found.scores == (0.25, 0.75)
-        assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
 
 
 @pytest.mark.parametrize("passes", [1, 2])
@@ -572,16 +457,6 @@ def test_what_an_outcome_levels_is_a_tie(passes: int) -> None:
     assert not verdict(judged(*said, outcomes=(False, True)), by_outcome=True).tied
     same = judged(ballot([0.4]), owner=(0, 0), outcomes=(True, False))
     assert not verdict(same, by_outcome=True, single="score").tied
-
-
-def test_outcomes_change_nothing_unless_asked() -> None:
-    """An outcome in the dump is no reason to touch a score, and none in the dump no reason to fail."""
-    group = judged(ballot([0.1, 0.9]), outcomes=(True, False))
-    assert verdict(group).scores == (0.1, 0.9)
-    ordered = verdict(group, by_outcome=True)
-    assert ordered.scores == (0.5, 0.5)
-    assert ordered.judged == (0.1, 0.9)
-    assert verdict(replace(group, outcomes=()), by_outcome=True).scores == (0.1, 0.9)
 
 
 rated = st.lists(st.tuples(st.none() | scores, st.sampled_from([None, False, True])), min_size=1, max_size=12)
@@ -663,23 +538,3 @@ def test_a_lost_window_of_many_is_borne() -> None:
     assert None not in found.scores
     assert found.spread.count(None) == 6
     assert found.reliability is not None
-
-
-def test_one_pass_of_windows_tells_no_reliability() -> None:
-    """Where every rollout was seen once, nothing is known of it, whatever the batch says of noise."""
-    batch = batch_of(*(judged(*windowed(seed), size=24, windows=4) for seed in range(3)))
-    assert batch.prior.df > 0
-    found = verdict(judged(*windowed(5)[:4], size=24, windows=4), batch)
-    assert (found.reliability, found.tied, found.passes) == (None, False, 1)
-
-
-def test_windows_of_a_panel() -> None:
-    """Each judge's windows are solved by themselves, and their scores are averaged."""
-    said = [*windowed(5), *windowed(6, judge=1)]
-    panel = verdict(judged(*said, size=24, windows=4, judges=2))
-    first = verdict(judged(*windowed(5), size=24, windows=4))
-    assert panel.by_judge[0] == first.scores
-    assert panel.scores[3] == pytest.approx(sum(s[3] or 0 for s in panel.by_judge) / 2)
-    assert panel.reliability is not None
-    assert first.reliability is not None
-    assert panel.reliability > first.reliability - 0.05

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Miss, Outcome
-from ruler_cli.records import Failure
+from ruler_cli.ballots import Ballot, Outcome
 from ruler_cli.scoring.gain import FIRST, MOST, UNIT, Standing, allot, unresolved
 from ruler_cli.scoring.sheet import balanced
 from ruler_cli.statistics.reliability import Prior
@@ -88,14 +87,6 @@ def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> No
     assert all((k - FIRST) % UNIT == 0 for k in passes)
 
 
-def test_a_block_takes_few_rounds() -> None:
-    """A whole block of 64 at 4 passes on average is done after a handful of rounds."""
-    groups = [_Group(n, spread=0.15, noise=0.1) for n in range(64)]
-    passes, rounds = _rounds(groups, 4)
-    assert sum(passes) == 4 * 64
-    assert 2 <= rounds <= 8
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) -> None:
@@ -166,22 +157,6 @@ def test_a_group_that_failed_neither_gets_nor_gives() -> None:
     assert allot([], 4) == []
 
 
-def test_nothing_is_left_at_the_average() -> None:
-    """Groups that had their passes already get no more, whatever they still lack."""
-    assert allot([_Group(n, spread=0.2, noise=0.2).after(4) for n in range(8)], 4) == [0] * 8
-    assert allot([_Group(n, spread=0.2, noise=0.2).after(2) for n in range(8)], 2) == [0] * 8
-
-
-def test_one_group_that_lost_a_pass_is_still_helped() -> None:
-    """A group of which one pass of two failed gets further ones, as the block says what is likely."""
-    lost = Miss(0, 1, 0, Failure("reply", "no"))
-    halved = Standing.of(replace(_judged([[0.1, 0.3, 0.5, 0.7, 0.9]]), misses=(lost,)), 100)
-    assert halved is not None
-    assert halved.passes == 2
-    others = [_Group(n, spread=0.2, noise=0.02).after(2) for n in range(20)]
-    assert allot([halved, *others], 4)[0] > 0
-
-
 def test_panels_and_windows_are_weighed_too() -> None:
     """Groups asked of two judges, or in windows, are given passes as any other."""
     rng = random.Random(5)
@@ -204,21 +179,6 @@ def test_panels_and_windows_are_weighed_too() -> None:
         judged = Outcome(tuple(range(8)), ("",) * 8, (1,) * 8, tuple(ballots), windows=2)
         windowed.append(Standing.of(judged, 100))
     assert sum(allot(windowed, 4)) > 0
-
-
-def test_input_order_is_not_taken_for_a_slot_curve() -> None:
-    """Where every pass shows the rollouts from worst to best, their differences are not put down to slots."""
-    rng = random.Random(11)
-    block = []
-    for _ in range(40):
-        columns = [[0.1 + 0.1 * body + 0.12 * rng.gauss(0, 1) for body in range(8)] for _ in range(2)]
-        judged = _judged(columns)
-        ballots = [
-            replace(ballot, bodies=tuple(range(8)), scores=tuple(column))
-            for ballot, column in zip(judged.ballots, columns, strict=True)
-        ]
-        block.append(Standing.of(replace(judged, ballots=tuple(ballots)), 100))
-    assert sum(allot(block, 4)) >= 20
 
 
 def test_where_passes_are_pointless_a_group_has_no_standing() -> None:

@@ -272,12 +272,3 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
     assert sum(line == "</trajectory>" for line in lines) == len(sheet.bodies)
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
     assert all(label not in text for label in paper.labels for text in (sheet.context, *sheet.bodies))
-
-
-def test_numbers_that_json_has_not() -> None:
-    """NaN, Infinity and null in a call's arguments are three things to the judge too."""
-    shown = {
-        render([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": {"x": value}}]}])[0]
-        for value in (float("nan"), float("inf"), None)
-    }
-    assert len(shown) == 3

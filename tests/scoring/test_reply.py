@@ -210,14 +210,6 @@ def test_cut_anywhere(end: int) -> None:
     assert ("bcdf" in found) is (end > GOOD.index("}"))
 
 
-@given(st.integers(0, len(KEYED)))
-def test_keyed_cut_anywhere(end: int) -> None:
-    """Of an object that was cut off only whole entries are taken, by their keys."""
-    found = read_complete(KEYED[:end], LABELS)
-    assert set(found.items()) <= {("bcdf", (0.25, "so")), ("ghjk", (1.0, "so"))}
-    assert ("bcdf" in found) is (end > KEYED.index("}"))
-
-
 def test_cut_doubtful() -> None:
     """Nothing is taken of a reply that was cut off on another scale, twice for one id, or in a thought."""
     cut = '{"scores": [' + json.dumps(entry("bcdf", 8)) + ", {"
@@ -227,15 +219,3 @@ def test_cut_doubtful() -> None:
     assert read_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
     assert read_complete("<think>" + GOOD, LABELS) == {}
     assert read_complete("no verdict", LABELS) == {}
-
-
-@pytest.mark.parametrize("scores", [[1.05, 1, 0], [1.2], [1.5, 0]])
-def test_a_slip_is_no_scale(scores: list[float]) -> None:
-    """A best score just above 1 is out of range, not a scale to 10."""
-    labels = ["abcd", "efgh", "jklm"][: len(scores)]
-    entries = [
-        {"trajectory_id": x, "explanation": "", "score": s} for x, s in zip(labels, scores, strict=True)
-    ]
-    found = read(json.dumps({"scores": entries}), labels)
-    assert isinstance(found, Defect)
-    assert "out of range" in found.reason
