@@ -18,8 +18,8 @@ from ruler_cli.scoring import words
 from ruler_cli.scoring.render import blocks
 from ruler_cli.scoring.request import LADDER, compose, lay_out, obstacle, parts, turns, windows
 from ruler_cli.scoring.sheet import Sheet
-from ruler_cli.scoring.windows import connected
 from ruler_cli.settings import AskSettings
+from tests.scoring.test_windows import connected
 from tests.values import group, read, talk, texts
 
 SAMPLES = Path(__file__).parents[2] / "samples"

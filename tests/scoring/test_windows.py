@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.windows import LEAST, WIDE, Windows, connected, count_for, fewest, partition
+from ruler_cli.scoring.windows import LEAST, WIDE, Windows, count_for, fewest, partition
 
 sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 
@@ -17,6 +17,15 @@ sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 def draw(seed: int) -> Callable[[int, int], float]:
     """Random keys that depend on the seed alone."""
     return lambda attempt, item: random.Random(seed * 1_000_003 + attempt * 9_973 + item).random()
+
+
+def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> bool:
+    """Whether the windows of two passes hang together through the items that stand in both."""
+    reached, rest = set(first[0]), [set(window) for window in (*first, *second)]
+    while near := [window for window in rest if window & reached]:
+        reached.update(*near)
+        rest = [window for window in rest if window not in near]
+    return not rest
 
 
 def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, Windows | None]:
