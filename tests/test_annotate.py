@@ -248,9 +248,6 @@ def test_bytes_stay() -> None:
     assert done.endswith(b"} }\r")
 
 
-FILES = ["art_trajectory_groups", "art_model_dump", "art_exclude_defaults", "art_trajectory_per_line"]
-
-
 def shape(**layout: Any) -> Format:
     """A made-up format with this layout; `listed` ones are groups of two."""
     count = 2 if layout.get("listed") else 1
@@ -270,35 +267,6 @@ def written(record: Any, form: Format, *marks: Mark, on_failure: OnFailure = "nu
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
     both = list(zip(form.rollouts({}), marks, strict=True))
     return parse(annotate(raw, form, both, GROUP, on_failure))
-
-
-def test_nested_places() -> None:
-    """Reward and `ruler` may stand deeper than the record, in objects that are there or are made."""
-    form = shape(reward=("extra", "reward"), ruler=("extra", "ruler"))
-    fresh = written({"steps": []}, form, scored())
-    assert fresh == {"steps": [], "extra": {"reward": 0.75, "ruler": fresh["extra"]["ruler"]}}
-    held = written({"extra": {"a": 1, "reward": 2}, "z": 0}, form, scored())
-    assert list(held) == ["extra", "z"]
-    assert held["extra"]["a"] == 1
-    assert held["extra"]["ruler"]["independent_reward"] == 2
-    again = written(json.dumps(held).encode(), form, scored(0.5))
-    assert again["extra"]["reward"] == 0.5
-    assert again["extra"]["ruler"]["independent_reward"] == 2
-    null = written({"extra": None}, form, scored())
-    assert null["extra"]["reward"] == 0.75
-
-
-def test_forms() -> None:
-    """A reward is written in the form that the framework reads, and the first one is kept whole."""
-    form = shape(reward=("rewards",), form=b'{"ruler": {"score": %s, "weight": 1.0}}', lost=b"{}")
-    done = written({"rewards": {"exact": {"score": 1.0, "weight": 1.0}}}, form, scored())
-    assert done["rewards"] == {"ruler": {"score": 0.75, "weight": 1.0}}
-    assert done["ruler"]["independent_reward"] == {"exact": {"score": 1.0, "weight": 1.0}}
-    assert written(json.dumps(done).encode(), form, LOST)["rewards"] == {}
-    kept = written(json.dumps(done).encode(), form, LOST, on_failure="keep")
-    assert kept["rewards"] == {"exact": {"score": 1.0, "weight": 1.0}}
-    item = written({"rewards": [1, [2, 3]]}, shape(reward=("rewards", 1, 0)), scored())
-    assert item["rewards"] == [1, [0.75, 3]]
 
 
 def test_a_reward_that_is_taken_out() -> None:
@@ -331,14 +299,6 @@ def test_a_score_beside_the_own_reward(on_failure: OnFailure) -> None:
         assert written(nothing, form, scored())["ruler"]["independent_reward"] is None
     fixed = shape(reward=("mine",), source=("theirs", "value"))
     assert written({"theirs": {"value": 2}}, fixed, scored())["ruler"]["independent_reward"] == 2
-
-
-def test_a_reward_in_an_object_that_the_mark_makes() -> None:
-    """A mark that makes an object puts the reward's own word for nothing there, or a reader would miss it."""
-    form = shape(reward=("info", "reward"), ruler=("info", "ruler"), lost=b"NaN")
-    for nothing in ({}, {"info": None}):
-        assert repr(written(nothing, form, LOST, on_failure="keep")["info"]["reward"]) == "nan"
-    assert "reward" not in written({"info": {}}, form, LOST, on_failure="keep")["info"]
 
 
 @pytest.mark.parametrize("kind", ["group", "columns"])

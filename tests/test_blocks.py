@@ -64,8 +64,8 @@ def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list
     return passes
 
 
-@pytest.mark.parametrize("groups", [1, 2, 5, MOST - 1, MOST, MOST + 1, 150])
-@pytest.mark.parametrize("average", few(2, [2, 4, 3, 8]))
+@pytest.mark.parametrize("groups", [1, 5, MOST, MOST + 1, 150])
+@pytest.mark.parametrize("average", few(1, [4, 2, 3]))
 def test_ends(groups: int, average: int) -> None:
     """Every group comes to its end, who waits for whom decides nothing, and the average is kept."""
     passes = spent(groups, average, 0)

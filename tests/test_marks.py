@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from ruler_cli.records import Group, Usage
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine
 from ruler_cli.settings import CombineSettings
-from tests.conftest import group as record
-from tests.runs import Stage, Stub, noisy, truthful
 from tests.scoring.saying import ballot, groups, judged, miss
 from tests.values import group, talk
 
@@ -72,18 +69,6 @@ def test_one_pass() -> None:
         "latency_s": 1.235,
         "cached": False,
     }
-
-
-def test_several_passes() -> None:
-    """Several passes say how far they agree, by rollout and for the group."""
-    rows = [[0.1, 0.5, 0.9], [0.2, 0.45, 0.95], [0.15, 0.5, 0.8]]
-    marks, part = fields(judged(*(ballot(row, turn) for turn, row in enumerate(rows))))
-    assert marks[0].keys() == ROLLOUT | {"spread", "pass_scores"}
-    assert [mark["pass_scores"] for mark in marks] == [list(column) for column in zip(*rows, strict=True)]
-    assert marks[0]["spread"] == 0.05
-    assert part.keys() == GROUP | {"reliability", "weight", "passes_for_0.9"}
-    assert part["reliability"] == part["weight"] == pytest.approx(0.98, abs=0.02)
-    assert part["passes_for_0.9"] == 1
 
 
 def test_panel_and_escalation() -> None:
@@ -173,16 +158,3 @@ def test_any_group(said: Outcome) -> None:
             assert mark["reason"]
     assert part.keys() >= GROUP
     assert (part["passes"] > 1) <= ("reliability" in part or len(said.sizes) == 1)
-
-
-def test_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fields stand in the file: each rollout's own on it, the group's once."""
-    stage = Stage(tmp_path, monkeypatch, [record("a", 0.1, 0.9)], Stub("one", noisy), Stub("two", truthful))
-    stage.run("one", "two", passes=2, blend=0.5)
-    (out,) = stage.records()
-    assert out["ruler"].keys() == GROUP | {"reliability", "weight", "passes_for_0.9"}
-    for rollout in out["trajectories"]:
-        mark = rollout["ruler"]
-        more = {"spread", "judges", "judge_score", "pass_scores", "independent_reward"}
-        assert mark.keys() == ROLLOUT | more
-        assert rollout["reward"] == mark["score"] == rollout["metrics"]["ruler_score"]

@@ -95,14 +95,6 @@ def test_a_trajectory_per_line() -> None:
     assert found.flags == ("suspect", "degraded", "cached")
 
 
-def test_a_group_per_line() -> None:
-    """The group's part stands on the record."""
-    rollouts = [{"messages": talk(t), "reward": 0.5, "ruler": mark(0.5)} for t in "ab"]
-    record = {"group_id": "g", "trajectories": rollouts, "ruler": {"status": "scored", "cost_usd": 2}}
-    found = of(record)
-    assert (found.key, found.cost, found.scores, found.tied) == ("g", 2.0, (0.5, 0.5), True)
-
-
 def test_failed_and_unmarked() -> None:
     """A group is failed where it was asked about without a score, and unmarked where nobody asked."""
     lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
@@ -115,17 +107,6 @@ def test_failed_and_unmarked() -> None:
     assert (plain.status, plain.kind, plain.rollouts[0].status) == ("unmarked", "", "unmarked")
     part = of(trajectory(mark(0.5)), trajectory(lost))
     assert (part.status, part.kind, part.scores) == ("scored", "", (0.5,))
-
-
-def test_a_group_part_without_marks() -> None:
-    """Where only the record says that the group failed, it failed."""
-    record = {
-        "group_id": "g",
-        "trajectories": [{"messages": talk("a"), "reward": None}],
-        "ruler": {"status": "failed", "kind": "budget", "reason": "the cap"},
-    }
-    found = of(record)
-    assert (found.status, found.kind, found.reason) == ("failed", "budget", "the cap")
 
 
 ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]

@@ -56,16 +56,6 @@ def test_ties_and_degraded_groups_are_counted() -> None:
     assert found.reliability_median == pytest.approx(1, abs=0.01)
 
 
-def test_noise_is_that_of_one_score() -> None:
-    """The noise of the figures is the standard deviation that passes were made with."""
-    rng = random.Random(7)
-    every = []
-    for _ in range(200):
-        true = [rng.uniform(0.3, 0.7) for _ in range(6)]
-        every.append(judged(*(ballot([t + rng.gauss(0, 0.07) for t in true], turn) for turn in range(3))))
-    assert run(*every).noise == pytest.approx(0.07, abs=0.01)
-
-
 def test_the_slot_curve_is_of_all_requests() -> None:
     """What stands first and gets more shows in the curve, with its error; it is subtracted if asked for."""
     rng = random.Random(8)
@@ -114,16 +104,6 @@ def test_every_two_judges_are_told() -> None:
         assert pair.correlation > 0.5
         assert abs(pair.errors) < 0.3
         assert pair.rollouts == pair.rewarded == 120
-
-
-def test_a_duplicate_counts_once_in_a_pair() -> None:
-    """Two judges are compared on distinct rollouts, each with the reward of its first place."""
-    said = [ballot([0.1, 0.9, 0.5]), ballot([0.2, 0.8, 0.4], 0, 1)]
-    group = judged(
-        *said, judges=2, owner=(0, 1, 0, None, 2, 2), faults=("",) * 6, rewards=(1, 0, None, 1, 0.5, None)
-    )
-    (pair,) = run(group).judges
-    assert (pair.rollouts, pair.rewarded) == (3, 3)
 
 
 def test_what_contradicts_an_outcome_is_listed() -> None:
@@ -178,12 +158,6 @@ def test_equal_means_are_equal() -> None:
     assert mean([0.1, 0.2, 0.3]) == mean([0.3, 0.2, 0.1]) == 0.2
 
 
-@given(scores, st.integers(1, 40))
-def test_the_mean_of_equals_is_the_value(value: float, times: int) -> None:
-    """However often a score is given, the mean is that score, bit for bit."""
-    assert mean([value] * times).hex() == value.hex()
-
-
 def test_anova_is_over_all_columns() -> None:
     """Every pass of every judge is a column; one column, or one body, has no analysis."""
     one = judged(ballot([0.1, 0.9]))
@@ -194,18 +168,3 @@ def test_anova_is_over_all_columns() -> None:
     found = anova(panel, tables(panel))
     assert found is not None
     assert (found.n, found.k, found.df_res) == (2, 3, 2)
-
-
-def test_anova_of_windows_takes_out_their_levels() -> None:
-    """Where rollouts differ by exactly the same in every window, nothing is left over."""
-    said = [
-        ballot([0.3, 0.4], 0, window=0, bodies=(0, 1)),
-        ballot([0.3, 0.4], 0, window=1, bodies=(2, 3)),
-        ballot([0.1, 0.3], 1, window=0, bodies=(0, 2)),
-        ballot([0.5, 0.7], 1, window=1, bodies=(1, 3)),
-    ]
-    group = judged(*said, size=4, windows=2)
-    found = anova(group, tables(group))
-    assert found is not None
-    assert found.ms_res == pytest.approx(0, abs=1e-15)
-    assert found.ms_item > 0.001

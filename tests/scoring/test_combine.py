@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 from math import fsum
 from statistics import stdev
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -135,15 +135,6 @@ def test_the_explanation_is_of_the_nearest_score(group: Outcome) -> None:
         assert off[found.explanations[i]] <= min(off.values()) + 1e-8
 
 
-@given(groups())
-def test_spread_is_over_all_cells(group: Outcome) -> None:
-    """The spread is the sample standard deviation of all scores of a rollout, None below two."""
-    found = verdict(group)
-    for i, body in enumerate(group.owner):
-        own = [b.scores[b.bodies.index(body)] for b in group.ballots] if body is not None else []
-        assert found.spread[i] == (pytest.approx(stdev(own), abs=1e-12) if len(own) > 1 else None)
-
-
 # --- who counts -----------------------------------------------------------------------------------
 
 
@@ -167,18 +158,6 @@ def test_what_the_cap_left_out_is_left_out() -> None:
     assert failure(some, min_passes=2).kind == "budget"
 
 
-def test_too_few_passes_say_how_many() -> None:
-    """Where some passes brought scores, the failure says how many and how many are asked for."""
-    said: list[Ballot | Miss] = [ballot([0.1, 0.9], 0), ballot([0.1, 0.9], 2), miss(1), miss(3)]
-    found = failure(judged(*said), min_passes=3)
-    assert found.kind == "reply"
-    assert found.reason == (
-        "2 of 4 passes brought scores, --min-passes asks for 3; the first that did not: it said nothing"
-    )
-    less = failure(judged(ballot([0.1, 0.9])), min_passes=2)
-    assert less.reason == "1 of 1 passes brought scores, --min-passes asks for 2"
-
-
 def test_a_lost_window_fails_the_pass() -> None:
     """Where some rollouts were in no window that was answered, nothing is scored."""
     lost = Miss(0, 0, 1, Failure("transport", "gone"))
@@ -198,17 +177,6 @@ def test_an_interrupted_group_is_never_a_verdict(group: Outcome, whole: bool) ->
     assert (found.kind, found.reason) == ("interrupted", "stopped")
 
 
-def test_escalated_scores_stand_alone() -> None:
-    """Where a stronger judge scored a group, its scores are the group's and the others' only told."""
-    said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1), ballot([0.8, 0.2], 1, 1)]
-    found = verdict(judged(*said, miss(2, 0), final=1))
-    assert (found.scores, found.used) == ((0.8, 0.2), (1,))
-    assert found.by_judge == ((0.1, 0.9), (0.8, 0.2))
-    assert found.spread == (0.0, 0.0)
-    assert (found.passes, found.degraded, found.explanations[0]) == (2, False, "judge 1 turn 0 body 0")
-    assert len(found.slots[0]) == 2
-
-
 def test_one_pass_of_an_escalation_is_too_few() -> None:
     """Where the cap cut off the reverse of an escalation, the balanced passes of the others stand."""
     said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1)]
@@ -217,14 +185,6 @@ def test_one_pass_of_an_escalation_is_too_few() -> None:
 
 
 # --- how good -------------------------------------------------------------------------------------
-
-
-def test_passes_that_agree_are_reliable() -> None:
-    """Where passes agree on a clear order the group is no tie and its mean to be trusted."""
-    found = verdict(judged(*(ballot([0.1, 0.5, 0.9 - 0.01 * t], t) for t in range(4))))
-    assert found.reliability is not None
-    assert found.reliability > 0.99
-    assert (found.tied, found.passes_for, found.weight) == (False, 1, found.reliability)
 
 
 @pytest.mark.parametrize(
@@ -252,18 +212,6 @@ def test_one_score_for_all_is_no_signal(said: list[Ballot | Miss], reliability: 
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
     assert (found.reliability, found.passes_for) == (reliability, None)
     assert len({score for score in found.scores if score is not None}) == 1
-
-
-@given(groups())
-def test_one_score_is_of_rollouts_that_differ(group: Outcome) -> None:
-    """All rollouts that were scored have one score, or are told apart, or there was one to look at."""
-    found = verdict(group)
-    there = [score for score in found.judged if score is not None]
-    same = max(there) - min(there) < 5e-10
-    said = [ballot.scores for ballot in group.ballots]
-    assert found.one_score is (not group.alone and (same or all(len(set(row)) == 1 for row in said)))
-    assert found.tied or not same
-    assert found.weight == 0 or not found.one_score
 
 
 def test_the_batch_tells_what_noise_is() -> None:
@@ -295,18 +243,6 @@ def test_passes_needed_are_of_the_whole_panel() -> None:
     assert one.passes_for is not None
     assert panel.passes_for == -(-one.passes_for // 3)
     assert one.passes_for > 1
-
-
-@pytest.mark.parametrize(
-    ("single", "passes", "tied", "weight"),
-    [("flag", 1, True, 0.0), ("flag", 2, True, 0.0), ("score", 1, False, None), ("score", 2, False, None)],
-)
-def test_one_alone(single: Literal["flag", "score"], passes: int, tied: bool, weight: float | None) -> None:
-    """Where there is nothing to compare, the group is a tie unless it is to be scored absolutely."""
-    group = judged(*(ballot([0.4], t) for t in range(passes)), owner=(0, 0))
-    found = verdict(group, single=single)
-    assert (found.tied, found.weight, found.reliability) == (tied, weight, None)
-    assert found.scores == (0.4, 0.4)
 
 
 # --- debias and standardize -----------------------------------------------------------------------
@@ -414,17 +350,6 @@ def test_blend_is_the_weighted_mean(group: Outcome, share: float) -> None:
         if score is not None and own is not None and reward is not None:
             assert score == pytest.approx(share * own + (1 - share) * reward)
     assert verdict(group, blend=1.0).scores == plain.scores
-
-
-@pytest.mark.parametrize("rewards", [(0.0, 1.0, None), ()])
-def test_blend_without_a_reward_fails(rewards: tuple[float | None, ...]) -> None:
-    """A rollout whose reward is no number fails the group, which says which."""
-    found = failure(judged(ballot([0.1, 0.9, 0.5]), rewards=rewards), blend=0.5)
-    number = len(rewards) or 1
-    assert (found.kind, found.reason) == (
-        "input",
-        f"--blend: rollout {number} has no reward that is a number",
-    )
 
 
 @pytest.mark.parametrize("reward", [-1.0, 1.5, 1e300])

@@ -9,7 +9,6 @@ from ruler_cli.scoring.request import Part, compose, lay_out, parts
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.scoring.replies import (
-    GROUP,
     Answer,
     bad,
     cut,
@@ -33,9 +32,6 @@ def talked(
             request = conversation.send(answers[min(len(requests), len(answers)) - 1](request))
     except StopIteration as end:
         return requests, end.value
-
-
-SHEET = lay_out(GROUP, AskSettings())
 
 
 def test_room_that_does_not_fit() -> None:

@@ -53,16 +53,6 @@ def test_permuted(answers: list[str], random: Any, attempt: int) -> None:
     )
 
 
-def test_seed_and_attempt() -> None:
-    """Another seed or attempt changes labels and order; the same ones do not."""
-    made = group(*map(talk, "abcdefgh"))
-    users = {asked(made, replace(ASK, seed=seed), attempt) for seed in range(3) for attempt in range(3)}
-    assert len(users) == 9
-    assert len({tuple(blocks(user).values()) for user in users}) == 9
-    assert not set.intersection(*(set(blocks(user)) for user in users))
-    assert asked(made) == asked(made)
-
-
 def test_labels_in_no_text() -> None:
     """A rollout that holds every label of four letters is answered with longer ones."""
     letters = "bcdfghjkmnpqrstvwxz"
@@ -169,18 +159,6 @@ def test_correction_within_a_pass() -> None:
     for attempt in range(2):
         paper = compose(sheet, kept, parts(sheet, kept, 1)[0], attempt)
         assert list(paper.labels.values()) == list(range(8))
-
-
-def test_part_of_a_group() -> None:
-    """A request for a window shows the context, the window's rollouts and nothing of the others."""
-    ask = replace(ASK, group_size=4)
-    sheet = lay_out(group(*(talk(f"answer {n}") for n in range(10))), ask)
-    for part in parts(sheet, ask, 1):
-        paper = compose(sheet, ask, part)
-        assert tuple(paper.labels.values()) == part.bodies
-        assert list(blocks(paper.request.user).values()) == [sheet.bodies[body] for body in part.bodies]
-        assert paper.request.user.count("answer") == len(part.bodies)
-        assert "What is 2+2?" in paper.request.user
 
 
 def of_sizes(sizes: list[int]) -> Group:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.windows import LEAST, WIDE, Windows, count_for, fewest, partition
+from ruler_cli.scoring.windows import LEAST, WIDE, Windows, count_for, partition
 
 sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
 
@@ -36,25 +36,6 @@ def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, W
 
 
 @settings(deadline=None)
-@given(st.integers(2, 90), st.integers(2, 40), st.integers(0, 5))
-def test_by_number(number: int, most: int, seed: int) -> None:
-    """Windows hold each item once, differ by one at most, keep to the bound and hang together."""
-    order = random.Random(seed).sample(range(number), number)
-    count = fewest(number, most)
-    first, second = two(order, count)
-    assert first is not None
-    assert second is not None
-    for windows in (first, second):
-        assert len(windows) == count
-        assert sorted(item for window in windows for item in window) == list(range(number))
-        lengths = {len(window) for window in windows}
-        assert max(lengths) - min(lengths) <= 1
-        assert max(lengths) <= max(most, LEAST + 1)
-        assert min(lengths) >= LEAST
-    assert connected(first, second)
-
-
-@settings(deadline=None)
 @given(sizes_of, st.integers(20, 400), st.integers(2, 12), st.sampled_from([LEAST, WIDE]))
 def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
     """Windows fit the limit and tie together, or there are none."""
@@ -73,21 +54,6 @@ def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
         assert all(len(window) >= min(least, len(sizes) // count) for window in windows)
         assert all(len(window) <= max(most, -(-len(sizes) // count)) for window in windows)
     assert second is None or connected(first, second)
-
-
-@settings(deadline=None)
-@given(sizes_of, st.integers(2, 12))
-def test_roomy(sizes: list[int], most: int) -> None:
-    """Where any of the largest items fit together there are as few windows as the number asks for, tied."""
-    number = len(sizes)
-    count = fewest(number, most)
-    limit = max(sizes) * -(-number // count)
-    assert count_for(sizes, limit, most) == count
-    first, second = two(list(range(number)), count, sizes=sizes, limit=limit, most=most)
-    assert first is not None
-    assert second is not None
-    assert connected(first, second)
-    assert {len(window) for window in [*first, *second]} <= {number // count, -(-number // count)}
 
 
 def test_cannot_be_tied() -> None:

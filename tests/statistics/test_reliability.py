@@ -21,7 +21,6 @@ from ruler_cli.statistics.reliability import (
     digamma,
     f_survival,
     icc,
-    one_score,
     passes_for,
     tied,
     trigamma,
@@ -73,38 +72,6 @@ def test_range(columns: Columns, prior: Prior) -> None:
         assert found < 1
 
 
-@given(tables())
-def test_sums_of_squares(columns: Columns) -> None:
-    """Rollouts, passes and residuals share the total sum of squares among them."""
-    anova = Anova.of(columns)
-    everything = [y for column in columns for y in column]
-    grand = sum(everything) / len(everything)
-    n = len(columns[0])
-    total = sum((y - grand) ** 2 for y in everything)
-    passes = n * sum((sum(column) / n - grand) ** 2 for column in columns)
-    found = anova.ms_item * anova.df_item + anova.ms_res * anova.df_res + passes
-    assert found == pytest.approx(total, abs=1e-12)
-
-
-def test_one_score() -> None:
-    """Scores are one where they differ by less than is kept of them; no score is none."""
-    assert one_score([0.5])
-    assert one_score([0.3, None, 0.1 + 0.2])
-    assert not one_score([0.5, 0.5 + 1e-9])
-    assert not one_score([None, None])
-    assert not one_score([])
-
-
-def test_passes_that_agree() -> None:
-    """Differences that all passes agree on are perfectly reliable, unless the batch has noise."""
-    anova = Anova.of([[0.1, 0.3, 0.35], [0.2, 0.4, 0.45]])
-    assert anova.ms_res == 0
-    assert icc(anova, Prior()) == 1
-    assert not tied(anova, Prior())
-    assert icc(anova, Prior(4, 0.01, 100)) < 1
-    assert tied(anova, Prior(inf, 0.1, 100))
-
-
 @given(st.floats(1e-6, 1), st.floats(0.5, 50), st.floats(0.01, 1e3), st.floats(1e-6, 1))
 def test_shrink(ms_res: float, df: float, d0: float, variance: float) -> None:
     """The shrunk variance lies between the group's and the batch's, with the degrees of both."""
@@ -131,18 +98,6 @@ def test_noise_recovers(d0: float, variance: float, df: float) -> None:
     assert prior.df == pytest.approx(d0, rel=0.1)
     assert prior.variance == pytest.approx(variance, rel=0.05)
     assert prior.pooled == 20_000 * df
-
-
-def test_few_groups() -> None:
-    """Without groups, or with one, nothing is shrunk; with two no more is known than both know."""
-    noise = Noise()
-    noise.add(0.0, 0)  # a group without degrees of freedom teaches nothing
-    assert noise.prior() == Prior(pooled=0)
-    assert noise.prior().shrink(0.02, 7) == (0.02, 7)
-    noise.add(0.02, 7)
-    assert noise.prior().shrink(0.02, 7) == (0.02, 7)
-    noise.add(0.02, 7)
-    assert noise.prior().shrink(0.04, 7) == pytest.approx((0.02, 14))
 
 
 def test_agreement_counts_as_rounding() -> None:

@@ -139,16 +139,6 @@ def test_whole_table() -> None:
     assert fitted.anova.efficiency == pytest.approx(1)
 
 
-def test_all_equal() -> None:
-    """Where every answer is the same every score is that, there is no variance, and all are tied."""
-    for value in (0.1, 0.3, 0.35, 0.7, 0.95, 1.0):
-        windows = [(w, [value] * len(w)) for w, _ in in_windows([0.0] * 10, 4, random.Random(4), 0, 0)]
-        fitted = fit(windows, 10)
-        assert fitted.scores == (value,) * 10
-        assert (fitted.anova.ms_item, fitted.anova.ms_res) == (0, 0)
-        assert tied(fitted.anova, Prior(3, 0.01))
-
-
 def test_contracted() -> None:
     """Scores that leave the observed range are drawn in by one factor, order and ratios of gaps kept."""
     windows: Windows = [([0, 1], [0.0, 1.0]), ([1, 2], [0.0, 1.0]), ([2, 3], [0.0, 1.0])]

@@ -57,21 +57,6 @@ def test_bins() -> None:
         assert all(a.stop <= b.start for a, b in pairwise(bins))
 
 
-def test_error_by_hand() -> None:
-    """With one score per group the standard error is the textbook's: s/√n."""
-    curve = SlotCurve()
-    for gap in (0.1, 0.2, 0.6):
-        curve.add([0.5 + gap / 2, 0.5 - gap / 2])
-    first, last = curve.curve()
-    values = [0.05, 0.1, 0.3]
-    mean = sum(values) / 3
-    s = sqrt(sum((v - mean) ** 2 for v in values) / 2)
-    assert first.mean == pytest.approx(mean)
-    assert first.error == pytest.approx(s / sqrt(3))
-    assert last.mean == pytest.approx(-mean)
-    assert last.error == pytest.approx(first.error)
-
-
 @pytest.mark.parametrize("passes", few(1, [2, 1, 4]))
 def test_error_is_what_it_says(passes: int) -> None:
     """Over many batches the curve strays from the bias as far as its standard errors say."""

@@ -81,14 +81,6 @@ def test_not_defined() -> None:
     assert partial_correlation(sums([[(0.0, 0.1, 1.0), (1.0, 0.2, 1.0)]])) is None
 
 
-def test_concordance_by_hand() -> None:
-    """Three rollouts, two passed: one pair won, one tied; without unlike labels or scores no τ_b."""
-    found = concordance([0.9, 0.4, 0.4], [1, 1, 0])
-    assert found == Concordance(pairs=2, won=1, tied=1, spread=2)
-    assert (found.lost, found.tau_b) == (0, 0.5)  # (1 - 0) / sqrt(2 * 2)
-    assert concordance([0.1, 0.9], [1, 1]).tau_b is concordance([0.5, 0.5], [0, 1]).tau_b is None
-
-
 @given(st.one_of(rows, st.lists(st.tuples(grades, grades), min_size=150, max_size=200)))
 def test_as_if_each_pair_was_looked_at(found: list[tuple[float, float]]) -> None:
     """Counts are those of looking at each pair; scores that are the labels win all pairs."""
@@ -147,26 +139,6 @@ def test_length_is_the_regression_within_groups() -> None:
     assert abs(found.slope - 0.02) < 4 * found.error
 
 
-def test_the_error_of_the_slope_is_by_groups() -> None:
-    """Over many batches without any effect the slope varies by as much as its error says.
-
-    A group's scores hang on the length by chance of its own, as tasks do: rollouts are not independent.
-    """
-    rng = random.Random(5)
-    slopes, errors = [], []
-    for _ in range(300):
-        sums = LengthSums()
-        for _ in range(40):
-            own = rng.gauss(0, 0.05)
-            sizes = [round(2 ** rng.uniform(8, 12)) for _ in range(6)]
-            sums.add(sizes, [(0.1 + own) * log2(s) + rng.gauss(0, 0.05) for s in sizes])
-        found = sums.found()
-        assert found is not None
-        slopes.append(found.slope)
-        errors.append(found.error)
-    assert fmean(errors) == pytest.approx(stdev(slopes), rel=0.15)
-
-
 def test_rewards_beyond_all_scales_are_not_known() -> None:
     """A reward whose square no number holds is left out, and errors are those of all other rewards."""
     rng = random.Random(2)
@@ -190,8 +162,3 @@ def test_quantile(lengths: list[int], share: float) -> None:
     assert sum(n <= exact for n in lengths) >= share * len(lengths)
     assert exact in lengths
     assert exact * 127 / 128 <= found <= exact
-
-
-def test_few_lengths() -> None:
-    """However many lengths there are, few of them are told apart."""
-    assert len({rounded(n) for n in range(1, 10**6)}) < 2_200
