@@ -70,7 +70,7 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
 async def _judged(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
     caller = pool(Chosen(world, None, None), JudgeSettings(), settings, Halt())
-    bench, ask = Bench((Seat("caching", caller.call),)), AskSettings(passes=_PASSES)
+    bench, ask = Bench((Seat(caller.call),)), AskSettings(passes=_PASSES)
     groups = iter([_group(number) for number in range(_GROUPS)])
 
     async def pull() -> Group | None:

@@ -119,13 +119,13 @@ async def _judge(
     async with chosen.judge:
         halt = Halt()
         caller = pool(chosen, settings, PoolSettings(concurrency=1, retries=retries), halt)
-        bench = Bench((Seat(model, caller.call, chosen.context),))
+        bench = Bench((Seat(caller.call, chosen.context),))
         outcome = await judge_group(group, AskSettings(), bench, show if debug else None)
     if halt.reason is not None:
         raise NotScoredError(
             "refused" if isinstance(halt.reason, RefusedError) else "transport", str(halt.reason)
         )
-    verdict = combine(outcome.judged, CombineSettings(), Batch())
+    verdict = combine(outcome, CombineSettings(), Batch())
     if isinstance(verdict, Failure):
         raise NotScoredError(verdict.kind, verdict.reason)
     return outcome, verdict

@@ -1,10 +1,10 @@
-"""What judges said of a group, as numbers, and what it comes to: ballot → judged → verdict."""
+"""What judges said of a group, as numbers, and what it comes to: ballots → outcome → verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ruler_cli.records import Failure
+from ruler_cli.records import Failure, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,18 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Outcome:
     """All that was said of a group before it becomes a verdict: no text of the dump, no batch needed.
 
     `owner[i]` is the distinct body of rollout i, None where it could not be read and `faults[i]` says
     why. `sizes` are bytes of each body, `suspects` bodies whose text addresses a judge. `judges` is how
     many were to score it, `windows` how many parts of a pass (1: all at once). `final` is the judge whose
     scores stand alone because the group was escalated to it. `rewards` are the first original rewards
-    of the rollouts and `outcomes` what a verifier said of them, as numbers, None where there is none.
+    of the rollouts, `outcomes` whether a verifier passed them, None where there is none.
+
+    `seconds` is what judges took for their replies, `kept` that none of them had to be asked for, `used`
+    the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now,
+    `ended` when this run had judged it, in seconds since 1970 in UTC.
     """
 
     owner: tuple[int | None, ...]
@@ -58,12 +62,22 @@ class Judged:
     windows: int = 1
     final: int | None = None
     rewards: tuple[float | None, ...] = ()
-    outcomes: tuple[float | None, ...] = ()
+    outcomes: tuple[bool | None, ...] = ()
+    seconds: float = 0.0
+    kept: bool = False
+    used: tuple[Usage, ...] = ()
+    paid: tuple[Usage, ...] = ()
+    ended: float = 0.0
 
     @property
     def alone(self) -> bool:
         """Whether there was nothing to compare: one rollout, or all identical."""
         return len(self.sizes) == 1
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all replies of the group."""
+        return sum(self.used, Usage())
 
 
 @dataclass(frozen=True, slots=True)

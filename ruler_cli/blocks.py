@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from ruler_cli.ballots import Judged
+from ruler_cli.ballots import Outcome
 from ruler_cli.records import UNANSWERED, Group
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.gain import Standing, allot, unresolved
@@ -29,41 +29,36 @@ class Block:
     def __init__(self, decide: Decide) -> None:
         """`decide` tells how many further passes each member gets."""
         self._decide = decide
-        self._standings: list[Standing | None] = []
-        self._reported: set[int] = set()
+        self._members: list[Member] = []
+        self._waiting = 0
         self._closed = False
-        self._round = _Round()
+        self._over = anyio.Event()
         self._prior: Prior | None = None
-        self.unanswered = False
+        self.unanswered = self.goes_on = False
 
     def __len__(self) -> int:
         """How many members it has."""
-        return len(self._standings)
+        return len(self._members)
 
-    def join(self) -> int:
-        """A new member's number."""
-        self._standings.append(None)
-        return len(self._standings) - 1
+    def join(self) -> Member:
+        """A new member."""
+        self._members.append(Member(self))
+        return self._members[-1]
 
     def close(self) -> None:
         """Nobody joins any more."""
         self._closed = True
         self._end_round()
 
-    async def report(self, member: int, standing: Standing | None, *, unanswered: bool = False) -> int:
-        """Say how a group stands (None: it has failed), wait for all others: its further passes.
+    async def decided(self) -> None:
+        """Wait until all others say how they stand; with one that is unanswered nobody gets any passes.
 
-        With a member that is `unanswered` nobody gets any: what the others get depends on its answers.
+        What the others get depends on its answers.
         """
-        self.unanswered = self.unanswered or unanswered
-        while True:
-            self._standings[member] = standing
-            self._reported.add(member)
-            mine = self._round
-            self._end_round()
-            await mine.over.wait()
-            if mine.extra[member] or not any(mine.extra):
-                return mine.extra[member]
+        over = self._over
+        self._waiting += 1
+        self._end_round()
+        await over.wait()
 
     def unresolved(self, standing: Standing) -> bool:
         """Whether, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
@@ -71,50 +66,48 @@ class Block:
             return False
         if self._prior is None:
             noise = Batch()
-            for each in self._standings:
-                if each is not None:
-                    noise.add(each.judged)
+            for member in self._members:
+                if member.standing is not None:
+                    noise.add(member.standing.judged)
             self._prior = noise.prior
         return unresolved(standing, self._prior)
 
     def _end_round(self) -> None:
-        if self._closed and len(self._reported) == len(self._standings):
-            done, self._round = self._round, _Round()
-            self._reported.clear()
-            nothing = [0] * len(self._standings)
-            done.extra = nothing if self.unanswered else self._decide(self._standings)
-            done.over.set()
-
-
-class _Round:
-    """One decision on its way."""
-
-    def __init__(self) -> None:
-        self.over = anyio.Event()
-        self.extra: list[int] = []
+        if not self._closed or self._waiting < len(self._members):
+            return
+        standings = [member.standing for member in self._members]
+        extra = [0] * len(standings) if self.unanswered else self._decide(standings)
+        for member, more in zip(self._members, extra, strict=True):
+            member.extra = more
+        self.goes_on, self._waiting = any(extra), 0
+        self._over.set()
+        self._over = anyio.Event()
 
 
 class Member:
-    """One group's place in its block."""
+    """One group's place in its block: how it stands (None: it has failed), and what it gets in this round."""
 
     def __init__(self, block: Block) -> None:
-        """It joins the block."""
-        self._block, self._number = block, block.join()
-        self._comparable = False
+        """Of this block."""
+        self._block = block
+        self.standing: Standing | None = None
+        self.extra = 0
 
     @property
     def undecided(self) -> bool:
         """Whether answers are missing, of this group or of others, by which the block decides."""
-        return self._comparable and self._block.unanswered
+        return self.standing is not None and self._block.unanswered
 
-    async def more(self, judged: Judged, tokens: float) -> int:
+    async def more(self, judged: Outcome, tokens: float) -> int:
         """How many further passes; 0 ends it."""
-        unanswered = any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
-        standing = Standing.of(judged, tokens)
-        self._comparable = standing is not None  # else it gets nothing in any case
-        return await self._block.report(self._number, standing, unanswered=unanswered)
+        self.standing = Standing.of(judged, tokens)
+        self._block.unanswered |= any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
+        while True:
+            await self._block.decided()
+            if self.extra or not self._block.goes_on:
+                return self.extra
 
-    async def escalate(self, judged: Judged, tokens: float) -> bool:
+    async def escalate(self, judged: Outcome, tokens: float) -> bool:
         """Whether the stronger judge is to score the group: once all of the block have their passes."""
         standing = Standing.of(judged, tokens)
         return standing is not None and self._block.unresolved(standing)
@@ -137,7 +130,7 @@ class Blocks:
         if self._open is None:
             self._open = Block(self._decide)
         self._bytes += size
-        return Member(self._open)
+        return self._open.join()
 
     def close(self) -> None:
         """The input is at its end, or the block is full."""

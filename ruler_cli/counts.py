@@ -37,15 +37,15 @@ class Counts:
             summary.failed_before += outcome.kept and verdict.kind != "input"
             return
         summary.scored += 1
-        summary.alone += outcome.judged.alone
+        summary.alone += outcome.alone
         summary.suspect += len(verdict.suspects)
         summary.rescaled += verdict.rescaled
         summary.unknown_ids += verdict.unknown
         summary.shortened += bool(verdict.shortened)
         summary.degraded += verdict.degraded
-        summary.windowed += outcome.judged.windows > 1
-        summary.escalated += outcome.judged.final in verdict.used
-        summary.cut += any(miss.failure.kind == "budget" for miss in outcome.judged.misses)
+        summary.windowed += outcome.windows > 1
+        summary.escalated += outcome.final in verdict.used
+        summary.cut += any(miss.failure.kind == "budget" for miss in outcome.misses)
 
     def conclude(self, verdict: Verdict | Failure) -> None:
         """Count what only the whole batch tells of a group."""

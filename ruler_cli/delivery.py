@@ -69,7 +69,7 @@ class Delivery:
 
     async def take(self, group: Group, outcome: Outcome) -> Verdict | Failure:
         """One group, written at once where the batch is not needed; its verdict as far as is known."""
-        self._batch.add(outcome.judged)
+        self._batch.add(outcome)
         verdict = self._combined(outcome, self._early)
         if isinstance(verdict, Failure) and verdict.kind == "interrupted":
             return verdict
@@ -93,7 +93,7 @@ class Delivery:
                 f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
                 f"place is worth, here are {slots.groups}"
             )
-        settle((outcome.judged for _, outcome in self._holding.all()), how, self._batch)
+        settle((outcome for _, outcome in self._holding.all()), how, self._batch)
         for group, outcome in self._holding.all():
             verdict = self._combined(outcome, how)
             await self._finish(group, outcome, verdict)
@@ -121,7 +121,7 @@ class Delivery:
     def _combined(self, outcome: Outcome, how: CombineSettings) -> Verdict | Failure:
         from ruler_cli.scoring.combine import combine
 
-        return combine(outcome.judged, how, self._batch)
+        return combine(outcome, how, self._batch)
 
     @property
     def _early(self) -> CombineSettings:
@@ -132,7 +132,7 @@ class Delivery:
     async def _finish(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
         self._counts.conclude(verdict)
         if isinstance(verdict, Verdict):
-            self._batch.conclude(group.key, outcome.judged, verdict)
+            self._batch.conclude(group.key, outcome, verdict)
         batch = self._annotated(group, outcome, verdict)
         try:
             if self.output.waits:  # a slow reader of the pipe must not stop the calls in flight

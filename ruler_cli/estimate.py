@@ -21,12 +21,12 @@ from ruler_cli.judges.prices import Model, Price
 from ruler_cli.judges.targets import Limits
 from ruler_cli.notes import Share
 from ruler_cli.pool.budget import Estimates
-from ruler_cli.quantiles import rounded
 from ruler_cli.records import Fault, Group, Reply, Request, Usage
-from ruler_cli.scoring import plan
 from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.request import BYTES_PER_TOKEN, Sheet, compose, lay_out
+from ruler_cli.scoring.request import Part, compose, lay_out, parts, turn_of, turns
+from ruler_cli.scoring.sheet import BYTES_PER_TOKEN, Sheet
 from ruler_cli.settings import AskSettings
+from ruler_cli.statistics.sums import rounded
 
 Role = Literal["panel", "fallback", "escalation"]
 """When a judge is asked: always, where the one before refuses, or where passes leave a group unresolved."""
@@ -160,7 +160,7 @@ class Bill:
     too_long: int = 0
     windowed: int = 0
     keys: tuple[str, ...] = ()
-    _longest: tuple[int, Sheet, plan.Part] | None = None
+    _longest: tuple[int, Sheet, Part] | None = None
 
     def lay_out(self, group: Group) -> Sheet:
         """The group as this judge is shown it."""
@@ -177,18 +177,18 @@ class Bill:
         `certain`: the judge before is known to refuse it.
         """
         ask, place = self.ask, self.place
-        first = plan.parts(sheet, ask, plan.turn_of(0, place))
+        first = parts(sheet, ask, turn_of(0, place))
         if not first:
             self.too_long += share.groups
             self.keys = (*self.keys, key)[:_KEYS]
             return False
         windowed, refused = len(first) > 1, False
-        for turn in range(plan.turns(sheet, ask)):
+        for turn in range(turns(sheet, ask)):
             often = self._often(turn, alone=sheet.alone, certain=certain)
             if not often.high:
                 return False
             self.windowed += share.groups if windowed and not turn else 0
-            for part in plan.parts(sheet, ask, plan.turn_of(turn, place)) if turn else first:
+            for part in parts(sheet, ask, turn_of(turn, place)) if turn else first:
                 answer = self._request(sheet, part, often, share, windowed=windowed)
                 if isinstance(answer, Fault):
                     refused |= answer.kind == "refused"
@@ -229,7 +229,7 @@ class Bill:
         return each(needed, self.calls * CALLS, self.prompt * CALLS)
 
     def _request(
-        self, sheet: Sheet, part: plan.Part, often: Range, share: Share, *, windowed: bool
+        self, sheet: Sheet, part: Part, often: Range, share: Share, *, windowed: bool
     ) -> Reply | Fault | None:
         """Add one request, unless it was answered before: then the answer.
 

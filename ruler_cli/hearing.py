@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Model
-from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.judging import Bench, Check, Outcome, Seat, Told, judge_group
 from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
 from ruler_cli.records import Group
-from ruler_cli.scoring.collect import Check
 from ruler_cli.scoring.coverage import Coverage
 from ruler_cli.settings import JudgeSettings, ScoreSettings
-from ruler_cli.talks import Told
 
 if TYPE_CHECKING:  # see `Hearing`
     from ruler_cli.blocks import Member
@@ -47,8 +45,7 @@ class Hearing:
         self._coverage = coverage
         context = settings.ask.context_tokens
         seats = [
-            Seat(judge.model, caller.call, context or found.context)
-            for judge, found, caller in zip(judges_of(settings), chosen, callers, strict=True)
+            Seat(caller.call, context or found.context) for found, caller in zip(chosen, callers, strict=True)
         ]
         stronger = seats.pop() if settings.escalate else None
         self._bench = Bench(tuple(seats), settings.fallback, stronger, _check(settings))

@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ruler_cli.ballots import Judged, Verdict
-from ruler_cli.judging import Outcome
+from ruler_cli.ballots import Outcome, Verdict
 from ruler_cli.records import Failure, Group, Mark
 
 _FINE = 6
@@ -18,17 +17,17 @@ _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
 
 
-def judge_of(judged: Judged, verdict: Verdict | Failure, names: Sequence[str]) -> str:
+def judge_of(outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> str:
     """Which judge, or judges, a group's scores are of; of one that nobody scored, who was to."""
     if isinstance(verdict, Verdict):
         return ", ".join(names[seat] for seat in verdict.used)
-    heard = {ballot.judge for ballot in judged.ballots} or {miss.judge for miss in judged.misses} or {0}
+    heard = {ballot.judge for ballot in outcome.ballots} or {miss.judge for miss in outcome.misses} or {0}
     return ", ".join(names[seat] for seat in sorted(heard))
 
 
 def marks_of(group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> list[Mark]:
     """A mark for each rollout of the group, in input order; `names` are those of all judges."""
-    name = judge_of(outcome.judged, verdict, names)
+    name = judge_of(outcome, verdict, names)
     if isinstance(verdict, Failure):
         lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
         return [Mark(None, dict(lost)) for _ in group.rollouts]
@@ -70,14 +69,14 @@ def group_fields(
     group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str], cost_usd: float | None
 ) -> dict[str, Any]:
     """The group's part of the output, which stands once where the record is a group."""
-    judged, usage = outcome.judged, outcome.usage
+    usage = outcome.usage
     failed = isinstance(verdict, Failure)
     fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
     if isinstance(verdict, Failure):
         fields |= {"kind": verdict.kind, "reason": verdict.reason}
-    fields |= {"judge": judge_of(judged, verdict, names), "size": group.compared}
+    fields |= {"judge": judge_of(outcome, verdict, names), "size": group.compared}
     if isinstance(verdict, Verdict):
-        fields |= _quality(verdict, judged)
+        fields |= _quality(verdict, outcome)
     fields["usage"] = {
         "calls": usage.calls,
         "prompt_tokens": usage.prompt,
@@ -91,7 +90,7 @@ def group_fields(
     return fields
 
 
-def _quality(verdict: Verdict, judged: Judged) -> dict[str, Any]:
+def _quality(verdict: Verdict, outcome: Outcome) -> dict[str, Any]:
     """How good the scores of a group are, and what had to be done for them; counts only where there are."""
     fields: dict[str, Any] = {"passes": verdict.passes, "tied": verdict.tied}
     if verdict.reliability is not None:
@@ -104,8 +103,8 @@ def _quality(verdict: Verdict, judged: Judged) -> dict[str, Any]:
         fields["weight"] = _fine(verdict.weight)
     told: dict[str, Any] = {
         "degraded": verdict.degraded,
-        "escalated": judged.final in verdict.used,
-        "windows": judged.windows if judged.windows > 1 else 0,
+        "escalated": outcome.final in verdict.used,
+        "windows": outcome.windows if outcome.windows > 1 else 0,
         "rescaled": verdict.rescaled,
         "unknown_ids": verdict.unknown,
         "shortened": verdict.shortened,

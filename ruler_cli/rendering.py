@@ -158,8 +158,8 @@ class _Rendering:
         if self._halt.reason is not None:
             return
         self._groups += 1
-        misses = outcome.judged.misses
-        if not lacking and misses and not outcome.judged.ballots:
+        misses = outcome.misses
+        if not lacking and misses and not outcome.ballots:
             failure = misses[0].failure
             self._failed[failure.kind] += 1
             self._observer.failed(item.group.key, failure.kind, failure.reason)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.annotate import annotate, trajectory_bytes
+from ruler_cli.annotate import annotate
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.records import Mark, Rollout
 from ruler_cli.settings import OnFailure
-from tests.conftest import SHARED
 from tests.values import layouts, line, reader, same, talk, text_of, texts, values
 
 GROUP = {"status": "scored", "key": "g"}
@@ -71,14 +69,6 @@ def test_group() -> None:
     assert [t["ruler"]["independent_reward"] for t in (first, third)] == [1, None]
     assert "group" not in first["ruler"]
     assert (second, done["ruler"], done["rubric"]) == (7, GROUP, "r")
-
-
-def test_no_extras() -> None:
-    """A shape without metrics and logs gets the reward and `ruler` alone."""
-    record = {"task_id": 1, "trial": 0, "reward": 0.0, "traj": talk("4"), "info": {}}
-    done = marked(record, scored())
-    assert done == {**record, "reward": 0.75, "ruler": done["ruler"]}
-    assert done["ruler"]["independent_reward"] == 0.0
 
 
 REWARDS = [
@@ -160,14 +150,6 @@ def test_failed(shape: dict[str, Any], reward: dict[str, Any]) -> None:
     assert "ruler_score" not in done.get("metrics", {})
 
 
-@pytest.mark.parametrize("shape", [MESSAGES, {"messages_and_choices": talk("4")}])
-@pytest.mark.parametrize("reward", [{}, {"reward": None}, {"reward": 1.5}])
-def test_failed_keep(shape: dict[str, Any], reward: dict[str, Any]) -> None:
-    """With `keep` a failure leaves the reward as it is, absent too."""
-    done = marked({**shape, **reward}, LOST, on_failure="keep")
-    assert {k: v for k, v in done.items() if k == "reward"} == reward
-
-
 def test_failed_after_scored() -> None:
     """A failure takes back score and explanation of an earlier run, also with `keep`."""
     raw = b'{"messages": %s, "reward": 1.50, "logs": ["a", "b"]}' % json.dumps(talk("4")).encode()
@@ -237,17 +219,6 @@ def test_payload() -> None:
     assert "ruler_score" not in lost["trajectory_json"]
 
 
-def test_surrogates() -> None:
-    """An explanation or a group key with lone surrogates is written, not a crash."""
-    found = reader(MESSAGES)
-    (record,) = found.read(line(MESSAGES))
-    odd = scored(0.5, "\ud800")
-    odd.fields["group"] = {"key": "\udfff"}
-    done = annotate(record.line.raw, found.format, [(record.rollouts[0], odd)], {}, "null")
-    assert parse(done)["ruler"]["explanation"] == "\ud800"
-    assert parse(done)["ruler"]["group"]["key"] == "\udfff"
-
-
 extra = st.dictionaries(texts.filter(lambda k: k not in {"messages", "ruler", "trajectories"}), values)
 OURS = ("reward", "metrics", "logs", "ruler")
 
@@ -277,40 +248,6 @@ def test_bytes_stay() -> None:
     assert done.endswith(b"} }\r")
 
 
-def test_trajectory_bytes() -> None:
-    """A trajectory's own bytes can be taken out of its line."""
-    raw = b'{"trajectories": [{"messages": 1.0}, 7 , {"messages": [ ]}]}'
-    (record,) = reader(raw).read(line(raw))
-    found = [trajectory_bytes(record, r) for r in record.rollouts]
-    assert found == [b'{"messages": 1.0}', b"7", b'{"messages": [ ]}']
-    (single,) = reader(MESSAGES).read(line(MESSAGES))
-    assert trajectory_bytes(single, single.rollouts[0]) == single.line.raw
-
-
-FILES = ["art_trajectory_groups", "art_model_dump", "art_exclude_defaults", "art_trajectory_per_line"]
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_real_files(name: str) -> None:
-    """Of real ART dumps everything but ruler's own members is left as it is."""
-    path = SHARED / "formats" / f"{name}.jsonl"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not beside this checkout")
-    raws = path.read_bytes().strip().split(b"\n")
-    found = reader(*raws)
-    for raw in raws:
-        (record,) = found.read(line(raw))
-        done = annotate(raw, found.format, [(r, scored()) for r in record.rollouts], GROUP, "null")
-        before, after = parse(raw), parse(done)
-        pairs = zip(before.get("trajectories", [before]), after.get("trajectories", [after]), strict=True)
-        for old, new in pairs:
-            assert new["metrics"]["independent_reward"] == old.get("reward", 0.0)
-            assert {k: v for k, v in new.items() if k not in OURS} == {
-                k: v for k, v in old.items() if k not in OURS
-            }
-        assert len(re.findall(rb'"reward": ?0\.75', done)) == len(record.rollouts)
-
-
 def shape(**layout: Any) -> Format:
     """A made-up format with this layout; `listed` ones are groups of two."""
     count = 2 if layout.get("listed") else 1
@@ -330,35 +267,6 @@ def written(record: Any, form: Format, *marks: Mark, on_failure: OnFailure = "nu
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
     both = list(zip(form.rollouts({}), marks, strict=True))
     return parse(annotate(raw, form, both, GROUP, on_failure))
-
-
-def test_nested_places() -> None:
-    """Reward and `ruler` may stand deeper than the record, in objects that are there or are made."""
-    form = shape(reward=("extra", "reward"), ruler=("extra", "ruler"))
-    fresh = written({"steps": []}, form, scored())
-    assert fresh == {"steps": [], "extra": {"reward": 0.75, "ruler": fresh["extra"]["ruler"]}}
-    held = written({"extra": {"a": 1, "reward": 2}, "z": 0}, form, scored())
-    assert list(held) == ["extra", "z"]
-    assert held["extra"]["a"] == 1
-    assert held["extra"]["ruler"]["independent_reward"] == 2
-    again = written(json.dumps(held).encode(), form, scored(0.5))
-    assert again["extra"]["reward"] == 0.5
-    assert again["extra"]["ruler"]["independent_reward"] == 2
-    null = written({"extra": None}, form, scored())
-    assert null["extra"]["reward"] == 0.75
-
-
-def test_forms() -> None:
-    """A reward is written in the form that the framework reads, and the first one is kept whole."""
-    form = shape(reward=("rewards",), form=b'{"ruler": {"score": %s, "weight": 1.0}}', lost=b"{}")
-    done = written({"rewards": {"exact": {"score": 1.0, "weight": 1.0}}}, form, scored())
-    assert done["rewards"] == {"ruler": {"score": 0.75, "weight": 1.0}}
-    assert done["ruler"]["independent_reward"] == {"exact": {"score": 1.0, "weight": 1.0}}
-    assert written(json.dumps(done).encode(), form, LOST)["rewards"] == {}
-    kept = written(json.dumps(done).encode(), form, LOST, on_failure="keep")
-    assert kept["rewards"] == {"exact": {"score": 1.0, "weight": 1.0}}
-    item = written({"rewards": [1, [2, 3]]}, shape(reward=("rewards", 1, 0)), scored())
-    assert item["rewards"] == [1, [0.75, 3]]
 
 
 def test_a_reward_that_is_taken_out() -> None:
@@ -391,21 +299,6 @@ def test_a_score_beside_the_own_reward(on_failure: OnFailure) -> None:
         assert written(nothing, form, scored())["ruler"]["independent_reward"] is None
     fixed = shape(reward=("mine",), source=("theirs", "value"))
     assert written({"theirs": {"value": 2}}, fixed, scored())["ruler"]["independent_reward"] == 2
-
-
-def test_a_reward_in_an_object_that_the_mark_makes() -> None:
-    """A mark that makes an object puts the reward's own word for nothing there, or a reader would miss it."""
-    form = shape(reward=("info", "reward"), ruler=("info", "ruler"), lost=b"NaN")
-    for nothing in ({}, {"info": None}):
-        assert repr(written(nothing, form, LOST, on_failure="keep")["info"]["reward"]) == "nan"
-    assert "reward" not in written({"info": {}}, form, LOST, on_failure="keep")["info"]
-
-
-def test_no_place_for_a_reward() -> None:
-    """Where the framework has no room for a reward, `ruler` alone is written."""
-    done = written({"chosen": "a"}, shape(reward=None), scored())
-    assert list(done) == ["chosen", "ruler"]
-    assert done["ruler"]["score"] == 0.75
 
 
 @pytest.mark.parametrize("kind", ["group", "columns"])

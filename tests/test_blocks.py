@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 import pytest
 
-from ruler_cli.ballots import Judged
+from ruler_cli.ballots import Outcome
 from ruler_cli.blocks import MOST, SIZE, Blocks, Member
 from ruler_cli.records import Group, Line, Record
 from tests.scoring.saying import ballot, judged, miss
@@ -23,7 +23,7 @@ def group(size: int = 100) -> Group:
     return Group("g", (Record(Line(1, 0, b"x" * size), ()),))
 
 
-def said(number: int, passes: int, dice: random.Random) -> Judged:
+def said(number: int, passes: int, dice: random.Random) -> Outcome:
     """What a judge said of a group in so many passes: some clear, some noise, some broken."""
     if number % 7 == 3:
         return judged(*(miss(turn) for turn in range(passes)), size=4)
@@ -64,8 +64,8 @@ def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list
     return passes
 
 
-@pytest.mark.parametrize("groups", [1, 2, 5, MOST - 1, MOST, MOST + 1, 150])
-@pytest.mark.parametrize("average", few(2, [2, 4, 3, 8]))
+@pytest.mark.parametrize("groups", [1, 5, MOST, MOST + 1, 150])
+@pytest.mark.parametrize("average", few(1, [4, 2, 3]))
 def test_ends(groups: int, average: int) -> None:
     """Every group comes to its end, who waits for whom decides nothing, and the average is kept."""
     passes = spent(groups, average, 0)
@@ -77,11 +77,6 @@ def test_ends(groups: int, average: int) -> None:
     assert all(passes[i] == 2 for i in range(groups) if i % 7 == 3)
     if groups > 5 and average > 3:
         assert max(passes) > 2
-
-
-def test_without_an_average() -> None:
-    """Where nothing is to be spent nobody gets anything, and everybody still ends."""
-    assert spent(70, None, 0) == [2] * 70
 
 
 def test_full_block_waits_for_nobody() -> None:
@@ -111,17 +106,6 @@ def test_full_block_waits_for_nobody() -> None:
         return full, before
 
     assert virtually(main) == (MOST, MOST + 1)
-
-
-def test_bytes_of_a_block() -> None:
-    """A block holds no more bytes than it may, so that what waits fits into what a run may hold."""
-    blocks = Blocks(4)
-
-    async def main() -> list[object]:
-        return [blocks.place(group(SIZE // 3))._block for _ in range(7)]
-
-    found = virtually(main)
-    assert [found.index(block) for block in found] == [0, 0, 0, 3, 3, 3, 6]
 
 
 def test_escalation_goes_by_the_whole_block() -> None:

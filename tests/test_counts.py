@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.ballots import Outcome, Verdict
 from ruler_cli.counts import Counts
 from ruler_cli.judges.prices import Price
-from ruler_cli.judging import Outcome
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.halt import Halt
@@ -36,13 +35,13 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> Coun
 def failed(counts: Counts, kind: Kind) -> None:
     """A group fails."""
     nothing = (Usage(),)
-    counts.add(GROUP, Outcome(Judged((), (), ()), 0.0, False, nothing, nothing, 0.0), Failure(kind, "why"))
+    counts.add(GROUP, Outcome((), (), (), used=nothing, paid=nothing), Failure(kind, "why"))
 
 
 def scored(counts: Counts, *, kept: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if kept else SEEN
-    counts.add(GROUP, Outcome(Judged((), (), ()), 1.0, kept, (SEEN,), (paid,), 0.0), Verdict((), ()))
+    counts.add(GROUP, Outcome((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), Verdict((), ()))
 
 
 def test_kept_is_not_paid() -> None:

@@ -20,8 +20,7 @@ from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.notes import Share
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.records import Fault, Group, Reply
-from ruler_cli.scoring import plan
-from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.scoring.request import compose, lay_out, parts, turns, windows
 from ruler_cli.settings import AskSettings
 from tests.values import group, talk
 
@@ -94,10 +93,8 @@ models = st.builds(
 def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
     """Requests by the planning functions, of the first `passes` at most."""
     sheets = [lay_out(each, ask) for each in groups]
-    fit = [sheet for sheet in sheets if plan.windows(sheet, ask)]
-    return sum(
-        len(plan.parts(sheet, ask, turn)) for sheet in fit for turn in range(plan.turns(sheet, ask))[:passes]
-    )
+    fit = [sheet for sheet in sheets if windows(sheet, ask)]
+    return sum(len(parts(sheet, ask, turn)) for sheet in fit for turn in range(turns(sheet, ask))[:passes])
 
 
 @given(groups=st.lists(made, max_size=4), ask=asks, model=models, adaptive=st.booleans())
@@ -109,8 +106,8 @@ def test_calls_are_those_planned(groups: list[Group], ask: AskSettings, model: M
     assert figures.calls.low == requests(groups, own, 2 if adaptive else 99)
     assert figures.calls.high == 2 * figures.calls.expected
     shown = [lay_out(each, own) for each in groups]
-    assert found.widest.too_long == sum(plan.windows(sheet, own) == 0 for sheet in shown)
-    assert found.windowed == sum(plan.windows(sheet, own) > 1 for sheet in shown)
+    assert found.widest.too_long == sum(windows(sheet, own) == 0 for sheet in shown)
+    assert found.windowed == sum(windows(sheet, own) > 1 for sheet in shown)
     cost = figures.cost_usd
     assert cost is not None
     assert figures.max_cost_usd is not None
@@ -209,7 +206,7 @@ def test_kept(tmp_path: Path) -> None:
             (caches[1], failed, ((1, 0),)),
         ):
             for turn, window in wanted:
-                request = compose(sheet, ask, plan.parts(sheet, ask, turn)[window]).request
+                request = compose(sheet, ask, parts(sheet, ask, turn)[window]).request
                 ledger.keep(cache.key(request), "x", answer, 1.0)
         panel = [Bill("j", PLAIN, find=lambda r, s=cache: s.find(s.key(r))) for cache in caches]  # type: ignore[misc]  # bound now
         found = estimate([one], panel, ask)

@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Judged
+from ruler_cli.ballots import Outcome
 from ruler_cli.holding import Holding
-from ruler_cli.judging import Outcome
 from ruler_cli.records import Group, Line, Record, Rollout, Usage
 from tests.scoring.saying import groups
 from tests.values import NASTY, values
@@ -42,10 +41,13 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(st.lists(held, max_size=4))
-def test_comes_back(put: list[tuple[Group, Judged]]) -> None:
+def test_comes_back(put: list[tuple[Group, Outcome]]) -> None:
     """Groups come back in their order, twice if asked twice, with all that is written of them."""
     holding = Holding()
-    given_ = [(group, Outcome(said, 1.5, True, (Usage(1),), (Usage(),), 1.8e9 + 0.1)) for group, said in put]
+    given_ = [
+        (group, replace(said, seconds=1.5, kept=True, used=(Usage(1),), paid=(Usage(),), ended=1.8e9 + 0.1))
+        for group, said in put
+    ]
     for group, outcome in given_:
         holding.put(group, outcome)
     assert len(holding) == len(put)

@@ -26,7 +26,7 @@ FLOORS = (
     {"notes"},
     {"judging", "reading", "writing"},
     {"blocks"},
-    {"annotate", "groups", "marked", "talks"},
+    {"annotate", "groups", "marked"},
     {"index"},
     {"pool"},
     {"ledger"},
@@ -38,7 +38,7 @@ FLOORS = (
     {"observer"},
     {"ballots", "figures"},
     {"scratch"},
-    {"records", "settings", "quantiles"},
+    {"records", "settings"},
     {"shard"},
     {"errors", "nearest"},
 )

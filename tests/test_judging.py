@@ -43,9 +43,9 @@ def played(
         assert len(requests) < 10
         return answers[min(len(requests), len(answers)) - 1](request)
 
-    bench = Bench((Seat("judge", call, asked.context_tokens),))
+    bench = Bench((Seat(call, asked.context_tokens),))
     outcome = anyio.run(judge_group, made, asked, bench)
-    return requests, combine(outcome.judged, CombineSettings(), Batch()), outcome.usage
+    return requests, combine(outcome, CombineSettings(), Batch()), outcome.usage
 
 
 def play(
@@ -119,17 +119,6 @@ def test_cut_off_twice() -> None:
     assert usage.calls == 3
 
 
-def test_cut_off_at_start() -> None:
-    """Where nothing is whole after two cuts, all is asked for once more in a new order."""
-    (_, second, third), verdict = play(cut(0), cut(0), good)
-    assert scored(verdict) == [0.1, 0.5, 0.9]
-    assert not set(second.labels) & set(third.labels)
-    _, failure, usage = played(cut(0))
-    assert isinstance(failure, Failure)
-    assert (failure.kind, usage.calls) == ("reply", 3)
-    assert "cut off three times" in failure.reason
-
-
 @pytest.mark.parametrize("wrong", [bad, refusal, lambda r: said("prose")])
 def test_missing_part_is_wrong(wrong: Answer) -> None:
     """Where the missing part is no verdict, all is asked anew, and no old label counts."""
@@ -137,17 +126,6 @@ def test_missing_part_is_wrong(wrong: Answer) -> None:
     assert scored(verdict) == [0.1, 0.5, 0.9]
     assert len(fourth.labels) == 3
     assert not set(third.labels) & set(fourth.labels)
-
-
-def test_missing_part_on_another_scale() -> None:
-    """Scores to ten do not complete scores to one."""
-
-    def of_ten(request: Request) -> Reply:
-        return said(json.dumps({"scores": entries(request, 10)}))
-
-    requests, verdict = play(cut(1), cut(1), of_ten, good)
-    assert "another scale" in requests[3].user
-    assert scored(verdict) == [0.1, 0.5, 0.9]
 
 
 def test_draft() -> None:
@@ -187,15 +165,6 @@ def test_context() -> None:
     assert (len(requests), failure.kind) == (2, "too_long")
 
 
-def test_context_after_cut() -> None:
-    """Room for the answer and a correction survive the shortening."""
-    too_long = fault(kind="too_long", context=(2000, 10_000))
-    requests, verdict = play(cut(1), too_long, good, made=long_group())
-    assert scored(verdict) == [0.1, 0.5, 0.9]
-    assert requests[2].room == requests[1].room == 20
-    assert "cut off" in requests[2].user
-
-
 def test_context_too_small() -> None:
     """What cannot be shortened enough fails with the numbers, and costs no call where that is known."""
     _, failure = play(fault(kind="too_long", context=(100, 10_000)), made=long_group())
@@ -226,14 +195,6 @@ def test_shared_scores() -> None:
     assert scored(verdict) == [0.1, None, 0.5, 0.1]
     assert isinstance(verdict, Verdict)
     assert (verdict.explanations[1], verdict.tied) == ("is no object", False)
-
-
-@pytest.mark.parametrize("answers", ["a", "bbb"])
-def test_tied(answers: str) -> None:
-    """One rollout, or identical ones, are judged absolutely and flagged."""
-    _, verdict = play(good, made=group(*map(talk, answers)))
-    assert isinstance(verdict, Verdict)
-    assert verdict.tied
 
 
 def test_counts() -> None:
@@ -267,3 +228,28 @@ def test_windows_after_overflow() -> None:
     assert len(requests) == 7
     assert [request.turn for request in requests[1:]] == [0, 0, 0, 1, 1, 1]
     assert sum(len(request.labels) for request in requests[1:]) == 2 * 12
+
+
+def test_parts_of_one_rollout_have_one_reward_and_one_outcome() -> None:
+    """Rewards and outcomes are numbers and truth values or None; of parts the last that has one counts."""
+    made = group(
+        Rollout(talk("a"), member="m", reward="0.5", outcome=False),
+        Rollout(talk("b"), reward=[1, 2], outcome="passed"),
+        Rollout(talk("c"), member="m", reward=1, outcome=True),
+        Rollout(talk("d"), member="m", reward=float("nan")),
+        Rollout([], fault="is no object", member="other"),
+    )
+
+    async def call(request: Request, *, again: bool = False) -> Reply | Fault:
+        return Fault("transport", "it broke", "call")
+
+    found = {}
+    for check in ("outcome", "reward", None):
+        outcome = anyio.run(judge_group, made, AskSettings(), Bench((Seat(call),), check=check))
+        assert outcome.rewards == (1.0, 3.0, 1.0, 1.0, None)
+        found[check] = outcome.outcomes
+    assert found == {
+        "outcome": (True, True, True, True, None),
+        "reward": (True, True, True, True, None),
+        None: (None,) * 5,
+    }

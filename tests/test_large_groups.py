@@ -46,7 +46,7 @@ class Strict:
 def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome:
     """What becomes of a group of these answers."""
     made = group(*(talk(f"{number} {text}") for number, text in enumerate(texts)))
-    return anyio.run(judge_group, made, AskSettings(), Bench((Seat("strict", judge.call, known),)))
+    return anyio.run(judge_group, made, AskSettings(), Bench((Seat(judge.call, known),)))
 
 
 @settings(max_examples=10)
@@ -59,13 +59,13 @@ def test_dense_text(dense: list[bool], known: int | None) -> None:
     judge = Strict(20_000)
     texts = [(DENSE * 130 if each else PLAIN * 180) for each in dense]
     outcome = judged(judge, texts, known)
-    assert outcome.judged.misses == ()
-    assert outcome.judged.shortened == 0
-    seen = Counter((body, ballot.turn) for ballot in outcome.judged.ballots for body in ballot.bodies)
+    assert outcome.misses == ()
+    assert outcome.shortened == 0
+    seen = Counter((body, ballot.turn) for ballot in outcome.ballots for body in ballot.bodies)
     passes = {turn for _, turn in seen}
     assert seen == Counter((body, turn) for body in range(len(texts)) for turn in passes)
     assert len(passes) == 2 or len(judge.answered) == 1
-    windows = [(ballot.turn, ballot.window) for ballot in outcome.judged.ballots]
+    windows = [(ballot.turn, ballot.window) for ballot in outcome.ballots]
     assert len(set(windows)) == len(windows)
 
 
@@ -81,7 +81,7 @@ def test_one_that_never_fits() -> None:
     """A final answer that fits no request beside another fails the group, with the judge's numbers."""
     judge = Strict(8_000)
     texts = [DENSE * 600, *(PLAIN * 100 + str(n) for n in range(12))]
-    misses = judged(judge, texts, 10_000).judged.misses
+    misses = judged(judge, texts, 10_000).misses
     assert {miss.failure.kind for miss in misses} == {"too_long"}
     assert judge.refused < 10
 
@@ -93,7 +93,7 @@ def test_order_does_not_matter() -> None:
     for some in (texts, texts[::-1]):
         judge = Strict(20_000)
         made = group(*map(talk, some))
-        anyio.run(judge_group, made, AskSettings(), Bench((Seat("strict", judge.call, 20_000),)))
+        anyio.run(judge_group, made, AskSettings(), Bench((Seat(judge.call, 20_000),)))
         asked.append(sorted(request.user for request in judge.answered))
         assert judge.refused
         assert lay_out(made, AskSettings()).shortening == 0

@@ -73,20 +73,6 @@ def test_kept_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (stage.asked, len(three.asked)) == (24, 24)
 
 
-def test_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--standardize brings judges to one scale, so that who uses less of it does not count less."""
-
-    def turned(request: Request) -> Reply | Fault:
-        return answer(request, lambda body: 0.5 + (0.5 - expected_score(body)) / 10)
-
-    groups = [group(f"g{i:02}", 0.2, 0.8) for i in range(30)]
-    stage = Stage(tmp_path, monkeypatch, groups, Stub("one"), Stub("two", turned))
-    stage.run(*NAMES)
-    assert all(row[0] < row[1] for row in stage.rewards())
-    stage.run(*NAMES, standardize=True)
-    assert stage.rewards() == [pytest.approx([0.5, 0.5])] * 30
-
-
 def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every judge's tokens cost that judge's price, in the summary and in each group."""
     one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
@@ -104,7 +90,7 @@ def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert stage.run(*NAMES, passes=2).summary.cost_usd is None
 
 
-@pytest.mark.parametrize("cap", few(3, [0.0005, 0.01, 0.1, 0.05, 0.2]))
+@pytest.mark.parametrize("cap", few(2, [0.0005, 0.1, 0.01]))
 @pytest.mark.parametrize("passes", [1, 3])
 def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All judges draw on one budget: it is not passed, and when it is reached both come to their end."""
@@ -155,19 +141,6 @@ def test_one_judge_is_down_for_good(
     assert len(one.asked) == 12 * passes - asked
 
 
-def test_one_judge_refuses_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one judge of a panel refuses a group the other's scores stand, and it is degraded."""
-    one, two = Stub("one", only("g04", refusing)), Stub("two", half)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
-    done = stage.run(*NAMES, passes=3)
-    assert (done.summary.complete, done.summary.degraded) == (True, 1)
-    assert stage.rewards()[4] == pytest.approx([0.05, 0.25, 0.1, 0.45])
-    assert stage.parts()[4]["degraded"]
-    assert stage.parts()[4]["judge"] == "two"
-    assert [r for r in one.turns if r[0] == "g04"] == [("g04", 0)] * 2
-    assert "one" not in stage.records()[4]["trajectories"][0]["ruler"]["judges"]
-
-
 def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --fallback the next judge is asked only where one refuses; its scores are whole."""
     one, two = Stub("one", only("g04 g07", refusing)), Stub("two", only("g07", refusing))
@@ -196,29 +169,6 @@ def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = stage.run(*NAMES, passes=2, fallback=True)
     assert done.summary.failed == {"transport": 1, "refused": 1}
     assert {name for name, _ in two.turns} == {"g05"}
-
-
-def test_fallback_that_the_cap_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group whose next judge the cap left out is not scored for the cap, and the next run asks it."""
-    one, two = Stub("one", refusing, price=(0.0, 0.0)), Stub("two", price=(100.0, 100.0))
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
-    done = stage.run(*NAMES, fallback=True, max_cost=0.3)
-    assert isinstance(done.stopped, CapReached)
-    assert done.summary.failed.keys() == {"budget"}
-    assert stage.run(*NAMES, fallback=True, max_cost=9.0).summary.complete
-
-
-def test_windows_of_the_judge_that_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a judge that refused would have been shown in parts is not told of the one that scored."""
-    long = [group("g00", *(i / 10 for i in range(10)))]
-    for rollout in long[0]["trajectories"]:
-        rollout["messages"][1]["content"] += " and so on" * 300
-    one, two = Stub("one", refusing, context=4000), Stub("two")
-    stage = Stage(tmp_path, monkeypatch, long, one, two)
-    done = stage.run(*NAMES, fallback=True)
-    assert len(two.asked) == 1
-    assert ("windows" in stage.parts()[0], done.summary.windowed) == (False, 0)
-    assert stage.rewards()[0] == [i / 10 for i in range(10)]
 
 
 def test_panel_over_the_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
 from ruler_cli.ballots import Ballot
 from ruler_cli.judges.simulated import Model
 from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.orders import balanced
+from ruler_cli.scoring.sheet import balanced
 from ruler_cli.scoring.windows import Windows, partition
 from ruler_cli.statistics import shifts
 

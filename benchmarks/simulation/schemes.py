@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from benchmarks.simulation.measures import Measured, deviation, measured, ranks
 from benchmarks.simulation.worlds import Asked, Case, Kind, cases, same
-from ruler_cli.ballots import Ballot, Judged, Verdict
+from ruler_cli.ballots import Ballot, Outcome, Verdict
 from ruler_cli.judges.simulated import Model
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine
@@ -42,7 +42,7 @@ ROWS = (
 
 def passes(seed: int, kind: Kind, number: int) -> Found:
     """Every row over the same groups, and 4 balanced with the slot correction."""
-    rows: dict[str, list[Judged]] = {row.name: [] for row in ROWS}
+    rows: dict[str, list[Outcome]] = {row.name: [] for row in ROWS}
     groups = cases(seed, kind, number)
     for case in groups:
         balanced = Asked(case).first(8)
@@ -62,7 +62,7 @@ def passes(seed: int, kind: Kind, number: int) -> Found:
     return {row.name: combined(groups, rows[row.name], row.how) for row in ROWS}
 
 
-def combined(groups: Sequence[Case], judged: Sequence[Judged], how: CombineSettings = MEAN) -> Measured:
+def combined(groups: Sequence[Case], judged: Sequence[Outcome], how: CombineSettings = MEAN) -> Measured:
     """The scores that ruler writes for a batch, measured."""
     batch = Batch()
     for one in judged:
@@ -72,7 +72,7 @@ def combined(groups: Sequence[Case], judged: Sequence[Judged], how: CombineSetti
     )
 
 
-def scores_of(judged: Judged, how: CombineSettings, batch: Batch) -> list[float]:
+def scores_of(judged: Outcome, how: CombineSettings, batch: Batch) -> list[float]:
     """The verdict's scores; every simulated group has one."""
     verdict = combine(judged, how, batch)
     assert isinstance(verdict, Verdict)
@@ -97,7 +97,7 @@ def aggregates(seed: int, number: int) -> Found:
 
 
 def _aggregated(
-    judged: Judged, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
+    judged: Outcome, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
 ) -> list[float]:
     columns = []
     for ballot in judged.ballots:

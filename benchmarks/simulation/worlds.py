@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
-from ruler_cli.ballots import Ballot, Judged
+from ruler_cli.ballots import Ballot, Outcome
 from ruler_cli.judges.simulated import NOISE_SPREAD, Draws, Model, answers
-from ruler_cli.scoring.orders import CYCLE, balanced
+from ruler_cli.scoring.sheet import CYCLE, balanced
 
 Kind = Literal["graded", "outcome"]
 KINDS: tuple[Kind, ...] = ("graded", "outcome")
@@ -49,10 +49,10 @@ class Case:
         scores = answers(model, [self.truths[i] + errors[i] for i in order], draws)
         return Ballot(judge, turn, window, tuple(order), tuple(scores), ("",) * len(order))
 
-    def judged(self, ballots: Sequence[Ballot], windows: int = 1) -> Judged:
+    def judged(self, ballots: Sequence[Ballot], windows: int = 1) -> Outcome:
         """The group as it comes to be combined."""
         size = len(self.truths)
-        return Judged(
+        return Outcome(
             tuple(range(size)),
             ("",) * size,
             (1,) * size,

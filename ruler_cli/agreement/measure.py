@@ -16,7 +16,7 @@ from typing import Any
 
 from ruler_cli.agreement.bootstrap import LEVEL, RESAMPLES, Figure, Measure, Units, difference, ratio
 from ruler_cli.agreement.scored import Item, Scored, paired
-from ruler_cli.statistics.pairs import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
+from ruler_cli.statistics.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
 
 Agreement = dict[str, Any]
 """What was measured, as `ruler agree --json` prints it.

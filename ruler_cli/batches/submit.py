@@ -31,7 +31,7 @@ from ruler_cli.pool.engine import first_of
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Request
 from ruler_cli.rendering import Rendered, render
-from ruler_cli.scoring.request import BYTES_PER_TOKEN
+from ruler_cli.scoring.sheet import BYTES_PER_TOKEN
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from ruler_cli.files.location import Location
 from ruler_cli.judges.choose import batch_price, lists_batches
 from ruler_cli.judges.targets import LIMITS, Limits, batches_of
 from ruler_cli.notes import Notes, Overview, Tally, shortened
-from ruler_cli.quantiles import quantile
 from ruler_cli.reading import Input
 from ruler_cli.settings import JudgeSettings, ScoreSettings
+from ruler_cli.statistics.sums import quantile
 
 HOURS = 24
 """Within so many hours OpenAI and Anthropic are done with a batch; what is not done by then expires."""

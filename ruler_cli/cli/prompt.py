@@ -17,8 +17,8 @@ from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
 
 if TYPE_CHECKING:
     from ruler_cli.records import Group
-    from ruler_cli.scoring.plan import Part
-    from ruler_cli.scoring.request import Sheet
+    from ruler_cli.scoring.request import Part
+    from ruler_cli.scoring.sheet import Sheet
 
 _ASK = AskSettings()
 _COMPARED = 1000
@@ -115,38 +115,37 @@ def _group(where: InputSettings, key: str | None) -> Group:
 
 def _part(group: Group, sheet: Sheet, ask: AskSettings, turn: int, window: int) -> Part | None:
     """What the request shows, passes and windows counted from 1; None where no request can be made."""
-    from ruler_cli.scoring import plan
-
     named = f"group {group.key!r}"
     if sheet.alone and ask.single == "flag" and turn > 1:
         raise UsageError(
             f"--pass {turn}: {named} has nothing to compare and one pass; --single score makes them more"
         )
-    parts = plan.parts(sheet, ask, turn - 1)
-    if window > max(1, len(parts)):
-        raise UsageError(f"--window {window}: {named} is shown in {count(len(parts), 'window')}")
-    return parts[window - 1] if parts else None
+    from ruler_cli.scoring.request import parts
+
+    found = parts(sheet, ask, turn - 1)
+    if window > max(1, len(found)):
+        raise UsageError(f"--window {window}: {named} is shown in {count(len(found), 'window')}")
+    return found[window - 1] if found else None
 
 
 def _say_how_many(
     group: Group, sheet: Sheet, ask: AskSettings, others: Sequence[AskSettings], part: Part | None
 ) -> None:
     """Which of how many requests this is, where it is not the only one; a warning where it is none."""
-    from ruler_cli.scoring import plan
-    from ruler_cli.scoring.request import lay_out
+    from ruler_cli.scoring.request import lay_out, obstacle, turns, windows
 
-    problem = plan.obstacle(group, sheet, ask)
+    problem = obstacle(group, sheet, ask)
     if problem is not None or part is None:
         reason = f": {problem.reason}" if problem is not None else ""
         say(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
         return
     ask = replace(ask, passes=max(ask.passes, part.turn + 1))
-    passes, windows = plan.turns(sheet, ask), plan.windows(sheet, ask)
-    whole = passes * windows
-    for other in (replace(each, passes=ask.passes) for each in others):
+    passes, each = turns(sheet, ask), windows(sheet, ask)
+    whole = passes * each
+    for other in (replace(other, passes=ask.passes) for other in others):
         theirs = lay_out(group, other)
-        whole += plan.turns(theirs, other) * plan.windows(theirs, other)
+        whole += turns(theirs, other) * windows(theirs, other)
     if whole > 1:
-        place = f"pass {part.turn + 1} of {passes}, window {part.window + 1} of {windows}"
+        place = f"pass {part.turn + 1} of {passes}, window {part.window + 1} of {each}"
         judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""
         say(f"ruler: group {group.key!r}: {place}{judges}; the group takes {count(whole, 'request')}")

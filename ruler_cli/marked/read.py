@@ -95,7 +95,7 @@ class Marks:
             judged=judged,
             label=label,
             explanation=_text(mark.get("explanation")),
-            spread=_at_least_0(mark.get("spread")),
+            spread=_finite(mark.get("spread"), 0),
             slots=slots,
             pass_scores=_pass_scores(mark.get("pass_scores"), len(slots)),
             judges=judges,
@@ -148,7 +148,7 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
     )
     lost = status == "failed"
     first = failed[0] if failed else None
-    cost = _at_least_0(own.get("cost_usd"))
+    cost = _finite(own.get("cost_usd"), 0)
     told = own if own.get("kind") else {"kind": first.kind, "reason": first.reason} if first else _NOTHING
     return MarkedGroup(
         key=key,
@@ -159,11 +159,11 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
         judge=_text(own.get("judge")),
         passes=_whole(own.get("passes")),
         marked_tied=own["tied"] if isinstance(own.get("tied"), bool) else None,
-        reliability=_share(own.get("reliability")),
-        weight=_at_least_0(own.get("weight")),
+        reliability=_finite(own.get("reliability"), 0, 1),
+        weight=_finite(own.get("weight"), 0),
         usage=_usage(_object(own.get("usage"))),
         cost=cost,
-        latency=_at_least_0(own.get("latency_s")),
+        latency=_finite(own.get("latency_s"), 0),
         judged_at=_time(own.get("judged_at")),
         flags=tuple(_flags(rollouts, own)),
         odd=("cost_usd",) if cost is None and own.get("cost_usd") is not None else (),
@@ -193,26 +193,17 @@ def _kind(mark: _Json) -> str:
     return kind if isinstance(kind, str) and kind in KINDS else "unknown"
 
 
-def _finite(value: Any) -> float | None:
-    """A number that stands as a number; neither a truth value nor text is a score."""
-    if type(value) is not float and type(value) is not int:
-        return None
-    return round(float(value), _DIGITS) if -LARGEST <= value <= LARGEST else None  # NaN is neither
-
-
-def _at_least_0(value: Any) -> float | None:
-    found = _finite(value)
-    return found if found is not None and found >= 0 else None
-
-
-def _share(value: Any) -> float | None:
-    found = _at_least_0(value)
-    return found if found is not None and found <= 1 else None
+def _finite(value: Any, least: float = -LARGEST, most: float = LARGEST) -> float | None:
+    """A number that stands as a number, within bounds; neither a truth value nor text is a score."""
+    if (type(value) is not float and type(value) is not int) or not -LARGEST <= value <= LARGEST:
+        return None  # NaN is within no bounds
+    found = round(float(value), _DIGITS)
+    return found if least <= found <= most else None
 
 
 def _whole(value: Any) -> int | None:
-    found = _at_least_0(value)
-    return int(found) if found is not None else None
+    found = _finite(value, 0)
+    return None if found is None else int(found)
 
 
 def _slots(value: Any) -> tuple[float, ...]:

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Literal
 
 from ruler_cli.records import Rollout, Usage
-from ruler_cli.statistics.pairs import concordance
 from ruler_cli.statistics.reliability import one_score
+from ruler_cli.statistics.sums import concordance
 
 Status = Literal["scored", "failed", "unmarked"]
 LabelFrom = Literal["", "reward", "outcome"]

@@ -1,21 +1,112 @@
-"""What a batch says of its judges: running sums, in memory that does not grow with the groups."""
+"""The scores of a group, judge by judge and pass by pass; and running sums over the groups of a batch.
+
+The sums say how good the judges are, in memory that does not grow with the groups.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from math import sqrt
+from math import fsum, sqrt
 
-from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.ballots import Ballot, Outcome, Verdict
 from ruler_cli.figures import Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
-from ruler_cli.quantiles import quantile
-from ruler_cli.scoring.outcome import passed
-from ruler_cli.scoring.tables import Correct, anova, as_given, tables
-from ruler_cli.statistics.reliability import Noise, Prior
+from ruler_cli.statistics import shifts
+from ruler_cli.statistics.reliability import Anova, Noise, Prior
 from ruler_cli.statistics.slots import SlotCurve
-from ruler_cli.statistics.sums import LengthSums, Moments, PairSums
+from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, quantile
+
+_EXACT = 12
+_DIGITS = 9
+"""Decimals of a score that was solved for: what is behind them is the solver's rounding."""
+Correct = Callable[[Ballot], Sequence[float]]
+"""The scores of a ballot, aligned with its bodies, as they are to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One judge's word on a group.
+
+    `cells[i]` are the scores of body i in the order of `ballots`; where it was shown in windows, without
+    the windows' levels, which are `fitted`. `scores[i]` is its mean, within [0, 1]; None where it has no
+    cell. `windows` are bodies and scores of each ballot.
+    """
+
+    judge: int
+    ballots: tuple[Ballot, ...]
+    windows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+    cells: tuple[tuple[float, ...], ...]
+    scores: tuple[float | None, ...]
+    fitted: shifts.Fitted | None = None
+
+    @property
+    def passes(self) -> int:
+        """How often every body was scored at least."""
+        return min(map(len, self.cells), default=0)
+
+
+def as_given(ballot: Ballot) -> Sequence[float]:
+    """The scores as the judge gave them."""
+    return ballot.scores
+
+
+def tables(judged: Outcome, correct: Correct = as_given) -> list[Table]:
+    """A table for each judge that gave any score, by the judges' numbers."""
+    by_judge: dict[int, list[Ballot]] = {}
+    for ballot in sorted(judged.ballots, key=lambda b: (b.judge, b.turn, b.window)):
+        by_judge.setdefault(ballot.judge, []).append(ballot)
+    return [_table(judged, judge, ballots, correct) for judge, ballots in by_judge.items()]
+
+
+def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct) -> Table:
+    windows = tuple((ballot.bodies, tuple(correct(ballot))) for ballot in ballots)
+    bodies = len(judged.sizes)
+    cells: tuple[tuple[float, ...], ...]
+    scores: tuple[float | None, ...]
+    fitted = None
+    if judged.windows > 1:
+        fitted = shifts.fit(windows, bodies)
+        cells, scores = fitted.adjusted, fitted.scores
+    else:
+        found: list[list[float]] = [[] for _ in range(bodies)]
+        for shown, given in windows:
+            for body, score in zip(shown, given, strict=True):
+                found[body].append(score)
+        cells = tuple(map(tuple, found))
+        scores = tuple(mean(row) if row else None for row in cells)
+    within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
+    if fitted is not None:
+        within = tuple(None if score is None else round(score, _DIGITS) for score in within)
+    return Table(judge, tuple(ballots), windows, cells, within, fitted)
+
+
+def anova(judged: Outcome, used: Sequence[Table]) -> Anova | None:
+    """The analysis of variance of rollout × (judge, pass); None where there is only one of either."""
+    bodies = len(judged.sizes)
+    if bodies < 2:
+        return None
+    if judged.windows > 1:  # a judge's window is one more window: the levels of both are taken out
+        fitted = used[0].fitted if len(used) == 1 else None
+        found = (fitted or shifts.fit([w for table in used for w in table.windows], bodies)).anova
+        return found if found.k > 1 else None
+    columns = [column for table in used for column in zip(*table.cells, strict=True)]
+    return Anova.of(columns) if len(columns) > 1 else None
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean to twelve decimals; of equal values it is the value.
+
+    What is behind them is how decimals are rounded in binary: .3 and .45 would come to another mean than
+    .35 and .4, and chance would decide who is the best.
+    """
+    least, most = min(values), max(values)
+    if least == most:
+        return values[0]
+    return min(max(round(fsum(values) / len(values), _EXACT), least), most)
+
 
 _LISTED = 20
 _KEY = 200
@@ -46,7 +137,7 @@ class Batch:
         self._flawed, self._near = _Listing(lowest=True), _Listing(lowest=False)
         self._told = self._untold = 0
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: Outcome) -> None:
         """Count what was said of a group: by slot, how passes differ, how each judge scores."""
         self.slots.add(*(ballot.scores for ballot in judged.ballots))
         if judged.judges > 1:
@@ -55,13 +146,13 @@ class Batch:
                     self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
         self._hear(judged, as_given)
 
-    def hear_again(self, every: Iterable[tuple[Judged, Correct]]) -> None:
+    def hear_again(self, every: Iterable[tuple[Outcome, Correct]]) -> None:
         """Learn the noise anew, by scores as they are to count: what is subtracted from them is none."""
         self.noise, self._prior = Noise(), None
         for judged, correct in every:
             self._hear(judged, correct)
 
-    def _hear(self, judged: Judged, correct: Correct) -> None:
+    def _hear(self, judged: Outcome, correct: Correct) -> None:
         if len(judged.ballots) < 2 or judged.alone:
             return
         found = tables(judged, correct)
@@ -90,7 +181,7 @@ class Batch:
         stretch = pooled.deviation / own.deviation if own.deviation > _FLAT else 1.0
         return [pooled.mean + (score - own.mean) * stretch for score in scores]
 
-    def conclude(self, key: str, judged: Judged, verdict: Verdict) -> None:
+    def conclude(self, key: str, judged: Outcome, verdict: Verdict) -> None:
         """Count a group's verdict; `key` names the group where a rollout of it is listed."""
         self._groups += 1
         self._tied += verdict.tied
@@ -103,9 +194,9 @@ class Batch:
             self._length.add([judged.sizes[body] for body in scores], list(scores.values()))
             self._pair(judged, verdict, list(first.values()))
         for i, (score, said) in enumerate(zip(verdict.judged, judged.outcomes, strict=False), 1):
-            self._odd(key, i, score, passed(said))
+            self._odd(key, i, score, said)
 
-    def _pair(self, judged: Judged, verdict: Verdict, rollouts: Sequence[int]) -> None:
+    def _pair(self, judged: Outcome, verdict: Verdict, rollouts: Sequence[int]) -> None:
         """Count every two judges on the distinct rollouts of a group, each by its first place in it."""
         for one, other in combinations(range(len(verdict.by_judge)), 2):
             a, b = verdict.by_judge[one], verdict.by_judge[other]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, fsum, inf, sqrt
 
-from ruler_cli.ballots import Ballot, Judged, Miss, Verdict
+from ruler_cli.ballots import Ballot, Miss, Outcome, Verdict
 from ruler_cli.records import Failure
-from ruler_cli.scoring import outcome
-from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.tables import Table, anova, mean, tables
+from ruler_cli.scoring.batch import Batch, Table, anova, mean, tables
 from ruler_cli.settings import CombineSettings
 from ruler_cli.statistics import reliability
 
@@ -19,7 +18,7 @@ _BALANCED = 2
 """Passes from which on the scores of an escalation stand: an order and its reverse."""
 
 
-def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Failure:
+def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Failure:
     """The scores of a group's rollouts, and how good they are.
 
     `batch` is what is known of all groups, or of those so far: the noise of a pass, the slot curve, how
@@ -44,7 +43,7 @@ def combine(judged: Judged, how: CombineSettings, batch: Batch) -> Verdict | Fai
     return _by_rewards(verdict, judged, how)
 
 
-def settle(every: Iterable[Judged], how: CombineSettings, batch: Batch) -> None:
+def settle(every: Iterable[Outcome], how: CombineSettings, batch: Batch) -> None:
     """Once every group was added to the batch: let it know the noise of scores as `how` has them count.
 
     Without that, what --debias and --standardize take out of the scores would still count as their noise.
@@ -53,7 +52,7 @@ def settle(every: Iterable[Judged], how: CombineSettings, batch: Batch) -> None:
         batch.hear_again((judged, partial(_cells, judged=judged, how=how, batch=batch)) for judged in every)
 
 
-def _cells(ballot: Ballot, judged: Judged, how: CombineSettings, batch: Batch) -> Sequence[float]:
+def _cells(ballot: Ballot, judged: Outcome, how: CombineSettings, batch: Batch) -> Sequence[float]:
     """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
     scores: Sequence[float] = ballot.scores
     if how.debias and batch.slots.enough:
@@ -64,7 +63,7 @@ def _cells(ballot: Ballot, judged: Judged, how: CombineSettings, batch: Batch) -
     return scores
 
 
-def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table], *, degraded: bool) -> Verdict:
+def _verdict(judged: Outcome, used: Sequence[Table], counted: Sequence[Table], *, degraded: bool) -> Verdict:
     """The judges' scores and what goes with them, for each rollout; nothing yet of how good they are."""
     bodies = range(len(judged.sizes))
     scores = [mean([s for table in used if (s := table.scores[body]) is not None]) for body in bodies]
@@ -96,7 +95,7 @@ def _verdict(judged: Judged, used: Sequence[Table], counted: Sequence[Table], *,
     )
 
 
-def _judges(judged: Judged) -> int:
+def _judges(judged: Outcome) -> int:
     """How many judges there are to tell of."""
     return max(judged.judges, 1 + (judged.final or 0), *(1 + ballot.judge for ballot in judged.ballots))
 
@@ -123,7 +122,7 @@ def _explanations(used: Sequence[Table], scores: Sequence[float]) -> list[str]:
     return [text for *_, text in best]
 
 
-def _shown(judged: Judged, used: Sequence[Table]) -> tuple[list[list[float]], list[list[float]]]:
+def _shown(judged: Outcome, used: Sequence[Table]) -> tuple[list[list[float]], list[list[float]]]:
     """For each body, judge by judge and pass by pass: its place, 0 first and 1 last, and its score."""
     places: list[list[float]] = [[] for _ in judged.sizes]
     given: list[list[float]] = [[] for _ in judged.sizes]
@@ -136,7 +135,7 @@ def _shown(judged: Judged, used: Sequence[Table]) -> tuple[list[list[float]], li
     return places, given
 
 
-def _degraded(judged: Judged, used: Sequence[Table], misses: Sequence[Miss]) -> bool:
+def _degraded(judged: Outcome, used: Sequence[Table], misses: Sequence[Miss]) -> bool:
     """Whether scores are missing that were to count."""
     judges = {table.judge for table in used}
     if judged.final is None:
@@ -147,7 +146,7 @@ def _degraded(judged: Judged, used: Sequence[Table], misses: Sequence[Miss]) -> 
 
 
 def _rated(
-    verdict: Verdict, judged: Judged, used: Sequence[Table], how: CombineSettings, batch: Batch
+    verdict: Verdict, judged: Outcome, used: Sequence[Table], how: CombineSettings, batch: Batch
 ) -> Verdict:
     """With how far the scores can be trusted: as far as passes tell, but one score for all is no signal."""
     if judged.alone:
@@ -180,7 +179,7 @@ def _one_score(verdict: Verdict, used: Sequence[Table]) -> bool:
     )
 
 
-def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdict | Failure:
+def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verdict | Failure:
     """With what the dump said of the rollouts: its reward mixed in, its outcome above all.
 
     What makes the scores equal leaves no signal; what tells equal ones apart is no signal of the judges.
@@ -201,7 +200,7 @@ def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdi
                 mixed.append(how.blend * score + (1 - how.blend) * reward)
         scores = tuple(mixed)
     if how.by_outcome and judged.outcomes:
-        scores = outcome.ordered(scores, judged.outcomes)
+        scores = ordered(scores, judged.outcomes)
     if scores is verdict.scores:
         return verdict
     verdict = replace(verdict, scores=scores)
@@ -209,7 +208,7 @@ def _by_rewards(verdict: Verdict, judged: Judged, how: CombineSettings) -> Verdi
     return replace(verdict, tied=True, weight=0.0) if levelled else verdict
 
 
-def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:
+def _failure(judged: Outcome, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:
     """Why no judge counts: the first request that brought nothing, and what there was beside it.
 
     What --max-cost left out goes before all else: a run with more money may score the group.
@@ -231,3 +230,40 @@ def _failure(judged: Judged, found: Sequence[Table], misses: Sequence[Miss], lea
         return Failure("reply", told)
     failure = (misses if misses[0].failure.kind == "budget" else own or misses)[0].failure
     return replace(failure, reason=f"{told}; the first that did not: {failure.reason}")
+
+
+def ordered(scores: Sequence[float | None], outcomes: Sequence[bool | None]) -> tuple[float | None, ...]:
+    """Scores of a group in which none that failed is above one that passed; ties between them may be.
+
+    Of all such scores the nearest, by the sum of squared changes: isotonic regression on an order of two
+    levels (Barlow et al. 1972). There is one line c; what passed below it is raised to it and what failed
+    above it lowered to it. Nothing changes where nothing contradicts. A rollout without a score or an
+    outcome stays as it is.
+    """
+    known = [(score, good) for score, good in zip(scores, outcomes, strict=True) if score is not None]
+    up = sorted(score for score, good in known if good is True)
+    down = sorted(score for score, good in known if good is False)
+    if not up or not down or down[-1] <= up[0]:
+        return tuple(scores)
+    line = _line(up, down)
+    return tuple(
+        score if score is None or good is None else max(score, line) if good else min(score, line)
+        for score, good in zip(scores, outcomes, strict=True)
+    )
+
+
+def _line(up: list[float], down: list[float]) -> float:
+    """Where what is raised to the line and what is lowered to it move by the same sum.
+
+    The balance of the two grows with the line and is straight between two scores, so the line is the
+    mean of those that move, once it is known between which scores it lies.
+    """
+    places = sorted({*up, *down})
+
+    def balance(line: float) -> float:
+        raised = fsum(line - score for score in up if score < line)
+        return raised - fsum(score - line for score in down if score > line)
+
+    above = places[bisect_left(places, 0.0, key=balance)]  # at the highest nothing is lowered any more
+    moved = [score for score in up if score < above] + [score for score in down if score >= above]
+    return min(max(fsum(moved) / len(moved), places[0]), above)

@@ -7,14 +7,13 @@ file of kept replies.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Fault, Reply, Request
 from ruler_cli.scoring import words
-from ruler_cli.scoring.plan import Part, too_long
-from ruler_cli.scoring.reply import Defect, Reading, read, read_complete
-from ruler_cli.scoring.request import Paper, compose
+from ruler_cli.scoring.reply import DefectError, Reading, read, read_complete
+from ruler_cli.scoring.request import Paper, Part, compose, too_long
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 
@@ -84,11 +83,12 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
             if _fits(answer, paper, state):
                 continue
             return _ended(answer, sheet, part, state)
-        reading = _understand(answer, paper, again=bool(given))
-        if isinstance(reading, Reading):
-            entries = {**given, **reading.entries}
-            return _ballot(part, paper, replace(reading, entries=entries))
-        failure = _second_chance(answer, reading, state)
+        try:
+            reading = _understand(answer, paper, again=bool(given))
+        except DefectError as defect:
+            failure = _second_chance(answer, str(defect), state)
+        else:
+            return _ballot(part, paper, {**given, **reading.entries}, reading)
         if failure:
             return _crowded(failure, sheet, part, state) if len(state.cuts) > 2 else failure
         given = read_complete(answer.text, paper.request.labels) if len(state.cuts) == 2 else {}
@@ -121,20 +121,19 @@ def _least(rollouts: int) -> int:
     return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
 
 
-def _understand(answer: Reply, paper: Paper, *, again: bool) -> Reading | Defect:
+def _understand(answer: Reply, paper: Paper, *, again: bool) -> Reading:
     if answer.refusal is not None:
-        return Defect(answer.refusal)
+        raise DefectError(answer.refusal)
     if answer.truncated and not answer.text.rstrip().endswith(("}", "]", "```")):
-        return Defect("the answer was cut off")  # a verdict before its end may be a draft
+        raise DefectError("the answer was cut off")  # a verdict before its end may be a draft
     reading = read(answer.text, paper.request.labels)
-    if again and isinstance(reading, Reading) and reading.rescaled:
-        return Defect("the scores stood on another scale than those given before")
+    if again and reading.rescaled:
+        raise DefectError("the scores stood on another scale than those given before")
     return reading
 
 
-def _second_chance(answer: Reply, defect: Reading | Defect, state: State) -> Failure | None:
+def _second_chance(answer: Reply, reason: str, state: State) -> Failure | None:
     """Note what the next request must say; a Failure where this chance was already given."""
-    reason = defect.reason if isinstance(defect, Defect) else ""
     if answer.refusal is not None:
         if state.refused:
             return Failure("refused", f"the judge refused twice: {reason}")
@@ -182,8 +181,8 @@ def _crowded(failure: Failure, sheet: Sheet, part: Part, state: State) -> Failur
     return Overflow(limit, limit + answer, target, failure, again)
 
 
-def _ballot(part: Part, paper: Paper, reading: Reading) -> Ballot:
-    said = [reading.entries[label] for label in paper.labels]
+def _ballot(part: Part, paper: Paper, entries: dict[str, tuple[float, str]], reading: Reading) -> Ballot:
+    said = [entries[label] for label in paper.labels]
     return Ballot(
         judge=0,
         turn=part.turn,

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
-from ruler_cli.ballots import Ballot, Judged
-from ruler_cli.scoring.tables import Correct, anova, tables
+from ruler_cli.ballots import Ballot, Outcome
+from ruler_cli.scoring.batch import Correct, anova, tables
 from ruler_cli.statistics import reliability
 from ruler_cli.statistics.reliability import Anova, Noise, Prior
 from ruler_cli.statistics.slots import SlotCurve
@@ -60,12 +60,12 @@ _HOPELESS = 0.1
 class Standing:
     """A group between two rounds: what was said of it in `passes` so far, and what one costs in tokens."""
 
-    judged: Judged
+    judged: Outcome
     passes: int
     tokens: float
 
     @classmethod
-    def of(cls, judged: Judged, tokens: float) -> Self | None:
+    def of(cls, judged: Outcome, tokens: float) -> Self | None:
         """None where further passes are pointless: nothing to compare, no usable reply, or escalated."""
         if judged.alone or not judged.ballots or judged.final is not None:
             return None

@@ -50,17 +50,13 @@ class Reading:
     unknown: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """Why a reply cannot be used, as half a sentence that a judge and a person understand."""
-
-    reason: str
+class DefectError(Exception):
+    """A reply cannot be used: the reason is half a sentence that a judge and a person understand."""
 
 
-def read(text: str, labels: Sequence[str]) -> Reading | Defect:
-    """Read a whole reply; it must score exactly the expected labels."""
-    found = _find(text[-_LONGEST:])
-    return found if isinstance(found, Defect) else _weigh(found, labels)
+def read(text: str, labels: Sequence[str]) -> Reading:
+    """Read a whole reply; DefectError unless it scores exactly the expected labels."""
+    return _weigh(_find(text[-_LONGEST:]), labels)
 
 
 def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, str]]:
@@ -70,8 +66,11 @@ def read_complete(text: str, labels: Sequence[str]) -> dict[str, tuple[float, st
     keyed = _OPENED.match(body, at) if at >= 0 else None
     found = _members_from(body, keyed.end()) if keyed else _items_from(body, at)
     whole = [entry for entry in found if isinstance(entry, dict) and entry.get("trajectory_id") in labels]
-    reading = _weigh(whole, list(dict.fromkeys(entry["trajectory_id"] for entry in whole)))
-    return {} if isinstance(reading, Defect) or reading.rescaled else reading.entries
+    try:
+        reading = _weigh(whole, list(dict.fromkeys(entry["trajectory_id"] for entry in whole)))
+    except DefectError:
+        return {}
+    return {} if reading.rescaled else reading.entries
 
 
 def _items_from(body: str, at: int) -> Iterator[Any]:
@@ -95,13 +94,13 @@ def _members_from(body: str, at: int) -> Iterator[Any]:
         yield _entry(member[1], value)
 
 
-def _weigh(found: list[Any], labels: Sequence[str]) -> Reading | Defect:
+def _weigh(found: list[Any], labels: Sequence[str]) -> Reading:
     """The entries of a verdict, one for each label."""
     chosen: dict[str, tuple[Any, str]] = {}
     unknown = 0
     for entry in found:
         if not isinstance(entry, dict):
-            return Defect("an entry of `scores` was no object")
+            raise DefectError("an entry of `scores` was no object")
         label = entry.get("trajectory_id")
         label = label.strip() if isinstance(label, str) else ""
         if label not in labels:
@@ -109,15 +108,12 @@ def _weigh(found: list[Any], labels: Sequence[str]) -> Reading | Defect:
             continue
         value, explanation = entry.get("score"), entry.get("explanation")
         if label in chosen and _number(chosen[label][0]) != _number(value):
-            return Defect("one id had two different scores")
+            raise DefectError("one id had two different scores")
         chosen[label] = (value, explanation if isinstance(explanation, str) else "")
     lost = len(labels) - len(chosen)
     if lost:
-        return Defect(f"{lost} of {len(labels)} ids had no score")
-    numbers = _numbers([value for value, _ in chosen.values()])
-    if isinstance(numbers, Defect):
-        return numbers
-    scores, rescaled = numbers
+        raise DefectError(f"{lost} of {len(labels)} ids had no score")
+    scores, rescaled = _numbers([value for value, _ in chosen.values()])
     return Reading(
         {label: (score, said) for (label, (_, said)), score in zip(chosen.items(), scores, strict=True)},
         rescaled,
@@ -139,22 +135,22 @@ def _unfenced(text: str) -> str:
     return text
 
 
-def _find(text: str) -> list[Any] | Defect:
+def _find(text: str) -> list[Any]:
     """The `scores` list of the whole answer, or of the last balanced object that holds one."""
     bare = _bare(text)
     if not bare:
-        return Defect("the answer was empty")
+        raise DefectError("the answer was empty")
     whole = next(_wholes(text), None)
     if whole is None:
         whole = _last_object(bare)
     if isinstance(whole, dict):
         whole = whole.get(_KEY)
     if whole is None:
-        return Defect("the answer held no JSON object with `scores`")
+        raise DefectError("the answer held no JSON object with `scores`")
     if isinstance(whole, dict):
         return [_entry(label, value) for label, value in whole.items()]
     if not isinstance(whole, list):
-        return Defect("`scores` was neither a list nor an object")
+        raise DefectError("`scores` was neither a list nor an object")
     return whole
 
 
@@ -202,25 +198,25 @@ def _last_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _numbers(values: Iterable[Any]) -> tuple[list[float], bool] | Defect:
-    """Scores in [0, 1]; bare numbers consistently on a scale to 10 are rescaled, else a Defect."""
+def _numbers(values: Iterable[Any]) -> tuple[list[float], bool]:
+    """Scores in [0, 1]; bare numbers consistently on a scale to 10 are rescaled, else DefectError."""
     read_off = [_number(value) for value in values]
     bare: list[float] = []
     for value, (number, scaled) in zip(values, read_off, strict=True):
         if number is None or not math.isfinite(number):
-            return Defect(f"a score was no number ({_show(value)})")
+            raise DefectError(f"a score was no number ({_show(value)})")
         if number < 0:
-            return Defect(f"a score was negative ({_show(value)})")
+            raise DefectError(f"a score was negative ({_show(value)})")
         if number > (1 if scaled else 10):
-            return Defect(f"a score was out of range ({_show(value)})")
+            raise DefectError(f"a score was out of range ({_show(value)})")
         if not scaled:
             bare.append(number)
     if not any(number > 1 for number in bare):
         return [abs(number or 0.0) for number, _ in read_off], False  # abs: -0 is 0
     if max(bare) < _CLEARLY_TEN:
-        return Defect(f"a score was out of range ({max(bare):g})")
+        raise DefectError(f"a score was out of range ({max(bare):g})")
     if any(0 < number < 1 for number in bare):
-        return Defect("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
+        raise DefectError("scores stood on mixed scales, some from 0 to 1 and some from 0 to 10")
     return [abs(n or 0.0) / (1 if scaled else 10) for n, scaled in read_off], True
 
 

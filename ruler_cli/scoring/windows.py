@@ -83,11 +83,6 @@ def count_for(sizes: Sequence[int], limit: int | None, most: int, least: int = W
     return 0
 
 
-def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> bool:
-    """Whether the windows of two passes hang together through the items that stand in both."""
-    return _islands(first, second)[1] <= 1
-
-
 class _Room:
     """What fits into one window."""
 

@@ -36,31 +36,13 @@ class Fitted:
     """Scores of bodies from windows, aligned with the bodies; None or () where none was seen.
 
     `adjusted[i]` are the observations of body i in the windows' order without their windows' effects, on
-    the scale of `scores`: their mean is the score. `effects` are what windows lie above their bodies'
-    scores, on the judge's scale, and `scale` <= 1 what deviations from the mean were multiplied by so as to
-    stay in range.
-    The sums of squares are of the fit without ridge, on the judge's scale: `rest` of the residuals,
-    `between` of the bodies adjusted for windows, each with its degrees of freedom.
+    the scale of `scores`: their mean is the score. `anova` is of the fit without ridge, on the judge's
+    scale, with bodies adjusted for windows; to be used as a whole table's.
     """
 
     scores: tuple[float | None, ...]
     adjusted: tuple[tuple[float, ...], ...]
-    missing: tuple[int, ...]
-    effects: tuple[float, ...]
-    scale: float
-    rest: float
-    df_res: int
-    between: float
-    df_item: int
-    observations: int
-    efficiency: float
-
-    @property
-    def anova(self) -> Anova:
-        """The table's analysis of variance, to be used as a whole table's."""
-        n = len(self.scores) - len(self.missing)
-        k = self.observations / n if n else 0.0
-        return Anova.fitted(self.between, self.df_item, self.rest, self.df_res, n, k, self.efficiency)
+    anova: Anova
 
 
 class _Design:
@@ -184,45 +166,39 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> float:
     return fsum(x * y for x, y in zip(a, b, strict=True))
 
 
-def fit(
-    windows: Sequence[tuple[Sequence[int], Sequence[float]]], bodies: int, ridge: float = RIDGE
-) -> Fitted:
+def fit(windows: Sequence[tuple[Sequence[int], Sequence[float]]], bodies: int) -> Fitted:
     """Solve y = window + rollout for a group of `bodies` distinct rollouts, numbered from 0.
 
     Each window is the rollouts shown and their scores, in one order. The mean of the scores is the mean
     of all observations; where a score would leave the range of the observations, all are drawn towards
     the mean by one factor, which keeps their order and the ratios of their gaps.
     """
-    shown = [i for i, (window, _) in enumerate(windows) if window]
-    design = _Design([windows[i][0] for i in shown], bodies)
-    ys = [windows[i][1] for i in shown]
-    missing = tuple(i for i, k in enumerate(design.seen) if not k)
-    if not shown:
-        empty = ((),) * bodies
-        return Fitted((None,) * bodies, empty, missing, (0.0,) * len(windows), 1.0, 0.0, 0, 0.0, 0, 0, 1.0)
-    everything = [y for window in ys for y in window]
+    windows = [window for window in windows if window[0]]
+    if not windows:
+        return Fitted((None,) * bodies, ((),) * bodies, Anova(0.0, 0.0, 0, 0.0, 0, 0))
+    design = _Design([shown for shown, _ in windows], bodies)
+    everything = [y for _, scores in windows for y in scores]
     mean = fsum(everything) / len(everything)
     low, high = min(everything), max(everything)
-    ys = [[y - mean for y in window] for window in ys]
-    levels = _levels(design, ys, ridge)
-    off, adjusted, centre = _adjusted(design, ys, levels)
+    ys = [[y - mean for y in scores] for _, scores in windows]
+    off, adjusted = _adjusted(design, ys, _levels(design, ys, RIDGE))
     scale = _scale(off, low - mean, high - mean)
-    effects = {i: level + centre for i, level in zip(shown, levels, strict=True)}
     rest, between = _squares(design, ys)
     parts = design.parts()
-    df_item = bodies - len(missing) - len(parts)
+    seen = sum(map(len, parts))
+    df_item = seen - len(parts)
     return Fitted(
         tuple(None if x is None else min(high, max(low, mean + scale * x)) for x in off),
         tuple(tuple(mean + scale * y for y in own) for own in adjusted),
-        missing,
-        tuple(effects.get(i, 0.0) for i in range(len(windows))),
-        scale,
-        rest,
-        len(everything) - df_item - len(shown),
-        between,
-        df_item,
-        len(everything),
-        design.efficiency(parts, ridge),
+        Anova.fitted(
+            between,
+            df_item,
+            rest,
+            len(everything) - df_item - len(windows),
+            seen,
+            len(everything) / seen,
+            design.efficiency(parts, RIDGE),
+        ),
     )
 
 
@@ -235,8 +211,8 @@ def _levels(design: _Design, ys: Sequence[Sequence[float]], ridge: float) -> lis
 
 def _adjusted(
     design: _Design, ys: Sequence[Sequence[float]], levels: Sequence[float]
-) -> tuple[list[float | None], list[list[float]], float]:
-    """The bodies' means and observations less their windows' levels, about the centre, which comes third."""
+) -> tuple[list[float | None], list[list[float]]]:
+    """The bodies' means and observations less their windows' levels, about the centre of the means."""
     adjusted: list[list[float]] = [[] for _ in design.seen]
     for window, scores, level in zip(design.windows, ys, levels, strict=True):
         for body, y in zip(window, scores, strict=True):
@@ -247,7 +223,6 @@ def _adjusted(
     return (
         [None if x is None else x - centre for x in means],
         [[y - centre for y in own] for own in adjusted],
-        centre,
     )
 
 

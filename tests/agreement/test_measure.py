@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.agreement.measure import KINDS, Agreement, by_kind, measure, measure_two
 from ruler_cli.agreement.scored import Item, Scored
-from ruler_cli.statistics.pairs import concordance
+from ruler_cli.statistics.sums import concordance
 from tests.agreement.values import drawn, grades, rows, scored
 
 COST = "cost_per_1000_usd"

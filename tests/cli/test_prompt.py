@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.records import Group
-from ruler_cli.scoring import plan
-from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.scoring.request import compose, lay_out, parts
 from ruler_cli.settings import AskSettings
 from tests.conftest import Ruler, write
 from tests.judge_server import JudgeServer
@@ -37,7 +36,7 @@ def test_any_request(turn: int, window: int, ruler: Ruler, dump: Path) -> None:
     """What is printed is what the plan has for that pass and window."""
     ask = AskSettings(group_size=3, passes=3)
     sheet = lay_out(one(), ask)
-    part = plan.parts(sheet, ask, turn - 1)[window - 1]
+    part = parts(sheet, ask, turn - 1)[window - 1]
     request = compose(sheet, ask, part).request
     args = ["--group-size", "3", "--passes", "3", "--pass", turn, "--window", window]
     done = ruler("prompt", dump, *args)

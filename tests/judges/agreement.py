@@ -19,7 +19,7 @@ from ruler_cli.agreement.measure import Agreement, measure
 from ruler_cli.agreement.scored import Item, Scored
 from ruler_cli.judges.offline import Offline
 from ruler_cli.records import Group, Line, Record, Rollout
-from ruler_cli.scoring.reply import Reading, read
+from ruler_cli.scoring.reply import read
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
 
@@ -41,7 +41,6 @@ def judged(group: Group) -> list[float]:
     paper = compose(sheet, ask)
     reply = asyncio.run(Offline().ask(paper.request))
     reading = read(reply.text, paper.request.labels)
-    assert isinstance(reading, Reading)
     scores = {paper.labels[label]: score for label, (score, _) in reading.entries.items()}
     return [scores[owner] for owner in sheet.owner if owner is not None]
 

@@ -14,7 +14,7 @@ from ruler_cli.judges.interface import Judge
 from ruler_cli.judges.offline import Offline, observe, rate
 from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.render import render
-from ruler_cli.scoring.reply import Reading, read
+from ruler_cli.scoring.reply import read
 from tests.judges.agreement import agreement
 from tests.values import few
 
@@ -57,7 +57,6 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     assert not isinstance(reply, Fault)
     assert reply.usage == Usage(calls=1)
     reading = read(reply.text, request.labels)
-    assert isinstance(reading, Reading)
     return reading.entries
 
 

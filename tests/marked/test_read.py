@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.marked.read import KINDS, MOST_JUDGES, Marks, label_of
+from ruler_cli.marked.read import MOST_JUDGES, Marks, label_of
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Group, Problem
@@ -95,30 +95,6 @@ def test_a_trajectory_per_line() -> None:
     assert found.flags == ("suspect", "degraded", "cached")
 
 
-def test_a_group_per_line() -> None:
-    """The group's part stands on the record."""
-    rollouts = [{"messages": talk(t), "reward": 0.5, "ruler": mark(0.5)} for t in "ab"]
-    record = {"group_id": "g", "trajectories": rollouts, "ruler": {"status": "scored", "cost_usd": 2}}
-    found = of(record)
-    assert (found.key, found.cost, found.scores, found.tied) == ("g", 2.0, (0.5, 0.5), True)
-
-
-def test_columns() -> None:
-    """The groups of one columnar line have their own marks each."""
-    marks_ = [mark(score, group={"status": "scored", "cost_usd": cost}) for score, cost in
-              [(0.1, 1), (0.2, 2), (0.3, 1)]]  # fmt: skip
-    record = {
-        "prompt": ["a", "b", "a"], "completion": ["x", "y", "z"], "step": [1, 1, 1],
-        "reward": [0.1, 0.2, 0.3], "ruler": marks_,
-    }  # fmt: skip
-    columns = reader(record)
-    assert columns.format.shape == "columns"
-    groups = [Marks(columns).group(Group(str(found.key), (found,))) for found in read(record)]
-    assert [group.scores for group in groups] == [(0.1, 0.3), (0.2,)]
-    assert [group.cost for group in groups] == [1.0, 2.0]
-    assert [r.label for group in groups for r in group.rollouts] == [1.0] * 3
-
-
 def test_failed_and_unmarked() -> None:
     """A group is failed where it was asked about without a score, and unmarked where nobody asked."""
     lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
@@ -131,17 +107,6 @@ def test_failed_and_unmarked() -> None:
     assert (plain.status, plain.kind, plain.rollouts[0].status) == ("unmarked", "", "unmarked")
     part = of(trajectory(mark(0.5)), trajectory(lost))
     assert (part.status, part.kind, part.scores) == ("scored", "", (0.5,))
-
-
-def test_a_group_part_without_marks() -> None:
-    """Where only the record says that the group failed, it failed."""
-    record = {
-        "group_id": "g",
-        "trajectories": [{"messages": talk("a"), "reward": None}],
-        "ruler": {"status": "failed", "kind": "budget", "reason": "the cap"},
-    }
-    found = of(record)
-    assert (found.status, found.kind, found.reason) == ("failed", "budget", "the cap")
 
 
 ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1e60, "x" * 10**5, -(10**30)]
@@ -171,13 +136,6 @@ def test_a_damaged_group_part() -> None:
         assert of(trajectory(mark(0.5, group=odd))).cost is None
 
 
-def test_damaged_slots() -> None:
-    """Slots that are no places are as if they were not told."""
-    odd: list[Any] = ["0.5", {}, [{}], ["a"], [None, 0.5], [2], [-1], [float("nan")], 3, True]
-    for slots in odd:
-        assert of(trajectory(mark(0.5, slots=slots))).rollouts[0].slots == ()
-
-
 def test_a_damaged_panel() -> None:
     """Judges without a number are named, those beyond the first few are counted."""
     found = of(trajectory(mark(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
@@ -185,14 +143,6 @@ def test_a_damaged_panel() -> None:
     many = of(trajectory(mark(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
     assert of(trajectory(mark(0.5, judges=["a"]))).rollouts[0].judges == {}
-
-
-def test_kinds() -> None:
-    """A kind is one of ruler's own words, or unknown."""
-    for kind in (None, 3, "made up", "reply\x1b[31m", ["reply"], *KINDS):
-        found = of(trajectory({"status": "failed", "kind": kind, "reason": None}, reward=None))
-        assert found.kind == found.rollouts[0].kind == (kind if kind in KINDS else "unknown")
-        assert found.reason == ""
 
 
 def test_times() -> None:
@@ -244,12 +194,3 @@ def test_labels() -> None:
     assert [(r.label, r.label_from) for r in own.rollouts] == [(None, ""), (0.0, "reward"), (None, "reward")]
     given = of(trajectory(mark(0.5), ok="passed"), trajectory(mark(0.5)), outcome="ok")
     assert [(r.label, r.label_from) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]
-
-
-def test_equal_scores_have_no_spread() -> None:
-    """Equal scores are tied whatever the mean of such numbers rounds to."""
-    for value in (0.1, 0.3, 0.7, 1 / 3):
-        for size in range(2, 9):
-            found = of(*[trajectory(mark(value))] * size)
-            assert found.sd == 0
-            assert found.tied

@@ -61,13 +61,6 @@ def test_one_score_is_of_rollouts_that_were_seen_apart() -> None:
     assert not seen(of(None, None), (), ())
 
 
-def test_spread_needs_two_scores() -> None:
-    """A single score has no spread, and scores that failed are no zeros."""
-    assert of(0.5, None).sd is None
-    assert of(0.25, 0.75, None).sd == 0.25
-    assert of(0.25, 0.75, None).mean == 0.5
-
-
 def test_disputes() -> None:
     """Of pairs with unlike labels those count that the judge orders the other way, a tie as one half."""
     group = of(0.9, 0.4, 0.4, None, 0.1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Judged, Miss
+from ruler_cli.ballots import Ballot, Miss, Outcome
 from ruler_cli.records import Failure, Kind
 
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
@@ -25,7 +25,7 @@ def miss(turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it 
     return Miss(judge, turn, 0, Failure(kind, reason))
 
 
-def judged(*said: Ballot | Miss, **more: Any) -> Judged:
+def judged(*said: Ballot | Miss, **more: Any) -> Outcome:
     """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
     ballots = tuple(s for s in said if isinstance(s, Ballot))
     size = more.pop("size", len(ballots[0].bodies) if ballots else 2)
@@ -36,11 +36,11 @@ def judged(*said: Ballot | Miss, **more: Any) -> Judged:
         "misses": tuple(s for s in said if isinstance(s, Miss)),
     } | more
     fields.setdefault("faults", ("",) * len(fields["owner"]))
-    return Judged(**fields)
+    return Outcome(**fields)
 
 
 @st.composite
-def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) -> Judged:
+def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) -> Outcome:
     """A group as judges may have scored it: each pass in its own order, rollouts alike or unreadable."""
     n = draw(st.integers(least, 6))
     panel = draw(st.integers(1, judges))
@@ -61,6 +61,6 @@ def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) ->
         judges=panel,
         rewards=tuple(draw(st.lists(st.floats(0, 1), min_size=len(owner), max_size=len(owner)))),
         outcomes=tuple(
-            draw(st.lists(st.sampled_from([None, 0.0, 1.0]), min_size=len(owner), max_size=len(owner)))
+            draw(st.lists(st.sampled_from([None, False, True]), min_size=len(owner), max_size=len(owner)))
         ),
     )

@@ -1,25 +1,26 @@
-"""What a batch says of its judges and of their scores."""
+"""What each judge gave each body, and what a batch says of its judges and of their scores."""
 
 from __future__ import annotations
 
 import random
-import sys
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from ruler_cli.ballots import Judged, Verdict
+from ruler_cli.ballots import Outcome, Verdict
 from ruler_cli.figures import Figures
-from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.batch import Batch, anova, mean, tables
 from ruler_cli.scoring.combine import combine
 from ruler_cli.settings import CombineSettings
-from tests.scoring.saying import ballot, groups, judged, miss
+from tests.scoring.saying import ballot, groups, judged, miss, scores
 
 
-def run(*all_judged: Judged, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any) -> Figures:
+def run(*all_judged: Outcome, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any) -> Figures:
     """The figures of a batch that was judged, combined and written."""
     batch = Batch(names)
     settings = CombineSettings(**how)
@@ -38,7 +39,7 @@ def test_an_empty_batch() -> None:
 
 
 @given(groups())
-def test_figures_are_json(group: Judged) -> None:
+def test_figures_are_json(group: Outcome) -> None:
     """Whatever was judged, the figures are finite numbers and can be written as JSON."""
     text = orjson.dumps(asdict(run(group, group, by_outcome=True)))
     assert b"NaN" not in text
@@ -53,46 +54,6 @@ def test_ties_and_degraded_groups_are_counted() -> None:
     assert (found.groups, found.tie_rate, found.degraded) == (4, 0.25, 1)
     assert found.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
     assert found.reliability_median == pytest.approx(1, abs=0.01)
-
-
-def test_one_pass_tells_no_reliability() -> None:
-    """With one pass of one judge nothing is known of noise and reliability."""
-    found = run(judged(ballot([0.1, 0.9])), judged(ballot([0.1, 0.9])))
-    assert (found.reliability_median, sum(found.reliability), found.noise) == (None, 0, None)
-    assert found.judges == ()
-
-
-def test_noise_is_that_of_one_score() -> None:
-    """The noise of the figures is the standard deviation that passes were made with."""
-    rng = random.Random(7)
-    every = []
-    for _ in range(200):
-        true = [rng.uniform(0.3, 0.7) for _ in range(6)]
-        every.append(judged(*(ballot([t + rng.gauss(0, 0.07) for t in true], turn) for turn in range(3))))
-    assert run(*every).noise == pytest.approx(0.07, abs=0.01)
-
-
-def test_what_is_known_of_noise_grows() -> None:
-    """The noise that verdicts use is that of all groups so far, also after it was asked for once."""
-    batch = Batch()
-    assert batch.prior.df == 0
-    rng = random.Random(13)
-    for _ in range(5):
-        batch.add(judged(*(ballot([rng.random() for _ in range(6)], turn) for turn in range(2))))
-    assert batch.prior.df > 0
-
-
-def test_noise_of_an_escalated_group_is_its_last_judges() -> None:
-    """Where one judge's scores stand alone, its passes alone tell the noise of them."""
-    rng = random.Random(14)
-    every = []
-    for _ in range(50):
-        true = [rng.random() for _ in range(6)]
-        wild = ballot([rng.random() for _ in range(6)])
-        every.append(
-            judged(wild, *(ballot([t + rng.gauss(0, 0.03) for t in true], k, 1) for k in (0, 1)), final=1)
-        )
-    assert run(*every).noise == pytest.approx(0.03, abs=0.01)
 
 
 def test_the_slot_curve_is_of_all_requests() -> None:
@@ -145,24 +106,14 @@ def test_every_two_judges_are_told() -> None:
         assert pair.rollouts == pair.rewarded == 120
 
 
-def test_a_duplicate_counts_once_in_a_pair() -> None:
-    """Two judges are compared on distinct rollouts, each with the reward of its first place."""
-    said = [ballot([0.1, 0.9, 0.5]), ballot([0.2, 0.8, 0.4], 0, 1)]
-    group = judged(
-        *said, judges=2, owner=(0, 1, 0, None, 2, 2), faults=("",) * 6, rewards=(1, 0, None, 1, 0.5, None)
-    )
-    (pair,) = run(group).judges
-    assert (pair.rollouts, pair.rewarded) == (3, 3)
-
-
 def test_what_contradicts_an_outcome_is_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(1.0, 0.0, 0.0, 1.0, 0.0))
+    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
     two = judged(
         ballot([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
         faults=("", "no messages", "", ""),
-        outcomes=(1.0, 1.0, 0.0, None),
+        outcomes=(True, True, False, None),
     )
     found = run(one, two, by_outcome=True)
     assert (found.flawed, found.near_misses, found.without_outcome) == (2, 3, 1)
@@ -176,7 +127,7 @@ def test_what_contradicts_an_outcome_is_listed() -> None:
 
 def test_keys_in_a_listing_are_fit_for_a_report() -> None:
     """A key of control characters, a lone surrogate or great length is made harmless."""
-    group = judged(ballot([0.1, 0.9]), outcomes=(1.0, 1.0))
+    group = judged(ballot([0.1, 0.9]), outcomes=(True, True))
     keys = ("\x1b[2J\u202e", "\ud800", "x" * 10_000, "wörk 1")
     found = run(group, group, group, group, keys=keys)
     shown = [odd.group for odd in found.flawed_listed]
@@ -184,58 +135,36 @@ def test_keys_in_a_listing_are_fit_for_a_report() -> None:
     assert orjson.dumps(asdict(found))
 
 
-def test_without_any_outcome_none_is_missed() -> None:
-    """Where no verifier said anything, nothing is counted as without outcome."""
-    assert run(judged(ballot([0.1, 0.9]), outcomes=(None, None))).without_outcome == 0
-
-
 def test_the_most_extreme_are_kept() -> None:
     """Of very many only the twenty most extreme are listed, in whatever order they came; all are counted."""
     rng = random.Random(11)
     low = rng.sample([i / 1000 for i in range(400)], 400)
-    found = run(*(judged(ballot([score, 0.5]), outcomes=(1.0, None)) for score in low))
+    found = run(*(judged(ballot([score, 0.5]), outcomes=(True, None)) for score in low))
     assert found.flawed == 400
     assert [odd.score for odd in found.flawed_listed] == sorted(low)[:20]
 
 
-def test_memory_is_flat() -> None:
-    """A thousand groups with long keys leave no more behind than a hundred."""
-
-    def weight(number: int) -> int:
-        batch = Batch()
-        rng = random.Random(12)
-        for i in range(number):
-            rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
-            said = [
-                ballot([rng.random() for _ in rewards], t, j, bodies=rng.sample(range(4), 4))
-                for t in range(2)
-                for j in range(2)
-            ]
-            group = judged(*said, judges=2, rewards=rewards, outcomes=rewards)
-            batch.add(group)
-            verdict = combine(group, CombineSettings(), batch)
-            assert isinstance(verdict, Verdict)
-            batch.conclude(f"{i}" * 10_000, group, verdict)
-        return size_of(batch)
-
-    # the reliabilities told apart are at most a thousand
-    assert weight(1000) < weight(100) + 100_000
+@given(st.lists(scores, min_size=1, max_size=12))
+def test_the_mean_is_exact(values: list[float]) -> None:
+    """The mean is the true one to twelve decimals, and within what it is of."""
+    true = sum(map(Fraction, values), Fraction()) / len(values)
+    assert abs(Fraction(mean(values)) - true) <= Fraction(1, 10**12)
+    assert min(values) <= mean(values) <= max(values)
 
 
-def size_of(value: Any) -> int:
-    """Bytes of a value and all that hangs on it."""
-    seen: set[int] = set()
+def test_equal_means_are_equal() -> None:
+    """Decimals that add up to the same have the same mean: no chance of binary decides who is the best."""
+    assert mean([0.3, 0.45]) == mean([0.35, 0.4]) == 0.375
+    assert mean([0.1, 0.2, 0.3]) == mean([0.3, 0.2, 0.1]) == 0.2
 
-    def size(found: Any) -> int:
-        if id(found) in seen or isinstance(found, type):
-            return 0
-        seen.add(id(found))
-        own = sys.getsizeof(found)
-        if isinstance(found, dict):
-            return own + sum(size(k) + size(v) for k, v in found.items())
-        if isinstance(found, list | tuple):
-            return own + sum(map(size, found))
-        inside = [getattr(found, name, None) for name in getattr(type(found), "__slots__", ())]
-        return own + sum(map(size, [*inside, *getattr(found, "__dict__", {}).values()]))
 
-    return size(value)
+def test_anova_is_over_all_columns() -> None:
+    """Every pass of every judge is a column; one column, or one body, has no analysis."""
+    one = judged(ballot([0.1, 0.9]))
+    assert anova(one, tables(one)) is None
+    alone = judged(ballot([0.1]), ballot([0.2], 1))
+    assert anova(alone, tables(alone)) is None
+    panel = judged(ballot([0.1, 0.9]), ballot([0.2, 0.8], 0, 1), ballot([0.2, 0.8], 1, 1), judges=2)
+    found = anova(panel, tables(panel))
+    assert found is not None
+    assert (found.n, found.k, found.df_res) == (2, 3, 2)

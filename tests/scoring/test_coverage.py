@@ -11,7 +11,7 @@ import pytest
 from ruler_cli.records import Group, Line
 from ruler_cli.scoring import coverage
 from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.fit import lay_out
+from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings
 from tests.conftest import Ruler, write
 from tests.values import reader, talk
@@ -73,19 +73,6 @@ def test_no_text() -> None:
     assert covered(two("a", "b")).share is None
 
 
-def test_ids_as_keys() -> None:
-    """Keys that are ids are one path, however many there are."""
-    found = covered(two("a", "b", files={f"{n:032x}": LONG + str(n) for n in range(50)}))
-    assert list(found.missing) == ["files.*"]
-
-
-def test_a_part() -> None:
-    """Of a text of which some lines are shown, those lines count."""
-    found = covered(two(LONG, "b", chat=f"user: hello\n{LONG}\n{LONG[::-1]}"))
-    assert [path for path, _ in found.most()] == ["chat"]
-    assert found.missing["chat"] == pytest.approx(60, abs=6)
-
-
 def test_glance() -> None:
     """A glance counts what is written alike, and looks closer where much seems to be missing."""
     good = [two(LONG + str(n), "b", id="0" * 24) for n in range(3)]
@@ -126,13 +113,6 @@ def test_many_in_vain(glance: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = [f"a note of the harness, number {i}" for i in range(20_000)]
     found = covered({"messages": talk("answer " * 100), "notes": extra}, glance=glance)
     assert 0 < found.bytes < 100_000
-
-
-def test_dialogue() -> None:
-    """A dialogue that is shown as turns is shown, though no prompt holds the names of its speakers."""
-    asked = f"\n\nHuman: {LONG}\n\nAssistant: {LONG[::-1]}\n\nHuman: And seven?"
-    pair = {side: f"{asked}\n\nAssistant: {side}, {LONG}" for side in ("chosen", "rejected")}
-    assert covered(pair).share == 1.0
 
 
 @pytest.mark.parametrize("glance", [True, False])

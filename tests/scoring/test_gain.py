@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Judged, Miss
-from ruler_cli.records import Failure
+from ruler_cli.ballots import Ballot, Outcome
 from ruler_cli.scoring.gain import FIRST, MOST, UNIT, Standing, allot, unresolved
-from ruler_cli.scoring.orders import balanced
+from ruler_cli.scoring.sheet import balanced
 from ruler_cli.statistics.reliability import Prior
 
 
-def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Judged:
+def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Outcome:
     """A group from scores by body, pass by pass (and judge by judge in each), in balanced orders."""
     size = len(columns[0])
     ballots = []
@@ -27,7 +26,7 @@ def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Judged:
         order = balanced(range(size), turn)
         scores = tuple(column[body] for body in order)
         ballots.append(Ballot(judge, turn, 0, tuple(order), scores, ("",) * size))
-    return Judged(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
+    return Outcome(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
 
 
 class _Group:
@@ -88,14 +87,6 @@ def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> No
     assert all((k - FIRST) % UNIT == 0 for k in passes)
 
 
-def test_a_block_takes_few_rounds() -> None:
-    """A whole block of 64 at 4 passes on average is done after a handful of rounds."""
-    groups = [_Group(n, spread=0.15, noise=0.1) for n in range(64)]
-    passes, rounds = _rounds(groups, 4)
-    assert sum(passes) == 4 * 64
-    assert 2 <= rounds <= 8
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) -> None:
@@ -130,31 +121,12 @@ def test_a_tied_group_gets_nothing(columns: list[list[float]]) -> None:
     assert sum(more) > 0
 
 
-def test_differences_below_the_judges_own_error_get_nothing() -> None:
-    """A block whose rollouts differ by less than any judge's persistent error is done after two passes."""
-    groups = [_Group(n, spread=0.02, noise=0.02) for n in range(40)]
-    assert _rounds(groups, 4) == ([FIRST] * 40, 0)
-
-
 def test_noisy_groups_get_more_than_those_whose_passes_agree() -> None:
     """Of groups with the same differences those get more whose passes differ more."""
     quiet = [_Group(n, spread=0.2, noise=0.02) for n in range(30)]
     noisy = [_Group(100 + n, spread=0.2, noise=0.15) for n in range(30)]
     passes, _ = _rounds([*quiet, *noisy], 4)
     assert sum(passes[:30]) < sum(passes[30:]) / 2
-
-
-def test_of_equal_groups_the_cheaper_comes_first() -> None:
-    """What is expected of a pass counts against what it costs."""
-    groups = [_Group(n, spread=0.2, noise=0.15) for n in range(20)]
-    both = []
-    for group in groups:
-        standing = group.after(2)
-        assert standing is not None
-        both += [standing, Standing(standing.judged, 2, 20 * standing.tokens)]
-    more = allot(both, 4)
-    assert sum(more[::2]) > sum(more[1::2])
-    assert all(cheap >= dear for cheap, dear in zip(more[::2], more[1::2], strict=True))
 
 
 def test_a_group_that_failed_neither_gets_nor_gives() -> None:
@@ -164,22 +136,6 @@ def test_a_group_that_failed_neither_gets_nor_gives() -> None:
     assert allot(holed, 4) == [0, *allot(found, 4), 0]
     assert allot([None, None], 4) == [0, 0]
     assert allot([], 4) == []
-
-
-def test_nothing_is_left_at_the_average() -> None:
-    """Groups that had their passes already get no more, whatever they still lack."""
-    assert allot([_Group(n, spread=0.2, noise=0.2).after(4) for n in range(8)], 4) == [0] * 8
-    assert allot([_Group(n, spread=0.2, noise=0.2).after(2) for n in range(8)], 2) == [0] * 8
-
-
-def test_one_group_that_lost_a_pass_is_still_helped() -> None:
-    """A group of which one pass of two failed gets further ones, as the block says what is likely."""
-    lost = Miss(0, 1, 0, Failure("reply", "no"))
-    halved = Standing.of(replace(_judged([[0.1, 0.3, 0.5, 0.7, 0.9]]), misses=(lost,)), 100)
-    assert halved is not None
-    assert halved.passes == 2
-    others = [_Group(n, spread=0.2, noise=0.02).after(2) for n in range(20)]
-    assert allot([halved, *others], 4)[0] > 0
 
 
 def test_panels_and_windows_are_weighed_too() -> None:
@@ -201,24 +157,9 @@ def test_panels_and_windows_are_weighed_too() -> None:
                 ballots.append(
                     Ballot(0, turn, window, bodies, tuple(seen[body] for body in bodies), ("",) * 4)
                 )
-        judged = Judged(tuple(range(8)), ("",) * 8, (1,) * 8, tuple(ballots), windows=2)
+        judged = Outcome(tuple(range(8)), ("",) * 8, (1,) * 8, tuple(ballots), windows=2)
         windowed.append(Standing.of(judged, 100))
     assert sum(allot(windowed, 4)) > 0
-
-
-def test_input_order_is_not_taken_for_a_slot_curve() -> None:
-    """Where every pass shows the rollouts from worst to best, their differences are not put down to slots."""
-    rng = random.Random(11)
-    block = []
-    for _ in range(40):
-        columns = [[0.1 + 0.1 * body + 0.12 * rng.gauss(0, 1) for body in range(8)] for _ in range(2)]
-        judged = _judged(columns)
-        ballots = [
-            replace(ballot, bodies=tuple(range(8)), scores=tuple(column))
-            for ballot, column in zip(judged.ballots, columns, strict=True)
-        ]
-        block.append(Standing.of(replace(judged, ballots=tuple(ballots)), 100))
-    assert sum(allot(block, 4)) >= 20
 
 
 def test_where_passes_are_pointless_a_group_has_no_standing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.scoring.render import Shortening, blocks, readable_text, render, render_tools
+from ruler_cli.scoring.render import blocks, render, render_tools
 from ruler_cli.scoring.request import compose, lay_out
 from ruler_cli.settings import AskSettings
 from tests.values import group, texts, values
@@ -192,39 +192,11 @@ def test_deep() -> None:
     assert "nested too deeply" in render([called({"function": {"name": "f", "arguments": deep}})])[0]
 
 
-def test_lone_surrogates() -> None:
-    """A surrogate without its other half is shown as U+FFFD, a whole pair as its character."""
-    assert render([{"role": "user", "content": "a\ud800b\ud83d\ude00"}]) == ['user: "a\ufffdb😀"']
-    assert readable_text("\ud800") == "\ufffd"
-
-
 def test_tools() -> None:
     """Tools are one line of JSON each, without OpenAI's wrapper."""
     nested = {"type": "function", "function": {"name": "f"}}
     assert render_tools([nested, {"name": "g"}, "text\n"]) == '{"name":"f"}\n{"name":"g"}\n"text\\n"'
     assert render_tools("</available_tools>") == '"</available_tools>"'
-
-
-@given(st.text(max_size=60), st.integers(0, 40))
-def test_shortening(text: str, keep: int) -> None:
-    """A shortened tool output says how much of its middle is gone, and keeps its ends."""
-    line = render([{"role": "tool", "content": "x" + text}], Shortening(tool=keep))[0]
-    if len(text) + 1 > keep:
-        assert f"[… {len(text) + 1 - keep} characters left out by ruler …]" in line
-    else:
-        assert "left out" not in line or "left out" in text
-
-
-def test_only_tools_and_thoughts_are_cut() -> None:
-    """What user and agent say is never shortened."""
-    keep = Shortening(tool=1, reasoning=1)
-    long = "word " * 50
-    messages = [{"role": r, "content": long} for r in ("system", "user", "assistant")]
-    assert render(messages, keep) == render(messages)
-    thought = render([{"role": "assistant", "reasoning": long, "content": long}], keep)[0]
-    first, second = thought.split("\n")
-    assert first == 'assistant thinking: "w[… 249 characters left out by ruler …]"'
-    assert second.startswith('assistant: "word word')
 
 
 roles = st.sampled_from(["system", "user", "assistant", "tool", "function", "call"]) | texts
@@ -272,12 +244,3 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
     assert sum(line == "</trajectory>" for line in lines) == len(sheet.bodies)
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
     assert all(label not in text for label in paper.labels for text in (sheet.context, *sheet.bodies))
-
-
-def test_numbers_that_json_has_not() -> None:
-    """NaN, Infinity and null in a call's arguments are three things to the judge too."""
-    shown = {
-        render([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": {"x": value}}]}])[0]
-        for value in (float("nan"), float("inf"), None)
-    }
-    assert len(shown) == 3

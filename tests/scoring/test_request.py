@@ -1,4 +1,4 @@
-"""A group as the question put to the judge."""
+"""A group as questions put to the judge: what is left out, what each pass asks, and how it is written."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.records import Group, Line, Record, Rollout
+from ruler_cli.records import Failure, Group, Rollout
 from ruler_cli.scoring import words
-from ruler_cli.scoring.plan import parts
 from ruler_cli.scoring.render import blocks
-from ruler_cli.scoring.request import compose, lay_out
+from ruler_cli.scoring.request import LADDER, compose, lay_out, obstacle, parts, turns, windows
+from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
+from tests.scoring.test_windows import connected
 from tests.values import group, read, talk, texts
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -50,25 +51,6 @@ def test_permuted(answers: list[str], random: Any, attempt: int) -> None:
     assert asked(group(*map(talk, answers)), attempt=attempt) == asked(
         group(*map(talk, mixed)), attempt=attempt
     )
-
-
-def test_seed_and_attempt() -> None:
-    """Another seed or attempt changes labels and order; the same ones do not."""
-    made = group(*map(talk, "abcdefgh"))
-    users = {asked(made, replace(ASK, seed=seed), attempt) for seed in range(3) for attempt in range(3)}
-    assert len(users) == 9
-    assert len({tuple(blocks(user).values()) for user in users}) == 9
-    assert not set.intersection(*(set(blocks(user)) for user in users))
-    assert asked(made) == asked(made)
-
-
-def test_order() -> None:
-    """On request the rollouts stand in input order; otherwise every place is as likely."""
-    made = group(*map(talk, "abcd"))
-    kept = blocks(asked(made, replace(ASK, order="input")))
-    assert list(kept.values()) == [f'assistant: "{a}"' for a in "abcd"]
-    first = [next(iter(blocks(asked(made, replace(ASK, seed=n))).values())) for n in range(400)]
-    assert all(70 < first.count(f'assistant: "{a}"') < 130 for a in "abcd")
 
 
 def test_labels_in_no_text() -> None:
@@ -165,19 +147,6 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
     assert (one.request.turn, other.request.turn) == (turn, turn + later)
 
 
-def test_labels_tell_no_place() -> None:
-    """Labels sorted by the alphabet are in no order that the places have."""
-    sheet = lay_out(group(*map(talk, "abcdefgh")), ASK)
-    agree = total = 0
-    for seed in range(60):
-        ask = replace(ASK, seed=seed)
-        for turn in range(2):
-            shown = list(compose(sheet, ask, parts(sheet, ask, turn)[0]).labels)
-            agree += sum(a < b for a, b in itertools.combinations(shown, 2))
-            total += 28
-    assert 0.45 < agree / total < 0.55
-
-
 def test_correction_within_a_pass() -> None:
     """A correction shows the rollouts of its part in an order of its own, or in input order on request."""
     sheet = lay_out(group(*map(talk, "abcdefgh")), ASK)
@@ -192,20 +161,199 @@ def test_correction_within_a_pass() -> None:
         assert list(paper.labels.values()) == list(range(8))
 
 
-def test_part_of_a_group() -> None:
-    """A request for a window shows the context, the window's rollouts and nothing of the others."""
-    ask = replace(ASK, group_size=4)
-    sheet = lay_out(group(*(talk(f"answer {n}") for n in range(10))), ask)
-    for part in parts(sheet, ask, 1):
-        paper = compose(sheet, ask, part)
-        assert tuple(paper.labels.values()) == part.bodies
-        assert list(blocks(paper.request.user).values()) == [sheet.bodies[body] for body in part.bodies]
-        assert paper.request.user.count("answer") == len(part.bodies)
-        assert "What is 2+2?" in paper.request.user
+def of_sizes(sizes: list[int]) -> Group:
+    """A group of rollouts of so many characters, each different."""
+    return group(*(talk(f"{number} " + "x" * size) for number, size in enumerate(sizes)))
 
 
-def test_records_apart() -> None:
-    """A group in several records is asked like a group in one."""
-    rollouts = [Rollout(talk(a)) for a in "abc"]
-    apart = Group("g", tuple(Record(Line(i, 0, b""), (r,)) for i, r in enumerate(rollouts)))
-    assert asked(apart) == asked(group(*rollouts))
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 3000), min_size=1, max_size=30),
+    st.integers(2, 12),
+    st.none() | st.integers(1400, 6000),
+    st.integers(0, 11),
+)
+def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> None:
+    """A pass shows each rollout once, in requests that fit the judge, and two passes hang together."""
+    ask = replace(ASK, group_size=most, context_tokens=context)
+    sheet = lay_out(of_sizes(sizes), ask)
+    count = windows(sheet, ask)
+    found = parts(sheet, ask, turn)
+    assert len(found) == count
+    if not count:
+        assert context is not None
+        assert sheet.tokens_of(range(len(sizes))) > context
+        return
+    assert [(part.turn, part.window) for part in found] == [(turn, number) for number in range(count)]
+    assert sorted(body for part in found for body in part.bodies) == list(range(len(sizes)))
+    if context is not None:
+        assert all(sheet.tokens_of(part.bodies) <= context for part in found)
+    assert count == 1 or all(len(part.bodies) >= 2 for part in found)
+    first, second = ([part.bodies for part in parts(sheet, ask, t)] for t in (0, 1))
+    assert connected(first, second)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.permutations(range(14)), st.integers(0, 9), st.sampled_from([None, 1000]))
+def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
+    """However the input is sorted, a pass asks the identical questions."""
+    conversations = [talk(f"{number} " + "y" * 300) for number in range(14)]
+    ask = replace(ASK, group_size=5, context_tokens=context)
+    asked: list[list[Any]] = []
+    for order in (range(14), mixed):
+        sheet = lay_out(group(*(conversations[number] for number in order)), ask)
+        asked.append([compose(sheet, ask, part).request for part in parts(sheet, ask, turn)])
+    assert len(asked[0]) > 2
+    assert asked[0] == asked[1]
+
+
+def test_mirrored() -> None:
+    """In windows too a rollout stands at the mirrored slot of the pass before, among others."""
+    ask = replace(ASK, group_size=6)
+    sheet = lay_out(of_sizes([5] * 30), ask)
+    for turn in (0, 2, 4):
+        first, second = parts(sheet, ask, turn), parts(sheet, ask, turn + 1)
+        slots, after = (
+            {body: slot for part in made for slot, body in enumerate(part.bodies)} for made in (first, second)
+        )
+        assert {slots[body] + after[body] for body in range(30)} == {5}
+        assert not {frozenset(part.bodies) for part in first} & {frozenset(part.bodies) for part in second}
+
+
+def test_order_of_input() -> None:
+    """On request rollouts stand in input order in every pass, also within windows, which stay random."""
+    ask = replace(ASK, group_size=6, order="input")
+    sheet = lay_out(of_sizes([5] * 30), ask)
+    for turn in range(3):
+        found = parts(sheet, ask, turn)
+        assert all(list(part.bodies) == sorted(part.bodies) for part in found)
+    assert {part.bodies for part in parts(sheet, ask, 0)} != {part.bodies for part in parts(sheet, ask, 1)}
+    whole = replace(ask, group_size=30)
+    assert [parts(sheet, whole, turn)[0].bodies for turn in range(3)] == [tuple(range(30))] * 3
+
+
+def test_turns() -> None:
+    """Passes are as many as asked for, two at least in windows, one for what is compared with nothing."""
+    large, small, alone = (lay_out(of_sizes([5] * number), ASK) for number in (33, 32, 1))
+    assert [turns(sheet, ASK) for sheet in (large, small, alone)] == [2, 1, 1]
+    three = replace(ASK, passes=3)
+    assert [turns(sheet, three) for sheet in (large, small, alone)] == [3, 3, 1]
+    assert turns(alone, replace(three, single="score")) == 3
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
+def test_too_long(number: int) -> None:
+    """Where no two rollouts fit, no pass is made, and the failure says how long they are."""
+    made = of_sizes([40_000] * number)
+    ask = replace(ASK, context_tokens=9_000)
+    sheet = lay_out(made, ask)
+    assert (windows(sheet, ask), parts(sheet, ask, 0)) == (0, ())
+    failure = obstacle(made, sheet, ask)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "too_long"
+    tokens = int(failure.reason.split()[1])
+    assert tokens > 9_000
+    assert "more than the 9000 that the judge takes" in failure.reason
+    assert obstacle(made, sheet, replace(ask, context_tokens=90_000)) is None
+
+
+CUT = "left out by ruler"
+
+
+def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[str, Any]]:
+    """A question, a thought, a tool output of so many words, and an answer."""
+    return [
+        {"role": "user", "content": "QUESTION " * 100},
+        {"role": "assistant", "reasoning": "thought " * thought, "content": f"Let me look for {answer}."},
+        {"role": "tool", "content": "output " * output},
+        {"role": "assistant", "content": answer + " ANSWER" * 100},
+    ]
+
+
+def shown(sheet: Sheet, ask: AskSettings) -> str:
+    """All that a pass asks."""
+    return "\n".join(compose(sheet, ask, part).request.user for part in parts(sheet, ask, 0))
+
+
+def only_tools(sheet: Sheet) -> bool:
+    """Whether no step was taken that leaves out of reasoning."""
+    return all(step.reasoning is None for step in LADDER[: sheet.shortening])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=14),
+    st.integers(1_200, 20_000),
+)
+def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
+    """The first user message and every final answer are whole, whatever has to be left out."""
+    ask = replace(ASK, context_tokens=tokens)
+    made = group(*(rollout(f"of {n}", *each) for n, each in enumerate(lengths)))
+    sheet = lay_out(made, ask)
+    bodies = sheet.bodies
+    assert len(bodies) == len(lengths)
+    assert (sheet.context + "\n".join(bodies)).count("QUESTION " * 100) == 1
+    assert all(f"of {n}" + " ANSWER" * 100 in bodies[n] for n in range(len(bodies)))
+    assert bool(sheet.shortening) is any(CUT in text for text in (sheet.context, *bodies))
+    whole = lay_out(made, ASK)
+    for text, full in zip(bodies, whole.bodies, strict=True):
+        assert text == full or len(text) < len(full)
+    assert (sheet.digest, sheet.digests, sheet.owner) == (whole.digest, whole.digests, whole.owner)
+
+
+def test_whole_in_windows() -> None:
+    """Rollouts of which four fit into a request are shown whole, however long the group is."""
+    ask = replace(ASK, context_tokens=60_000)
+    sheet = lay_out(group(*(rollout(f"{n}") for n in range(24))), ask)
+    assert sheet.tokens > 200_000
+    assert sheet.shortening == 0
+    assert CUT not in shown(sheet, ask)
+    assert windows(sheet, ask) >= 5
+
+
+@pytest.mark.parametrize("number", [3, 9, 24])
+def test_only_the_long_one(number: int) -> None:
+    """One rollout that leaves no room for others is shortened, and no other is."""
+    ask = replace(ASK, context_tokens=25_000)
+    sheet = lay_out(group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask)
+    assert [CUT in body for body in sheet.bodies] == [True] + [False] * (number - 1)
+    assert only_tools(sheet)
+    assert "thought " * 1000 in sheet.bodies[0]
+
+
+def test_step_by_step() -> None:
+    """The smaller the context the more is left out, and reasoning only when tool outputs are short."""
+    made = group(*(rollout(f"{n}") for n in range(4)))
+    steps = []
+    for tokens in (50_000, 20_000, 12_000, 6_000, 3_000):
+        sheet = lay_out(made, replace(ASK, context_tokens=tokens))
+        assert sheet.tokens <= tokens
+        steps.append(sheet.shortening)
+        assert ("thought " * 1000 in sheet.bodies[0]) is only_tools(sheet)
+    assert steps == sorted(steps)
+    assert steps[0] == 0
+    assert LADDER[steps[-1] - 1].reasoning is not None
+
+
+def test_long_context() -> None:
+    """What all share is shortened like a rollout where it is what is too long."""
+    tool = {"role": "tool", "content": "shared " * 20_000}
+    made = group(*([talk(a)[0], tool, talk(a)[1]] for a in "abc"))
+    ask = replace(ASK, context_tokens=5_000)
+    sheet = lay_out(made, ask)
+    assert CUT in sheet.context
+    assert sheet.context.startswith('user: "What is 2+2?"')
+    assert only_tools(sheet)
+    assert sheet.tokens <= 5_000
+    assert len(sheet.bodies) == 3
+
+
+def test_smaller_windows_last() -> None:
+    """Where not even four fit when all is left out that may be, two do."""
+    answers = ["x" * 20_000 + str(n) for n in range(8)]
+    made = group(*([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers))
+    ask = replace(ASK, context_tokens=14_000)
+    sheet = lay_out(made, ask)
+    assert sheet.shortening == len(LADDER)
+    assert windows(sheet, ask, 4) == 0
+    assert [len(part.bodies) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]

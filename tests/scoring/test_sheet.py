@@ -1,4 +1,4 @@
-"""A group as a sheet: what all share once, identical rollouts once."""
+"""A group as a sheet: what all share once, identical rollouts once; and the orders of passes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.records import Rollout
 from ruler_cli.scoring.request import lay_out
+from ruler_cli.scoring.sheet import CYCLE, balanced, keyed, order_of
 from ruler_cli.settings import AskSettings
 from tests.values import group, talk
 
@@ -50,34 +51,12 @@ def test_histories() -> None:
     ]
 
 
-def test_prefix() -> None:
-    """A rollout that is the beginning of another keeps a line of its own."""
-    long = [*talk("4"), {"role": "user", "content": "ok"}]
-    sheet = lay_out(group(talk("4"), long), ASK)
-    assert sheet.context == 'user: "What is 2+2?"'
-    assert sheet.bodies == ('assistant: "4"', 'assistant: "4"\nuser: "ok"')
-
-
 def test_equal_in_python_only() -> None:
     """Messages that Python takes for equal and JSON does not are not shared."""
     asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
     sheet = lay_out(group(*asks), ASK)
     assert not sheet.context
     assert [body.split("\n")[0] for body in sheet.bodies] == ['user: "1"', 'user: "true"', 'user: "1.0"']
-
-
-def test_opening_of_the_shortest() -> None:
-    """A rollout that ends within what all share keeps its last message for itself."""
-    sheet = lay_out(group(talk("4"), talk("4") + talk("5")), ASK)
-    assert sheet.context == 'user: "What is 2+2?"'
-    assert sheet.bodies[0] == 'assistant: "4"'
-
-
-def test_unreadable_rollout() -> None:
-    """A rollout that could not be read is not shown, and moves nobody else."""
-    sheet = lay_out(group(talk("a"), Rollout([], fault="is no object"), talk("b")), ASK)
-    assert sheet.owner == (0, None, 1)
-    assert lay_out(group(Rollout([], fault="is no object")), ASK).bodies == ()
 
 
 def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -114,3 +93,45 @@ def test_prompt_with_examples() -> None:
     shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
     sheet = lay_out(group(Rollout(shots, asked=3)), AskSettings())
     assert (sheet.context.count("\n"), sheet.bodies) == (2, ('assistant: "4"',))
+
+
+bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))
+turns = st.integers(0, 40)
+
+
+@given(bases, turns)
+def test_pairs(base: list[int], turn: int) -> None:
+    """An even turn and the next one are reverses: each item's two places sum to one less than the size."""
+    even = turn - turn % 2
+    first, second = balanced(base, even), balanced(base, even + 1)
+    assert second == first[::-1]
+    assert {first.index(item) + second.index(item) for item in base} <= {len(base) - 1}
+
+
+@given(st.integers(1, 12))
+def test_a_cycle_differs(quarter: int) -> None:
+    """Eight turns over a group that can be quartered are eight orders, and no place is favoured."""
+    size = 4 * quarter
+    orders = [tuple(balanced(range(size), turn)) for turn in range(CYCLE)]
+    assert len(set(orders)) == CYCLE
+    for item in range(size):
+        assert sum(order.index(item) for order in orders) == CYCLE * (size - 1) / 2
+
+
+def test_cycles_are_drawn_anew() -> None:
+    """After eight turns another order is drawn, and within them one is shifted."""
+    digests = [keyed(str(n)) for n in range(20)]
+    found = [order_of(b"g", digests, seed=0, turn=turn) for turn in range(2 * CYCLE)]
+    assert found[1] == found[0][::-1]
+    assert found[CYCLE + 1] == found[CYCLE][::-1]
+    assert found[CYCLE] not in [balanced(found[0], turn) for turn in range(CYCLE)]
+    assert order_of(b"g", digests, seed=1, turn=0) != found[0] != order_of(b"h", digests, seed=0, turn=0)
+
+
+@given(st.permutations(range(9)), turns)
+def test_by_content(mixed: list[int], turn: int) -> None:
+    """However bodies are numbered, the same ones stand at the same places."""
+    digests = [keyed(str(n)) for n in range(9)]
+    shown = order_of(b"g", digests, seed=3, turn=turn)
+    again = order_of(b"g", [digests[n] for n in mixed], seed=3, turn=turn)
+    assert [mixed[n] for n in again] == shown

@@ -1,10 +1,13 @@
-"""Reliability: analysis of variance, moderated noise, ties and passes needed."""
+"""Reliability: analysis of variance, moderated noise, ties and passes needed, and special functions.
+
+Those are held against SciPy 1.17.1 (`digamma`, `polygamma`, `stats.f.sf`, `chi2.sf`).
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from math import exp, inf, log, pi
+from math import exp, inf
 
 import pytest
 from hypothesis import given
@@ -15,13 +18,14 @@ from ruler_cli.statistics.reliability import (
     Anova,
     Noise,
     Prior,
+    digamma,
+    f_survival,
     icc,
-    known,
-    one_score,
     passes_for,
     tied,
+    trigamma,
+    trigamma_inverse,
 )
-from ruler_cli.statistics.special import digamma, trigamma
 from tests.values import few
 
 SHROUT_FLEISS = [(9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7)]
@@ -68,71 +72,6 @@ def test_range(columns: Columns, prior: Prior) -> None:
         assert found < 1
 
 
-@given(tables(), st.lists(st.floats(-1, 1), min_size=5, max_size=5))
-def test_levels(columns: Columns, levels: list[float]) -> None:
-    """How strict a pass is as a whole changes nothing."""
-    other = [[y + level for y in column] for column, level in zip(columns, levels, strict=False)]
-    a, b = Anova.of(columns), Anova.of(other)
-    assert b.ms_item == pytest.approx(a.ms_item, abs=1e-12)
-    assert b.ms_res == pytest.approx(a.ms_res, abs=1e-12)
-
-
-@given(tables())
-def test_sums_of_squares(columns: Columns) -> None:
-    """Rollouts, passes and residuals share the total sum of squares among them."""
-    anova = Anova.of(columns)
-    everything = [y for column in columns for y in column]
-    grand = sum(everything) / len(everything)
-    n = len(columns[0])
-    total = sum((y - grand) ** 2 for y in everything)
-    passes = n * sum((sum(column) / n - grand) ** 2 for column in columns)
-    found = anova.ms_item * anova.df_item + anova.ms_res * anova.df_res + passes
-    assert found == pytest.approx(total, abs=1e-12)
-
-
-def test_constant() -> None:
-    """A table of one value has no variance at all, is tied and reliable to no extent."""
-    for value in (0.0, 0.1, 0.3, 0.7, 1.0):
-        for n, k in ((2, 2), (3, 2), (8, 3)):
-            anova = Anova.of([[value] * n] * k)
-            assert (anova.ms_item, anova.ms_res) == (0, 0)
-            for prior in (Prior(), Prior(3, 0.01), Prior(inf, 0.01, 20)):
-                assert tied(anova, prior)
-                assert icc(anova, prior) == 0
-
-
-def test_one_score() -> None:
-    """Scores are one where they differ by less than is kept of them; no score is none."""
-    assert one_score([0.5])
-    assert one_score([0.3, None, 0.1 + 0.2])
-    assert not one_score([0.5, 0.5 + 1e-9])
-    assert not one_score([None, None])
-    assert not one_score([])
-
-
-def test_passes_that_agree() -> None:
-    """Differences that all passes agree on are perfectly reliable, unless the batch has noise."""
-    anova = Anova.of([[0.1, 0.3, 0.35], [0.2, 0.4, 0.45]])
-    assert anova.ms_res == 0
-    assert icc(anova, Prior()) == 1
-    assert not tied(anova, Prior())
-    assert icc(anova, Prior(4, 0.01, 100)) < 1
-    assert tied(anova, Prior(inf, 0.1, 100))
-
-
-def test_one_pass() -> None:
-    """One pass says nothing of its noise, but a batch that knows its noise does."""
-    anova = Anova.of([[0.2, 0.5, 0.8]])
-    assert anova.df_res == 0
-    assert not known(anova, Prior())
-    assert icc(anova, Prior()) == 0
-    assert tied(anova, Prior())
-    prior = Prior(10, 0.009, 500)
-    assert known(anova, prior)
-    assert icc(anova, prior) == pytest.approx(0.9)
-    assert not tied(anova, prior)
-
-
 @given(st.floats(1e-6, 1), st.floats(0.5, 50), st.floats(0.01, 1e3), st.floats(1e-6, 1))
 def test_shrink(ms_res: float, df: float, d0: float, variance: float) -> None:
     """The shrunk variance lies between the group's and the batch's, with the degrees of both."""
@@ -161,36 +100,6 @@ def test_noise_recovers(d0: float, variance: float, df: float) -> None:
     assert prior.pooled == 20_000 * df
 
 
-def test_noise_by_hand() -> None:
-    """Two groups of two degrees of freedom: trigamma(1) = π²/6, so that all is elementary."""
-    noise = Noise()
-    noise.add(0.01, 2)
-    noise.add(0.04, 2)
-    prior = noise.prior()  # (log 4)²/2 < π²/6
-    assert (prior.df, prior.pooled) == (inf, 4)
-    assert prior.variance == pytest.approx(0.025)
-    wide = Noise()
-    wide.add(0.001, 2)
-    wide.add(0.1, 2)
-    prior = wide.prior()
-    assert trigamma(prior.df / 2) == pytest.approx(log(100) ** 2 / 2 - pi**2 / 6)
-    ratio = log(prior.variance) - digamma(prior.df / 2) + log(prior.df / 2)
-    assert ratio == pytest.approx(log(0.01) - digamma(1))
-    assert prior.pooled == 4
-
-
-def test_few_groups() -> None:
-    """Without groups, or with one, nothing is shrunk; with two no more is known than both know."""
-    noise = Noise()
-    noise.add(0.0, 0)  # a group without degrees of freedom teaches nothing
-    assert noise.prior() == Prior(pooled=0)
-    assert noise.prior().shrink(0.02, 7) == (0.02, 7)
-    noise.add(0.02, 7)
-    assert noise.prior().shrink(0.02, 7) == (0.02, 7)
-    noise.add(0.02, 7)
-    assert noise.prior().shrink(0.04, 7) == pytest.approx((0.02, 14))
-
-
 def test_agreement_counts_as_rounding() -> None:
     """Groups whose passes agree exactly have the noise of the grid, and do not drown the others."""
     noise = Noise()
@@ -216,15 +125,6 @@ def test_passes_for(reliability: float, k: int, target: float) -> None:
 
     assert reached(found) >= target * (1 - 1e-9)
     assert found == 1 or reached(found - 1) < target * (1 + 1e-9)
-
-
-def test_passes_for_by_hand() -> None:
-    """Whole numbers at the boundaries, one at least, None where it is never reached."""
-    cases = ((0.9, 7, 0.9, 7), (0.5, 1, 0.9, 9), (0.75, 1, 0.9, 3), (0.999, 4, 0.9, 1), (1.0, 2, 1.0, 1))
-    for reliability, k, target, wanted in cases:
-        assert passes_for(reliability, k, target) == wanted
-    for reliability, target in ((0.99, 1.0), (0.0, 0.9), (1e-9, 0.9), (5e-324, 0.9)):
-        assert passes_for(reliability, 2, target) is None
 
 
 def judged(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
@@ -266,3 +166,62 @@ def test_reliability_is_what_it_says() -> None:
     assert 1 - prior.variance / pooled == pytest.approx(2 / 3, abs=0.03)
     median = sorted(icc(anova, prior) for anova, _, _ in tables)[len(tables) // 2]
     assert median == pytest.approx(2 / 3, abs=0.06)
+
+
+degrees = st.floats(0.5, 5_000)
+
+
+@pytest.mark.parametrize(
+    ("x", "psi", "slope"),
+    [
+        (0.5, -1.9635100260214235, 4.93480220054468),
+        (1, -0.5772156649015329, 1.6449340668482266),
+        (2, 0.42278433509846713, 0.6449340668482266),
+        (7, 1.872784335098467, 0.15354517795933756),
+        (1000.0, 6.907255195648812, 0.001000500166666633),
+        (1000000.0, 13.81551005796419, 1.0000005000001667e-06),
+    ],
+)
+def test_polygamma(x: float, psi: float, slope: float) -> None:
+    """Digamma, trigamma and its inverse are SciPy's."""
+    assert digamma(x) == pytest.approx(psi, rel=1e-12)
+    assert trigamma(x) == pytest.approx(slope, rel=1e-12)
+    assert trigamma_inverse(slope) == pytest.approx(x, rel=1e-9)
+
+
+@given(st.floats(1e-12, 1e12))
+def test_trigamma_inverse(y: float) -> None:
+    """The inverse takes trigamma back, however large or small."""
+    assert trigamma(trigamma_inverse(y)) == pytest.approx(y, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("f", "d1", "d2", "wanted"),
+    [
+        (2.5, 7, 7, 0.12487833212325292),
+        (3.787043539890237, 7, 7, 0.05000000000119494),
+        (3.5, 7, 12.3, 0.026684716964355624),
+        (1.3, 7, 1e7, 0.24555612986837778),  # mpmath 1.3, 40 digits
+        (1.5126561646702392, 8, 1e8, 0.14674325536193195),  # mpmath
+        (0.2, 63, 49, 0.9999999976034223),
+        (1.1, 1999, 1701, 0.020747847610883004),
+        (161.4476, 1, 1, 0.050000005983092066),
+        (2.0095941, 7, inf, 0.04999968233459404),
+        (20, 7, inf, 5.082977510439557e-27),
+        (1.05, 1999, inf, 0.05871634186381563),
+        (0, 3, 3, 1),
+        (inf, 3, 3, 0),
+    ],
+)
+def test_f_survival(f: float, d1: float, d2: float, wanted: float) -> None:
+    """The tail of F is SciPy's, with infinite degrees of freedom that of χ²."""
+    assert f_survival(f, d1, d2) == pytest.approx(wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4)
+
+
+@given(st.floats(1e-3, 10), degrees)
+def test_towards_infinity(f: float, d1: float) -> None:
+    """From many degrees of freedom to infinitely many nothing jumps, and a larger F is less probable."""
+    d1 = min(d1, 50)
+    at = [f_survival(f, d1, d2) for d2 in (0.999e6 * d1, 1.001e6 * d1, 1e12, inf)]
+    assert at == pytest.approx([at[0]] * 4, abs=1e-7)
+    assert 0 <= f_survival(1.1 * f, d1, 7) <= f_survival(f, d1, 7) + 1e-12 <= 1 + 1e-11

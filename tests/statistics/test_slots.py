@@ -57,45 +57,6 @@ def test_bins() -> None:
         assert all(a.stop <= b.start for a, b in pairwise(bins))
 
 
-@given(st.lists(scores, max_size=6), st.floats(-5, 5))
-def test_level(requests: list[list[float]], level: float) -> None:
-    """A request's level as a whole changes nothing, and means over all slots sum to zero."""
-    one, other = SlotCurve(), SlotCurve()
-    for request in requests:
-        one.add(request)
-        other.add([score + level for score in request])
-    a, b = one.curve(), other.curve()
-    assert [x.mean for x in a] == pytest.approx([x.mean for x in b], abs=1e-9)
-    assert sum(x.mean * x.scores for x in a) == pytest.approx(0, abs=1e-9)
-    assert one.groups == sum(len(request) > 1 for request in requests)
-
-
-def test_alone() -> None:
-    """A request of one rollout says nothing of slots."""
-    curve = SlotCurve()
-    curve.add([0.7])
-    curve.add()
-    assert curve.curve() == ()
-    assert curve.groups == 0
-    curve.add([0.7], [0.2, 0.4])
-    assert curve.groups == 1
-
-
-def test_error_by_hand() -> None:
-    """With one score per group the standard error is the textbook's: s/√n."""
-    curve = SlotCurve()
-    for gap in (0.1, 0.2, 0.6):
-        curve.add([0.5 + gap / 2, 0.5 - gap / 2])
-    first, last = curve.curve()
-    values = [0.05, 0.1, 0.3]
-    mean = sum(values) / 3
-    s = sqrt(sum((v - mean) ** 2 for v in values) / 2)
-    assert first.mean == pytest.approx(mean)
-    assert first.error == pytest.approx(s / sqrt(3))
-    assert last.mean == pytest.approx(-mean)
-    assert last.error == pytest.approx(first.error)
-
-
 @pytest.mark.parametrize("passes", few(1, [2, 1, 4]))
 def test_error_is_what_it_says(passes: int) -> None:
     """Over many batches the curve strays from the bias as far as its standard errors say."""
@@ -105,15 +66,6 @@ def test_error_is_what_it_says(passes: int) -> None:
         for b, bias in zip(batch(40, BIAS, seed, passes).curve(), BIAS, strict=True)
     ]
     assert sqrt(sum(z * z for z in off) / len(off)) == pytest.approx(1, abs=0.15)
-
-
-def test_few_groups() -> None:
-    """Below 20 groups nothing is corrected."""
-    few, enough = batch(19, BIAS), batch(20, BIAS)
-    assert not few.enough
-    assert few.corrections(8) == (0,) * 8
-    assert enough.enough
-    assert enough.corrections(8)[0] > 0.03
 
 
 def test_shrunk_is_better() -> None:
@@ -135,11 +87,3 @@ def test_sums_to_zero(size: int) -> None:
 
 
 CURVE = batch(30, BIAS)
-
-
-def test_unseen_stretches() -> None:
-    """A curve learnt from groups of two corrects the ends of larger ones, and nothing between."""
-    found = batch(200, (0.1, -0.1)).corrections(8)
-    assert found[0] == pytest.approx(0.1, abs=0.03)
-    assert found[-1] == pytest.approx(-0.1, abs=0.03)
-    assert found[1:-1] == pytest.approx([0] * 6, abs=0.01)
