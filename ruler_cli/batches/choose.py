@@ -11,7 +11,7 @@ from ruler_cli.batches.provider import Provider
 from ruler_cli.batches.wire import Wire
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.answer_form import EMBEDDED
-from ruler_cli.judges.endpoint import check_address, direct, key_for
+from ruler_cli.judges.choose import check_address, direct, key_for
 from ruler_cli.settings import JudgeSettings
 
 _ANTHROPIC = "https://api.anthropic.com"

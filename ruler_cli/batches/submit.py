@@ -24,8 +24,7 @@ from ruler_cli.batches.spool import Spool
 from ruler_cli.batches.tasks import meanwhile, unless_told
 from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.hearing import judges_of
-from ruler_cli.judges.choose import batch_price, model_of
-from ruler_cli.judges.targets import Target, request_line
+from ruler_cli.judges.choose import Target, batch_price, model_of, request_line
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
 from ruler_cli.records import Request

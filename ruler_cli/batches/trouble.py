@@ -10,7 +10,7 @@ import aiohttp
 
 from ruler_cli.batches.provider import UnreachedError
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.answer_form import error_of
 from ruler_cli.judges.faults import classify, clean
 
 _NO_BATCHES = (

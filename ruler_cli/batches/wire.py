@@ -23,7 +23,7 @@ from ruler_cli.batches.provider import UnclearError, UnknownBatchError
 from ruler_cli.batches.trouble import Trouble, answered, broken, unreadable
 from ruler_cli.errors import RulerError
 from ruler_cli.judges.answer_form import without_key
-from ruler_cli.judges.endpoint import proxy_of
+from ruler_cli.judges.http import proxy_of
 from ruler_cli.pool.retries import delay
 
 _LARGEST = 32 << 20

@@ -13,8 +13,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.judges.error_body import error_of, status_within
+from ruler_cli.judges.answer_form import error_of, reply_of, status_within
 from ruler_cli.judges.faults import classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import anyio
 
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
 from ruler_cli.pool.retries import Tries

@@ -16,7 +16,7 @@ from ruler_cli.cluster.hub import Desk, Hub
 from ruler_cli.cluster.messages import Parcel, Snapshot
 from ruler_cli.cluster.shared import FarShelf, Line, SharedClaims, SharedLimits
 from ruler_cli.errors import OutputError, RefusedError
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller

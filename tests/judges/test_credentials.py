@@ -13,12 +13,11 @@ import pytest
 
 import ruler_cli
 from ruler_cli.errors import UsageError
-from ruler_cli.judges import credentials
+from ruler_cli.judges import providers
 from ruler_cli.judges.body import Answering
 from ruler_cli.judges.choose import choose
-from ruler_cli.judges.litellm_errors import silent
 from ruler_cli.judges.providers import NO_CHAT, PROVIDERS, Way, needs_of, variables
-from ruler_cli.judges.through_litellm import LitellmJudge, _litellm
+from ruler_cli.judges.through_litellm import LitellmJudge, _litellm, read_error
 from ruler_cli.records import Fault, Request
 from ruler_cli.settings import JudgeSettings
 from tests.conftest import Ruler, group, write
@@ -95,7 +94,7 @@ def test_each_is_told(provider: str) -> None:
 @pytest.mark.parametrize("provider", sorted(PROVIDERS - NO_CHAT - KEYLESS))
 def test_each_way_will_do(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way to meet a need that the environment can hold is enough, where the others are met."""
-    monkeypatch.setattr(credentials, "_installed", lambda _: True)
+    monkeypatch.setattr(providers, "_installed", lambda _: True)
     needs = needs_of(provider, "m")
     for at, need in enumerate(needs):
         for way in [way for way in need if all(word.isupper() or word[0] == "+" for word in way)]:
@@ -202,7 +201,7 @@ def google(monkeypatch: pytest.MonkeyPatch, default: Any) -> None:
     vars(auth).update(default=default, exceptions=exceptions, __spec__=SimpleNamespace())
     monkeypatch.setitem(sys.modules, "google.auth", auth)
     monkeypatch.setitem(sys.modules, "google.auth.exceptions", exceptions)
-    credentials._finds.cache_clear()
+    providers._finds.cache_clear()
 
 
 def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +223,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_slow_login(monkeypatch: pytest.MonkeyPatch) -> None:
     """An SDK that is still looking when its time is up may find something."""
-    monkeypatch.setattr(credentials, "_ASKING", 0.05)
+    monkeypatch.setattr(providers, "_ASKING", 0.05)
     google(monkeypatch, lambda scopes: time.sleep(1))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
 
@@ -255,7 +254,7 @@ async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
     """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
     for model, base in FOUND_OUT_AT_A_CALL:
         with subtests.test(model=model, base=base):
-            one = LitellmJudge(model, model, None, base, 30.0, {}, Answering())
+            one = LitellmJudge(model, model, base, None, 30.0, {}, Answering())
             async with one:
                 one._finds = True
                 fault = await one.ask(ASKED)
@@ -280,7 +279,7 @@ def test_words_of_litellm(said: str) -> None:
     """A sentence of litellm's says enough where its error has no class of its own."""
     error = type("APIConnectionError", (Exception,), {})(said)
     error.__cause__ = ValueError(said)
-    fault = silent(error, 500, said, None)
+    fault = read_error(error, None)
     assert isinstance(fault, Fault)
     assert (fault.scope, fault.billed) == ("run", False)
 
@@ -289,7 +288,7 @@ def test_words_of_the_judge() -> None:
     """What a judge was made to say does not end the run, where litellm quotes it."""
     said = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
     error = type("APIConnectionError", (Exception,), {})(said)
-    fault = silent(error, 500, said, None)
+    fault = read_error(error, None)
     assert isinstance(fault, Fault)
     assert fault.scope == "call"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from ruler_cli.judges import faults
-from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.answer_form import error_of
 from ruler_cli.judges.faults import TABLE, Row, classify, clean, refuses_format
 from ruler_cli.records import Fault
 from tests.judges.answers import ANSWERS, Answer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.judges.offline import Offline, observe, rate
 from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.render import render

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.judges.simulated import Draws, Model, Simulated, answers, score, slot_curve, truth
 from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.reply import Reading, read

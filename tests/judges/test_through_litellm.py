@@ -59,7 +59,7 @@ async def test_same_server(server: JudgeServer) -> None:
 
 def test_key_for_a_stated_host() -> None:
     """With an endpoint and no key named for it, litellm is kept from taking one out of a variable."""
-    judge = LitellmJudge("n", "anthropic/x", None, "http://h", 1.0, {}, Answering())
+    judge = LitellmJudge("n", "anthropic/x", "http://h", None, 1.0, {}, Answering())
     assert judge._arguments(ASKED, Answering())["api_key"] == "none"
 
 
