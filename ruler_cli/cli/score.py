@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -195,13 +197,10 @@ def command(
             escalate=stronger,
             cached_only=cached_only,
             ledgers=more_ledgers,
-            engine=engine,
-            ray_address=ray_address,
-            ray_workers=ray_workers,
         )
         _refuse_contradictions(settings)
+        clusters.refuse(settings, engine, ray_address, sys.argv[1:])
         sharing.refuse_what_needs_all(settings)
-        clusters.refuse_what_leads_nowhere(engine, ray_address, sys.argv[1:])
         refuse_summary(summary, settings)
         if misleading := _misleading(settings):
             say(f"ruler: warning: {misleading}")
@@ -210,7 +209,11 @@ def command(
         if absent := sharing.note_of_ledger(settings):
             say(f"ruler: warning: {absent}")
         _warn_of_batches(settings)
-        done = _run(settings, progress)
+        done = (
+            _run(settings, progress)
+            if engine == "here"
+            else _run_on_ray(settings, progress, ray_address, ray_workers or clusters.WORKERS)
+        )
         if progress != "none" and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
                 say(f"ruler: {line}")
@@ -229,9 +232,11 @@ def command(
         raise typer.Exit(0 if done.summary.complete else 1)
 
 
-def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"]) -> Done:
-    from functools import partial
-
+def _run(
+    settings: ScoreSettings,
+    progress: Literal["auto", "bar", "log", "none"],
+    way: Callable[..., Awaitable[Done]] | None = None,
+) -> Done:
     import anyio
 
     from ruler_cli.cli.signals import interruptible
@@ -240,9 +245,30 @@ def _run(settings: ScoreSettings, progress: Literal["auto", "bar", "log", "none"
 
     console = Console(progress, shown(settings.input.source))
     try:
-        return anyio.run(interruptible, partial(score, settings, console))
+        return anyio.run(interruptible, partial(way or score, settings, console))
     finally:
         console.close()
+
+
+def _run_on_ray(
+    settings: ScoreSettings,
+    progress: Literal["auto", "bar", "log", "none"],
+    address: str | None,
+    workers: int,
+) -> Done:
+    from ruler_cli.judges.choose import Chosen
+    from ruler_cli.score import chosen_for
+
+    chosen = chosen_for(settings)
+    if settings.cached_only or all(isinstance(found, Chosen) and found.embedded for found in chosen):
+        return _run(settings, progress)  # there is no call that a worker could make
+    from ruler_cli.cluster.run import score_on_ray, started
+    from ruler_cli.writing import open_output
+
+    with open_output(settings.input.source, settings.output):
+        pass  # told now if it cannot be written
+    with started(address, workers) as ray:
+        return _run(settings, progress, partial(score_on_ray, ray=ray, workers=workers))
 
 
 def _warn_of_batches(settings: ScoreSettings) -> None:

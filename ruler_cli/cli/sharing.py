@@ -111,10 +111,6 @@ def refuse_what_needs_all(settings: ScoreSettings) -> None:
     """UsageError where a shard would need the groups of the others."""
     if settings.input.shard is None:
         return
-    if settings.engine == "ray":
-        raise UsageError(
-            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
-        )
     last = "the last run, over the whole file with the --ledger of every shard"
     how = settings.combine
     if settings.adaptive:

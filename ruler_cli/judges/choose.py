@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from ruler_cli.files.requests import Limits
 from ruler_cli.judges.answer_form import EMBEDDED, Judge, MissingKeyError, unknown_judge
 from ruler_cli.judges.body import Answering, answering, chat_body
 from ruler_cli.judges.prices import Model, Price, in_batches, known, stated
-from ruler_cli.judges.providers import provider_of
+from ruler_cli.judges.providers import provider_of, variables
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Request
 from ruler_cli.settings import JudgeSettings
@@ -115,6 +115,22 @@ def check_address(base: str) -> None:
         raise UsageError("--api-base: holds a name or password; name a key with --api-key-env instead")
 
 
+def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
+    """Return the variables with which another machine can ask: those named for keys, the providers' own."""
+    named, heads = {judge.api_key_env for judge in judges}, set[str]()
+    for judge in judges:
+        own, word = list(variables(provider_of(judge.model, judge.params))), judge.model.partition("/")[0]
+        named.update(own)
+        heads |= {f"{word.upper()}_", *_ALSO.get(word, ())}
+        heads |= {f"{name.partition('_')[0]}_" for name in own[:1]}
+    begin = tuple(heads)
+    return {name: value for name, value in os.environ.items() if name in named or name.startswith(begin)}
+
+
+_ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
+"""What variables of a provider begin with, beside its name and the first word of its key's variable."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A judge, not yet open, with its price and context where they are known; `embedded` needs no call."""
@@ -154,15 +170,10 @@ def lists_batches(settings: JudgeSettings) -> bool:
     return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
 
 
-def choose(settings: JudgeSettings, *, elsewhere: bool = False) -> Chosen:
-    """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing.
-
-    `elsewhere`: it is another machine that will ask it, whose SDKs may find keys that this one's do not.
-    """
+def choose(settings: JudgeSettings) -> Chosen:
+    """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
-    return Chosen(
-        _judge(settings, elsewhere=elsewhere), model.price, model.context, settings.model in EMBEDDED
-    )
+    return Chosen(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
 def answers_of(settings: JudgeSettings) -> Answering:
@@ -181,7 +192,7 @@ def cached_only(settings: JudgeSettings) -> Model:
     return model_of(settings)
 
 
-def _judge(settings: JudgeSettings, *, elsewhere: bool) -> Judge:
+def _judge(settings: JudgeSettings) -> Judge:
     name = settings.model
     if name == "offline":
         from ruler_cli.judges.offline import Offline
@@ -205,7 +216,7 @@ def _judge(settings: JudgeSettings, *, elsewhere: bool) -> Judge:
         key = named_key(settings)
         how = answering(settings, None)
         judge = LitellmJudge(name, name, settings.api_base, key, settings.timeout, settings.params, how)
-        judge.check(elsewhere=elsewhere)
+        judge.check()
         return judge
     from ruler_cli.judges.http import HttpJudge
 

@@ -196,12 +196,11 @@ _ASKING = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """All that a judge is given beside the environment; `elsewhere`: another machine's SDKs will ask."""
+    """All that a judge is given beside the environment."""
 
     params: Mapping[str, Any]
     key: bool
     base: bool
-    elsewhere: bool = False
 
 
 def secret(provider: str | None) -> str | None:
@@ -264,8 +263,6 @@ def _has(word: str, given: Given) -> bool:
         return given.key if word == "api_key" else given.base
     if word.isupper():
         return bool(os.environ.get(word) or given.params.get(word.lower()))
-    if word[0] in "+@~" and given.elsewhere:
-        return True
     if word[0] == "+":
         return _installed(word)
     if word[0] == "~":

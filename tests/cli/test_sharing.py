@@ -85,13 +85,6 @@ def test_needs_all(options: list[str], says: str, ruler: Ruler, dump: Path) -> N
     assert "the --ledger of every shard" in done.stderr
 
 
-def test_with_ray(ruler: Ruler, dump: Path) -> None:
-    """Workers of Ray share the whole input, so there is no shard of it to judge."""
-    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", "--engine", "ray")
-    assert done.returncode == 2
-    assert "--shard: workers of Ray share the whole input already" in done.stderr
-
-
 def test_reliability(ruler: Ruler, dump: Path) -> None:
     """Where a group's figures lean on the batch a shard says that they lean on its own part."""
     shard = ("score", dump, "out.jsonl", *SIMULATED, "--shard", "1/2")
