@@ -271,13 +271,6 @@ _EPOCH, _EPOCH_MS = 1e9, 1e11
 """A number from here on is no span but a time: seconds since 1970, or milliseconds."""
 
 
-def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that an answer's headers ask to wait; None where they ask nothing that can be read."""
-    low, now = _low(headers), now or datetime.now(UTC)
-    asked = _asked(low, now)
-    return _reset(low, now) if asked is None else asked
-
-
 def wait_of(
     headers: Mapping[str, str], message: str, rate: bool, now: datetime | None = None
 ) -> float | None:

@@ -242,6 +242,3 @@ def _changes(name: str) -> bool:
 def _hands_off(name: str) -> bool:
     words = set(_words(name))
     return bool(words & {"escalate", "handoff", "handover"} or ("transfer" in words and words & _PEOPLE))
-
-
-__all__ = ["Offline", "Signs", "observe", "rate"]

@@ -184,16 +184,3 @@ def _is_whole(value: Any) -> bool:
 
 def _is_deviation(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-__all__ = [
-    "NOISE_SPREAD",
-    "RANGE",
-    "Draws",
-    "Model",
-    "Simulated",
-    "answers",
-    "score",
-    "slot_curve",
-    "truth",
-]

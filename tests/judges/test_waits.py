@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.faults import classify, named, retry_after, wait_of
+from ruler_cli.judges.faults import classify, named, wait_of
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)
@@ -40,7 +40,9 @@ def test_spellings(subtests: pytest.Subtests) -> None:
     """Spans, dates and times are read alike wherever they stand, and nonsense is nothing."""
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
-            asked, reset = (retry_after({name: value}, NOW) for name in ("Retry-After", "x-ratelimit-reset"))
+            asked, reset = (
+                wait_of({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
+            )
             assert asked == (None if seconds is None else pytest.approx(seconds))
             assert reset == (asked or None)  # a reset that is over tells nothing
 
@@ -85,7 +87,7 @@ def test_which_wins(subtests: pytest.Subtests) -> None:
     """The call's own wait wins over resets, and the reset of what is used up over the others."""
     for headers, seconds in WHICH_WINS:
         with subtests.test(headers=headers, seconds=seconds):
-            assert retry_after(headers, NOW) == seconds
+            assert wait_of(headers, "", True, NOW) == seconds
 
 
 NAMED = [
@@ -148,5 +150,5 @@ ODD = st.one_of(
 @example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
 def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
     """No header and no message raises, and what comes out is None or finite and not negative."""
-    for found in (retry_after(headers, now), wait_of(headers, f"try again in {text}", True, now)):
+    for found in (wait_of(headers, "", True, now), wait_of(headers, f"try again in {text}", True, now)):
         assert found is None or (math.isfinite(found) and found >= 0)
