@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
+from ruler_cli.files.requests import Limits
 from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.judges.targets import Limits
 from ruler_cli.notes import Share
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.records import Fault, Group, Reply, Request, Usage

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.cli import clusters
-from ruler_cli.judges.providers import environment
+from ruler_cli.judges.choose import environment
 from ruler_cli.settings import JudgeSettings
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ruler_cli.estimate import CALLS, ENTRY, ESCALATED, PROMPT, THINKING, Bill, Estimate, Figures, Range, Role
 from ruler_cli.estimate import estimate as estimate_all
+from ruler_cli.judges.choose import LIMITS
 from ruler_cli.judges.prices import Model, Price
-from ruler_cli.judges.targets import LIMITS
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.notes import Share
 from ruler_cli.pool.budget import Estimates

@@ -100,20 +100,16 @@ def test_content(judge: JudgeServer) -> None:
     assert answer(judge, "any", labels=["qrst", "bcdf"]) == [("qrst", 1.0), ("bcdf", 0.35)]
 
 
-@pytest.mark.parametrize("kind", ["fenced", "prose", "reordered", "slow", "a/b/fenced"])
-def test_harmless(judge: JudgeServer, kind: str) -> None:
-    """A reordered or wrapped reply holds the same score for each label."""
-    reply = answer(judge, kind)
-    assert dict(reply) == RIGHT
-    assert (reply == list(RIGHT.items())) == (kind != "reordered")
-
-
-@pytest.mark.parametrize("kind", ["think", "decoy"])
-def test_decoys(judge: JudgeServer, kind: str) -> None:
-    """A decoy comes first and is wrong for each label."""
-    decoy, last = answers(content(judge, kind))
-    assert dict(last) == RIGHT
-    assert all(dict(decoy)[label] != right for label, right in RIGHT.items())
+def test_harmless(judge: JudgeServer) -> None:
+    """A reordered or wrapped reply holds the same score for each label; a decoy comes first and is wrong."""
+    for kind in ("prose", "reordered", "a/b/fenced"):
+        reply = answer(judge, kind)
+        assert dict(reply) == RIGHT
+        assert (reply == list(RIGHT.items())) == (kind != "reordered")
+    for kind in ("think", "decoy"):
+        decoy, last = answers(content(judge, kind))
+        assert dict(last) == RIGHT
+        assert all(dict(decoy)[label] != right for label, right in RIGHT.items())
 
 
 def test_labels(judge: JudgeServer) -> None:
@@ -151,14 +147,14 @@ def test_bad_scores(judge: JudgeServer) -> None:
     assert '"score": NaN' in content(judge, "nan")
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_cutoff(judge: JudgeServer, count: int) -> None:
+def test_cutoff(judge: JudgeServer) -> None:
     """A reply cut off lacks its last two entries, the first of them in part."""
-    cut = choice(judge, "cutoff", labels=list(ROLLOUTS)[:count])
-    assert cut["finish_reason"] == "length"
-    text = cut["message"]["content"]
-    assert text.count('"trajectory_id"') == max(1, count - 1)
-    assert text.count("}") == max(0, count - 2)
+    for count in (1, 2, 4):
+        cut = choice(judge, "cutoff", labels=list(ROLLOUTS)[:count])
+        assert cut["finish_reason"] == "length"
+        text = cut["message"]["content"]
+        assert text.count('"trajectory_id"') == max(1, count - 1)
+        assert text.count("}") == max(0, count - 2)
 
 
 def test_no_answer(judge: JudgeServer) -> None:
@@ -182,12 +178,12 @@ def test_spells(judge: JudgeServer) -> None:
     assert post(judge, "once-500", rollouts={"b": "another group"})[0] == 500
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 502, 529])
-def test_statuses(judge: JudgeServer, status: int) -> None:
+def test_statuses(judge: JudgeServer) -> None:
     """A status is a cue by its number, and its reply is an error in OpenAI's form or a page."""
-    got, _, body = post(judge, str(status))
-    assert got == status
-    assert "502" in body if status == 502 else json.loads(body)["error"]["message"]
+    for status in (400, 401, 429, 502, 529):
+        got, _, body = post(judge, str(status))
+        assert got == status
+        assert "502" in body if status == 502 else json.loads(body)["error"]["message"]
 
 
 def test_refusals(judge: JudgeServer) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from ruler_cli.errors import InterruptedRun, OutputError
 from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.judges.targets import Target, request_line
+from ruler_cli.judges.choose import Target, request_line
 from ruler_cli.ledger import Ledger, key_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt

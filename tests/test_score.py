@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -20,50 +19,14 @@ from tests.judge_server import JudgeServer
 pytestmark = pytest.mark.anyio
 
 GROUPS = [group("a", 0.1, 0.9, 0.4), group("b", 0.8, 0.2), group("c", 0.5, 0.75, 0.25, 1.0)]
-HARMLESS = [
-    "good",
-    "reordered",
-    "duplicate-same",
-    "extra",
-    "fenced",
-    "think",
-    "prose",
-    "decoy",
-    "list",
-    "ten",
-    "percent",
-    "fraction",
-    "strings",
-    "schema-refused",
-    "format-refused",
-    "400-context",
-]
-MENDED = [
-    "duplicate",
-    "missing",
-    "integer",
-    "position",
-    "mixed",
-    "negative",
-    "nan",
-    "null-score",
-    "bool-score",
-    "cutoff",
-    "empty",
-    "null-content",
-    "refusal",
-    "filter",
-    "not-json",
-    "huge",
-    "no-choices",
-    "html",
-    "429",
-    "500",
-    "502",
-    "529",
-    "drop",
-    "half",
-]
+HARMLESS = """
+good reordered duplicate-same extra fenced think prose decoy list ten percent fraction strings
+schema-refused format-refused 400-context
+"""
+MENDED = """
+duplicate missing integer position mixed negative nan null-score bool-score cutoff empty
+null-content refusal filter not-json huge no-choices html 429 500 502 529 drop half
+"""
 LIMITS = ["429", "429-date", "529"]
 """Waited for, up to an hour: tests/pool shows how that ends."""
 FATAL = ["401", "403", "404", "quota"]
@@ -98,53 +61,51 @@ def rewards(path: Path) -> list[list[float | None]]:
 TRUE = [[0.1, 0.9, 0.4], [0.8, 0.2], [0.5, 0.75, 0.25, 1.0]]
 
 
-@pytest.mark.parametrize("cue", HARMLESS)
-async def test_harmless(cue: str, tmp_path: Path, server: JudgeServer) -> None:
-    """A reply that says everything, however it is written, gives each rollout its own score."""
-    done = await score(settings(tmp_path, server, cue))
-    assert done.complete
-    assert rewards(tmp_path) == TRUE
+async def test_usable(tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """A reply that says everything, if need be when it is asked for again, gives each rollout its score."""
+    for cue in [*HARMLESS.split(), *(f"once-{cue}" for cue in MENDED.split())]:
+        with subtests.test(cue=cue):
+            server.reset()
+            done = await score(settings(tmp_path, server, cue))
+            assert done.complete
+            assert rewards(tmp_path) == TRUE
+            if cue.startswith("once-"):
+                assert server.stats()["requests"] == 2 * len(GROUPS)
 
 
-@pytest.mark.parametrize("cue", MENDED)
-async def test_mended(cue: str, tmp_path: Path, server: JudgeServer) -> None:
-    """A reply that cannot be used once is asked for again, and then scores stand where they belong."""
-    done = await score(settings(tmp_path, server, f"once-{cue}"))
-    assert done.complete
-    assert rewards(tmp_path) == TRUE
-    assert server.stats()["requests"] == 2 * len(GROUPS)
-
-
-@pytest.mark.parametrize("cue", [c for c in (*MENDED, "400") if c not in LIMITS])
-async def test_failed(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+async def test_failed(tmp_path: Path, server: JudgeServer, subtests: pytest.Subtests) -> None:
     """A judge that never answers well makes failures with a reason: null, never a number."""
-    done = await score(settings(tmp_path, server, cue))
-    assert sum(done.failed.values()) == len(GROUPS)
-    assert all(reward is None for record in rewards(tmp_path) for reward in record)
-    for record in read(tmp_path / "out.jsonl"):
-        assert record["ruler"]["status"] == "failed"
-        assert record["ruler"]["reason"]
-        for i, trajectory in enumerate(record["trajectories"]):
-            assert trajectory["ruler"]["kind"] in ("reply", "transport", "refused")
-            assert trajectory["ruler"]["independent_reward"] == float(i)
-    assert server.stats()["requests"] <= (1 + CORRECTIONS) * len(GROUPS)
+    for cue in [c for c in (*MENDED.split(), "400") if c not in LIMITS]:
+        with subtests.test(cue=cue):
+            server.reset()
+            done = await score(settings(tmp_path, server, cue))
+            assert sum(done.failed.values()) == len(GROUPS)
+            assert all(reward is None for record in rewards(tmp_path) for reward in record)
+            for record in read(tmp_path / "out.jsonl"):
+                assert record["ruler"]["status"] == "failed"
+                assert record["ruler"]["reason"]
+                for i, trajectory in enumerate(record["trajectories"]):
+                    assert trajectory["ruler"]["kind"] in ("reply", "transport", "refused")
+                    assert trajectory["ruler"]["independent_reward"] == float(i)
+            assert server.stats()["requests"] <= (1 + CORRECTIONS) * len(GROUPS)
 
 
-@pytest.mark.parametrize("cue", ["drip", "hang", "slow"])
-async def test_deadline(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+async def test_deadline(tmp_path: Path, server: JudgeServer) -> None:
     """The deadline holds by the wall clock, also while bytes drip in."""
-    with anyio.fail_after(60):  # a drip would last for ever
-        done = await score(settings(tmp_path, server, cue, timeout=0.3, retries=0))
-    assert done.failed == {"transport": 3}
+    for cue in ("drip", "hang", "slow"):
+        with anyio.fail_after(60):  # a drip would last for ever
+            done = await score(settings(tmp_path, server, cue, timeout=0.3, retries=0))
+        assert done.failed == {"transport": 3}
 
 
-@pytest.mark.parametrize("cue", FATAL)
-async def test_fatal(cue: str, tmp_path: Path, server: JudgeServer) -> None:
+async def test_fatal(tmp_path: Path, server: JudgeServer) -> None:
     """A wrong key, an empty account or an unknown model ends the run with a way out."""
-    with pytest.raises(RefusedError, match=r"key|credit|model"):
-        await score(settings(tmp_path, server, cue, concurrency=1))
-    assert server.stats()["requests"] <= 2
-    assert not (tmp_path / "out.jsonl").exists()
+    for cue in FATAL:
+        server.reset()
+        with pytest.raises(RefusedError, match=r"key|credit|model"):
+            await score(settings(tmp_path, server, cue, concurrency=1))
+        assert server.stats()["requests"] <= 2
+        assert not (tmp_path / "out.jsonl").exists()
 
 
 async def test_unreachable(tmp_path: Path, server: JudgeServer) -> None:
@@ -163,21 +124,19 @@ async def test_format_remembered(tmp_path: Path, server: JudgeServer) -> None:
     assert server.stats()["by_format"] == {"json_schema": 2, "json_object": 3, "none": 0}
 
 
-@pytest.mark.parametrize(
-    ("cue", "limits"),
-    [
-        ("limit-refused", [{"max_tokens"}, *[{"max_completion_tokens"}] * 3]),
-        ("limits-refused", [{"max_tokens"}, *[set()] * 3]),
-        ("beside", [{"max_tokens"}] * 6),
-    ],
-)
-async def test_limits(cue: str, limits: list[set[str]], tmp_path: Path, server: JudgeServer) -> None:
+async def test_limits(tmp_path: Path, server: JudgeServer) -> None:
     """Every group is scored where an endpoint refuses the answer's limit, its name, or its size."""
-    done = await score(settings(tmp_path, server, cue, concurrency=1))
-    assert done.complete
-    assert rewards(tmp_path) == TRUE
-    sent = [{name for name in request if name.startswith("max_")} for request in server.requests()]
-    assert sent == limits
+    limits: dict[str, list[set[str]]] = {
+        "limit-refused": [{"max_tokens"}, *[{"max_completion_tokens"}] * 3],
+        "limits-refused": [{"max_tokens"}, *[set[str]()] * 3],
+        "beside": [{"max_tokens"}] * 6,
+    }
+    for cue, names in limits.items():
+        server.reset()
+        assert (await score(settings(tmp_path, server, cue, concurrency=1))).complete
+        assert rewards(tmp_path) == TRUE
+        sent = [{name for name in request if name.startswith("max_")} for request in server.requests()]
+        assert sent == names
 
 
 async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) -> None:
@@ -187,46 +146,14 @@ async def test_cut_off_asks_for_the_rest(tmp_path: Path, server: JudgeServer) ->
     assert rewards(tmp_path) == TRUE
 
 
-@pytest.mark.parametrize("seed", range(5))
-async def test_order_for_any_delays(seed: int, tmp_path: Path) -> None:
-    """Output order is input order however long each judge call takes."""
-    from ruler_cli.pool.engine import Bounds, run
-
-    random_ = random.Random(seed)
-    items, out = iter(range(200)), []
-
-    async def pull() -> int | None:
-        return next(items, None)
-
-    async def work(item: int) -> int:
-        await asyncio.sleep(random_.random() * 0.01)
-        return item
-
-    async def deliver(item: int, result: int) -> None:
-        assert item == result
-        out.append(item)
-
-    async def room() -> None: ...
-
-    await run(pull, work, deliver, lambda _: 1, room, Bounds(16, 10))
-    assert out == list(range(200))
-
-
-@pytest.mark.parametrize(("how", "reward"), [("null", None), ("keep", 0.0)])
-async def test_on_failure(how: str, reward: float | None, tmp_path: Path, server: JudgeServer) -> None:
-    """A failed group's reward is null, or with `keep` the original."""
+async def test_on_failure(tmp_path: Path, server: JudgeServer) -> None:
+    """A failed group's reward is null or the original; with `drop` its record is in the failed file, once."""
     run = settings(tmp_path, server, "empty")
-    run = ScoreSettings(run.input, run.output, run.judge, on_failure=how)  # type: ignore[arg-type]  # a parameter
-    await score(run)
-    assert rewards(tmp_path)[0][0] == reward
-
-
-async def test_drop(tmp_path: Path, server: JudgeServer) -> None:
-    """With `drop` a failed record is left out and stands unchanged in the failed file, once."""
-    run = settings(tmp_path, server, "empty")
-    run = ScoreSettings(run.input, run.output, run.judge, on_failure="drop")
+    for how, reward in (("null", None), ("keep", 0.0)):
+        await score(replace(run, on_failure=how))  # type: ignore[arg-type]  # a value of the option
+        assert rewards(tmp_path)[0][0] == reward
     for _ in range(2):
-        await score(run)
+        await score(replace(run, on_failure="drop"))
     assert read(tmp_path / "out.jsonl") == []
     assert (tmp_path / "out.jsonl.failed.jsonl").read_text() == (tmp_path / "in.jsonl").read_text()
 
@@ -301,13 +228,6 @@ async def test_summary_counts(tmp_path: Path, server: JudgeServer) -> None:
     assert done.usage.calls == 3
     assert done.cost_usd == pytest.approx((done.usage.prompt + 2 * done.usage.completion) / 1e6)
     assert done.rescaled == 3
-
-
-async def test_missing_key_before_reading(tmp_path: Path) -> None:
-    """A missing key is told before anything is read, with its variable and the ways out."""
-    run = ScoreSettings(InputSettings(str(tmp_path / "no.jsonl")), str(tmp_path / "out.jsonl"))
-    with pytest.raises(UsageError, match=r"OPENAI_API_KEY.*--api-key-env.*offline"):
-        await score(run)
 
 
 async def test_input_order(tmp_path: Path, server: JudgeServer) -> None:

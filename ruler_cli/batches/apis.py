@@ -20,8 +20,8 @@ from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationErro
 
 from ruler_cli.batches.wire import Body, UnknownBatchError, Wire, as_json, unclear
 from ruler_cli.errors import RulerError
+from ruler_cli.judges.choose import LIMITS, Target
 from ruler_cli.judges.faults import clean
-from ruler_cli.judges.targets import LIMITS, Target
 
 State = Literal["running", "ended", "failed"]
 """`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""

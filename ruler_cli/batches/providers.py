@@ -13,7 +13,7 @@ from ruler_cli.batches.journal import Batch
 from ruler_cli.batches.wire import Wire, connections
 from ruler_cli.errors import RefusedError, UsageError
 from ruler_cli.judges.answer_form import EMBEDDED, MissingKeyError
-from ruler_cli.judges.endpoint import check_address, direct, key_for
+from ruler_cli.judges.choose import check_address, direct, key_for
 from ruler_cli.settings import JudgeSettings
 
 

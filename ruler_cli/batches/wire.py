@@ -18,10 +18,9 @@ import aiohttp
 import orjson
 
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.judges.answer_form import without_key
-from ruler_cli.judges.endpoint import proxy_of
-from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.answer_form import error_of, without_key
 from ruler_cli.judges.faults import classify, clean
+from ruler_cli.judges.http import proxy_of
 from ruler_cli.pool.caller import delay
 
 _LARGEST = 32 << 20

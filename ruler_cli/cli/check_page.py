@@ -9,8 +9,8 @@ from typing import Any
 from ruler_cli.cli.units import count, rounded
 from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
 from ruler_cli.files.location import Location
-from ruler_cli.judges.choose import batch_price, lists_batches
-from ruler_cli.judges.targets import LIMITS, Limits, batches_of
+from ruler_cli.files.requests import Limits
+from ruler_cli.judges.choose import LIMITS, batch_price, batches_of, lists_batches
 from ruler_cli.notes import Notes, Overview, Tally, shortened
 from ruler_cli.reading import Input
 from ruler_cli.settings import JudgeSettings, ScoreSettings

@@ -16,7 +16,7 @@ from ruler_cli.cli.units import count, size
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.judges.targets import Target
+    from ruler_cli.judges.choose import Target
     from ruler_cli.records import Request
     from ruler_cli.rendering import Rendered
 
@@ -109,8 +109,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     from ruler_cli.files.location import Location
     from ruler_cli.files.requests import RequestFiles, names_for
     from ruler_cli.hearing import judges_of
-    from ruler_cli.judges.choose import cached_only
-    from ruler_cli.judges.targets import LIMITS, request_line, target_of
+    from ruler_cli.judges.choose import LIMITS, cached_only, request_line, target_of
     from ruler_cli.rendering import render
     from ruler_cli.writing import refuse_clashes
 

@@ -1,16 +1,18 @@
-"""What judges share: how an answer is read, the sentence for a missing key."""
+"""A judge, and the reading of its answer: a chat completion, or an error in any provider's spelling."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.faults import clean
+from ruler_cli.judges.faults import Refusal, clean
 from ruler_cli.nearest import nearest
-from ruler_cli.records import Fault, Reply, Usage
+from ruler_cli.records import Fault, Reply, Request, Usage
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
@@ -20,6 +22,40 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
 _SECRET = 8
 """Characters below which a key is a placeholder, as servers without keys are given one: `x`, `none` and `1`
 stand in answers for what they are."""
+
+
+_SIGNS = ("code", "type", "status", "error_type", "__type", "reason", "quotaId", "retryDelay")
+"""Names whose short values tell what kind of error it is, at any depth."""
+_SHORT, _DEEP, _MOST = 100, 6, 30
+_TITLE = re.compile(r"<title[^>]{0,200}>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]{0,500}>")
+_ASIDE = re.compile(
+    r"\s(?:LiteLLM: model group '|LiteLLM Retried: \d|(?:Received Model Group|Passed model)="
+    r"|model=\S{1,200} \w{1,30}_fallbacks?=)"
+)
+"""Where a litellm proxy begins to tell of its own routing, behind what the provider said."""
+_LONGEST = 2000
+
+
+class Judge(Protocol):
+    """A judge, open while it is used as an async context; one without connections inherits both ends."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name in the output."""
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """One call, no retry; every failure of the outside world is a Fault, never an exception."""
+
+    async def __aenter__(self) -> Self:
+        """Open connections."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close them."""
+        return
 
 
 class MissingKeyError(UsageError):
@@ -80,6 +116,19 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
     )
 
 
+def answer_of(
+    status: int, data: bytes, headers: Mapping[str, str] | None = None, key: str | None = None
+) -> Reply | Fault | Refusal:
+    """Read an answer with its status: an error may come with a good one, and is one all the same."""
+    if status < 300:
+        reply = reply_of(data, key)
+        within = status_within(data) if isinstance(reply, Fault) else None
+        if within is None:
+            return reply
+        status = within
+    return Refusal(status, *error_of(data), headers or {})
+
+
 def _thought(message: Mapping[str, Any], usage: Any) -> bool:
     """Whether a judge has thought before its answer, by what servers and providers tell of it."""
     content = message.get("content")
@@ -101,9 +150,73 @@ def usage_of(value: Any) -> Usage:
     )
 
 
-_MOST = 1 << 40
+_UNCOUNTED = 1 << 40
 """No call has so many tokens; a larger number is the endpoint's mistake."""
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _UNCOUNTED else 0
+
+
+def error_of(data: bytes) -> tuple[str, str]:
+    """(signs, message) of an error body: its codes in one line, and what it says."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return "", _page(data[: 4 * _LONGEST].decode("utf-8", "replace"))
+    if isinstance(value, list) and value:  # Gemini's OpenAI endpoint
+        value = value[0]
+    if not isinstance(value, Mapping):
+        return "", str(value)[:_LONGEST]
+    signs = " ".join(list(_signs(value, _DEEP))[:_MOST])
+    error = value.get("error") or value
+    if not isinstance(error, Mapping):
+        return signs, str(error)[:_LONGEST]
+    said = error.get("message") or error.get("detail") or error.get("msg") or error
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None  # OpenRouter: the provider's word
+    told = _ASIDE.split(_text(said)[:_LONGEST], maxsplit=1)[0].rstrip()
+    return signs, (told + (f": {_text(raw)}" if raw else ""))[:_LONGEST]
+
+
+def status_within(data: bytes) -> int | None:
+    """The status that an error body has which came with a good one (200 where it names none).
+
+    None where the body is no such error.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, Mapping) or not value.get("error") or value.get("choices"):
+        return None
+    error = value["error"]
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 200
+
+
+def _signs(value: Any, deep: int) -> Iterator[str]:
+    if isinstance(value, list):
+        for one in value[:_MOST]:
+            yield from _signs(one, deep)
+    if not isinstance(value, Mapping) or not deep:
+        return
+    for name, one in value.items():
+        if name in _SIGNS and isinstance(one, str | int) and len(str(one)) <= _SHORT:
+            yield f"{name}: {one}" if name == "retryDelay" else str(one)
+        elif name not in ("input", "message"):  # FastAPI gives the request back
+            yield from _signs(one, deep - 1)
+
+
+def _text(said: Any) -> str:
+    """One text of what may be FastAPI's list of where and what."""
+    if isinstance(said, list):
+        parts = (f"{one.get('loc', '')}: {one.get('msg', '')}" for one in said if isinstance(one, Mapping))
+        return "; ".join(parts) or str(said)
+    return str(said)
+
+
+def _page(text: str) -> str:
+    """A page's title, or its words, or the text as it is."""
+    title = _TITLE.search(text)
+    return " ".join((title[1] if title else _TAG.sub(" ", text)).split())[:_LONGEST]

@@ -1,19 +1,23 @@
-"""Request → the body of a chat completions call: the form of its answer, and the tokens that it may take."""
+"""Request → a chat completions call: its body, the form and the tokens of its answer, the steps down."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.judges.faults import refuses_format
+from ruler_cli.judges.answer_form import Judge
+from ruler_cli.judges.faults import Refusal, classify, refuses_format
 from ruler_cli.judges.prices import Model, known
-from ruler_cli.records import Reply, Request
+from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.scoring.words import EXPLANATION, keyed, list_schema
 from ruler_cli.settings import JudgeSettings
 
@@ -90,6 +94,56 @@ class Answering:
             return self
         thought = min(_MOST_THOUGHT, max(_MEDIUM, 2 * reply.usage.completion))
         return self if thought <= self.thought else replace(self, thought=thought)
+
+
+@dataclass(slots=True)
+class ChatJudge(Judge):
+    """A judge behind chat completions; `answering` is what it is asked for, as far as learnt."""
+
+    name: str = field()  # a dataclass takes the property of the base for a default
+    model: str
+    base: str | None
+    key: str | None = field(repr=False)
+    timeout: float
+    params: Mapping[str, Any]
+    answering: Answering
+    secret: str | None = field(init=False, repr=False)
+    """The key that is cut out of all that is told or kept."""
+
+    def __post_init__(self) -> None:
+        self.secret = self.key
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """Post once; once more for each form or limit of the answer that is refused.
+
+        The deadline is one for all of it, from the connection to the last byte.
+        """
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self._ask(request)
+        except TimeoutError:
+            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+
+    async def _ask(self, request: Request) -> Reply | Fault:
+        for posts in itertools.count(1):
+            asked = self.answering
+            answer = await self._post(request, asked)
+            if isinstance(answer, Refusal):
+                status, signs, message, headers, form = answer
+                fault = classify(status, signs, message, headers, self.secret)
+                better = self.answering.refused(asked, status or 400, form or message)
+                if fault.context is None and better:
+                    self.answering = better
+                    continue
+                answer = fault
+            elif isinstance(answer, Reply):
+                self.answering = self.answering.learnt(answer)
+            return replace(answer, posts=posts) if posts > 1 else answer
+        raise AssertionError("a count without end")
+
+    @abstractmethod
+    async def _post(self, request: Request, how: Answering) -> Reply | Fault | Refusal:
+        """Send one request; a Refusal may be of the form or the limit that it asks for."""
 
 
 def answering(judge: JudgeSettings, base: str | None) -> Answering:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ruler_cli.records import Fault, Kind
 
@@ -29,7 +29,8 @@ _KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s
 _LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
 _OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
-_LONGEST = 300
+_SENTENCE = 300
+"""Characters of foreign text that a sentence holds."""
 _LOOKED_AT = 4000
 _FORMAT = re.compile(
     r"response_format|json_object|structured output|guided|schema|grammar|output_(?:format|config)",
@@ -140,6 +141,16 @@ limit what OpenAI says of an empty account.
 """
 
 
+class Refusal(NamedTuple):
+    """An error answer, as it came; `form` is its word on the form of the answer, if the message has none."""
+
+    status: int
+    signs: str
+    message: str
+    headers: Mapping[str, str]
+    form: str = ""
+
+
 def classify(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None, key: str | None = None
 ) -> Fault:
@@ -190,10 +201,9 @@ def clean(text: str, key: str | None = None) -> str:
         text = text.replace(key, "[key]")
     text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
     text = _KEY.sub("[key]", text).strip()
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"
 
 
-_LOOKED_AT = 4000
 _N = r"{0,200}?\b"
 _LIMIT, _ACTUAL = r"(?P<limit>\d{1,9})", r"(?P<actual>\d{1,9})"
 _FORMS = tuple(
@@ -256,17 +266,9 @@ _IN_FLIGHT = "max_parallel_requests"
 """A litellm proxy's name of a limit that is no rate; its header `rate_limit_type` says which was passed."""
 _IN_FLIGHT_NOW = re.compile(rf"current {_IN_FLIGHT}: ([0-9]{{1,19}}), {_IN_FLIGHT}: ([0-9]{{1,19}})")
 """The same in the words of older ones, which say all their limits."""
-_LOOKED_AT = 4000
-_LONGEST = 100
+_VALUE = 100
 _EPOCH, _EPOCH_MS = 1e9, 1e11
 """A number from here on is no span but a time: seconds since 1970, or milliseconds."""
-
-
-def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that an answer's headers ask to wait; None where they ask nothing that can be read."""
-    low, now = _low(headers), now or datetime.now(UTC)
-    asked = _asked(low, now)
-    return _reset(low, now) if asked is None else asked
 
 
 def wait_of(
@@ -332,7 +334,7 @@ def _resets(low: Mapping[str, str], now: datetime) -> Iterator[tuple[float, floa
 
 def _seconds(value: str, now: datetime) -> float | None:
     """Seconds until what a header value names: a span, or a time in any of its forms."""
-    if not value or len(value) > _LONGEST:
+    if not value or len(value) > _VALUE:
         return None
     if _NUMBER.fullmatch(value):
         number = float(value)

@@ -24,11 +24,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-from types import TracebackType
-from typing import Self
 
 import orjson
 
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.records import Reply, Request, Usage
 from ruler_cli.scoring.render import blocks
 
@@ -176,7 +175,7 @@ def rate(bodies: Iterable[str]) -> dict[str, tuple[float, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Offline:
+class Offline(Judge):
     """The rule of thumb as a judge."""
 
     name: str = "offline"
@@ -191,15 +190,6 @@ class Offline:
             for label, body in asked.items()
         ]
         return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
-
-    async def __aenter__(self) -> Self:
-        """Nothing to open."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Nothing to close."""
 
 
 def _verdict(signs: Signs, group: _Group) -> tuple[float, str]:
@@ -252,6 +242,3 @@ def _changes(name: str) -> bool:
 def _hands_off(name: str) -> bool:
     words = set(_words(name))
     return bool(words & {"escalate", "handoff", "handover"} or ("transfer" in words and words & _PEOPLE))
-
-
-__all__ = ["Offline", "Signs", "observe", "rate"]

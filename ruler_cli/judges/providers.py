@@ -1,16 +1,23 @@
-"""The providers that litellm reaches, and what each must be given: keys, addresses, packages.
+"""The providers that litellm reaches, what each must be given, and the sentence where that is not there.
 
 `litellm.validate_environment` names all variables of some, none of others, and never what else would do;
 so it stands here as litellm's source reads it.  Nothing here imports litellm, which takes seconds.
+Nothing that could work is refused: an SDK that finds credentials by itself is asked whether it does.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
-from ruler_cli.settings import JudgeSettings
+from ruler_cli.errors import UsageError
+from ruler_cli.judges.answer_form import MissingKeyError
 
 _AWS = (
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"
@@ -27,7 +34,6 @@ _GOOGLE = (
     f"+google.auth ; {_FILE} | @google"
     f" ; vertex_project | vertex_ai_project | VERTEXAI_PROJECT | {_FILE} | @project"
 )
-_OPENAI = "api_key | OPENAI_API_KEY"
 _WATSONX = (
     "api_key | WATSONX_API_KEY | WATSONX_APIKEY | WX_API_KEY | WATSONX_TOKEN | WATSONX_ZENAPIKEY | apikey"
     " | token | zen_api_key | watsonx_credentials | wx_credentials"
@@ -40,17 +46,39 @@ _PROJECT = (
 )
 
 _OWN_KEY = """
-aiml amazon_nova assemblyai baseten bytez cerebras charity_engine chutes
-clarifai codestral cognition compactifai cortecs darkbloom dashscope deepinfra deepseek edenai empower
-galadriel github gradient_ai groq helicone hyperbolic inception libertai maritalk meta minimax modelscope
-moonshot morph nadir nebius neosantara nlp_cloud novita nscale nvidia_nim parasail pinstripes poe prism
-publicai reka sail sambanova synthetic tencent v0 volcengine wandb xai xiaomi_mimo zai
+ai21 aiml amazon_nova assemblyai baseten bytez cerebras charity_engine chutes clarifai codestral
+cognition compactifai cortecs darkbloom dashscope deepinfra deepseek edenai empower galadriel github
+gradient_ai groq helicone hyperbolic inception libertai maritalk meta minimax modelscope moonshot morph
+nadir nebius neosantara nlp_cloud novita nscale nvidia_nim openai parasail pinstripes poe prism publicai
+reka sail sambanova synthetic tencent v0 volcengine wandb xai xiaomi_mimo zai
 """
 """Providers that need a key, of which the variable is their name and `_API_KEY`."""
 
-_NOTHING = """
-docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud
+_OTHER_KEY = """
+ai21_chat AI21_API_KEY ; aiohttp_openai OPENAI_API_KEY ; anthropic_text ANTHROPIC_API_KEY ;
+apertis STIMA_API_KEY ; cohere COHERE_API_KEY CO_API_KEY ; cohere_chat COHERE_API_KEY CO_API_KEY ;
+cometapi COMETAPI_KEY ; custom_openai OPENAI_API_KEY ; datarobot DATAROBOT_API_TOKEN ;
+featherless_ai FEATHERLESS_AI_API_KEY FEATHERLESS_API_KEY ;
+fireworks_ai FIREWORKS_API_KEY FIREWORKS_AI_API_KEY FIREWORKSAI_API_KEY FIREWORKS_AI_TOKEN ;
+friendliai FRIENDLI_TOKEN FRIENDLIAI_API_KEY ; gemini GEMINI_API_KEY GOOGLE_API_KEY PALM_API_KEY ;
+gigachat GIGACHAT_CREDENTIALS GIGACHAT_API_KEY GIGACHAT_ACCESS_TOKEN ;
+huggingface HF_TOKEN HUGGINGFACE_API_KEY ; lambda_ai LAMBDA_API_KEY ; meta_llama LLAMA_API_KEY ;
+mistral MISTRAL_API_KEY MISTRAL_AZURE_API_KEY ; nano-gpt NANOGPT_API_KEY ;
+openrouter OPENROUTER_API_KEY OR_API_KEY ; perplexity PERPLEXITYAI_API_KEY PERPLEXITY_API_KEY ;
+qwen_ai_platform QWEN_AI_PLATFORM_API_KEY DASHSCOPE_API_KEY ;
+qwencloud QWENCLOUD_API_KEY DASHSCOPE_API_KEY ; replicate REPLICATE_API_KEY REPLICATE_API_TOKEN ;
+scaleway SCW_SECRET_KEY ; scx-ai SCX_API_KEY ; tensormesh TENSORMESH_INFERENCE_API_KEY ;
+text-completion-codestral CODESTRAL_API_KEY ; text-completion-inception INCEPTION_API_KEY ;
+text-completion-openai OPENAI_API_KEY ;
+together_ai TOGETHERAI_API_KEY TOGETHER_API_KEY TOGETHER_AI_API_KEY TOGETHER_AI_TOKEN ;
+vercel_ai_gateway VERCEL_AI_GATEWAY_API_KEY VERCEL_OIDC_TOKEN
 """
+"""Providers that need a key, and its variables."""
+
+_ADDRESS = "custom oobabooga triton vllm xinference"
+"""Providers that need an address."""
+
+_NOTHING = "docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud"
 """Providers that answer without a key, at an address that litellm knows: this machine's, but for ovhcloud."""
 
 _NO_CHAT = """
@@ -63,13 +91,8 @@ typesafe valkey voyage
 
 _OTHERS = {
     "a2a": "api_base | A2A_API_BASE",
-    "ai21": "api_key | AI21_API_KEY",
-    "ai21_chat": "api_key | AI21_API_KEY",
-    "aiohttp_openai": _OPENAI,
     "anthropic": "api_key | ANTHROPIC_API_KEY | ANTHROPIC_AUTH_TOKEN"
     " | ANTHROPIC_FEDERATION_RULE_ID ANTHROPIC_ORGANIZATION_ID",
-    "anthropic_text": "api_key | ANTHROPIC_API_KEY",
-    "apertis": "api_key | STIMA_API_KEY",
     "azure": f"api_key | AZURE_API_KEY | AZURE_OPENAI_API_KEY | {_ENTRA} ; api_base | AZURE_API_BASE",
     "azure_ai": "api_key | AZURE_AI_API_KEY | AZURE_API_KEY | AZURE_OPENAI_API_KEY"
     f" | {_ENTRA} ; api_base | AZURE_AI_API_BASE",
@@ -79,66 +102,30 @@ _OTHERS = {
     f" ; {_BEARER} | BEDROCK_MANTLE_API_KEY | {_AWS}",
     "chatgpt": "~/.config/litellm/chatgpt/auth.json | CHATGPT_TOKEN_DIR",
     "cloudflare": "api_key | CLOUDFLARE_API_KEY ; api_base | CLOUDFLARE_ACCOUNT_ID | CLOUDFLARE_API_BASE",
-    "cohere": "api_key | COHERE_API_KEY | CO_API_KEY",
-    "cohere_chat": "api_key | COHERE_API_KEY | CO_API_KEY",
-    "cometapi": "api_key | COMETAPI_KEY",
-    "custom": "api_base",
-    "custom_openai": _OPENAI,
     "databricks": "api_key | DATABRICKS_API_KEY | DATABRICKS_CLIENT_ID DATABRICKS_CLIENT_SECRET"
     " | +databricks.sdk ; api_base | DATABRICKS_API_BASE | +databricks.sdk",
-    "datarobot": "api_key | DATAROBOT_API_TOKEN",
-    "featherless_ai": "api_key | FEATHERLESS_AI_API_KEY | FEATHERLESS_API_KEY",
-    "fireworks_ai": "api_key | FIREWORKS_API_KEY | FIREWORKS_AI_API_KEY | FIREWORKSAI_API_KEY"
-    " | FIREWORKS_AI_TOKEN",
-    "friendliai": "api_key | FRIENDLI_TOKEN | FRIENDLIAI_API_KEY",
     "gdc": "api_key | GDC_API_KEY ; api_base | GDC_API_BASE ; +google.auth",
-    "gemini": "api_key | GEMINI_API_KEY | GOOGLE_API_KEY | PALM_API_KEY",
-    "gigachat": "api_key | GIGACHAT_CREDENTIALS | GIGACHAT_API_KEY | GIGACHAT_ACCESS_TOKEN",
     "github_copilot": "~/.config/litellm/github_copilot/access-token | GITHUB_COPILOT_TOKEN_DIR",
     "heroku": "api_key | HEROKU_API_KEY ; api_base | HEROKU_API_BASE",
     "hosted_vllm": "api_base | HOSTED_VLLM_API_BASE",
-    "huggingface": "api_key | HF_TOKEN | HUGGINGFACE_API_KEY",
-    "lambda_ai": "api_key | LAMBDA_API_KEY",
     "litellm_proxy": "api_key | LITELLM_PROXY_API_KEY ; api_base | LITELLM_PROXY_API_BASE",
     "lm_studio": "api_base | LM_STUDIO_API_BASE",
-    "meta_llama": "api_key | LLAMA_API_KEY",
-    "mistral": "api_key | MISTRAL_API_KEY | MISTRAL_AZURE_API_KEY",
-    "nano-gpt": "api_key | NANOGPT_API_KEY",
     "oci": "OCI_USER | oci_signer ; OCI_FINGERPRINT | oci_signer ; OCI_TENANCY | oci_signer"
     " ; OCI_KEY_FILE | OCI_KEY | oci_signer ; OCI_COMPARTMENT_ID ; +cryptography | oci_signer",
-    "oobabooga": "api_base",
-    "openai": _OPENAI,
-    "openrouter": "api_key | OPENROUTER_API_KEY | OR_API_KEY",
-    "perplexity": "api_key | PERPLEXITYAI_API_KEY | PERPLEXITY_API_KEY",
     "petals": "+petals",
     "predibase": "api_key | PREDIBASE_API_KEY ; tenant_id | PREDIBASE_TENANT_ID",
-    "qwen_ai_platform": "api_key | QWEN_AI_PLATFORM_API_KEY | DASHSCOPE_API_KEY",
-    "qwencloud": "api_key | QWENCLOUD_API_KEY | DASHSCOPE_API_KEY",
     "ragflow": "api_key | RAGFLOW_API_KEY ; api_base | RAGFLOW_API_BASE",
-    "replicate": "api_key | REPLICATE_API_KEY | REPLICATE_API_TOKEN",
     "sagemaker": f"+boto3 ; {_AWS}",
     "sagemaker_chat": f"+boto3 ; {_AWS}",
     "sagemaker_nova": f"+boto3 ; {_AWS}",
     "sap": "AICORE_SERVICE_KEY | AICORE_CLIENT_ID | AICORE_CONFIG | AICORE_PROFILE | AICORE_HOME"
     " | VCAP_SERVICES | ~/.aicore/config.json",
-    "scaleway": "api_key | SCW_SECRET_KEY",
-    "scx-ai": "api_key | SCX_API_KEY",
     "snowflake": "api_key | SNOWFLAKE_JWT ; api_base | SNOWFLAKE_ACCOUNT_ID | account_id",
-    "tensormesh": "api_key | TENSORMESH_INFERENCE_API_KEY",
-    "text-completion-codestral": "api_key | CODESTRAL_API_KEY",
-    "text-completion-inception": "api_key | INCEPTION_API_KEY",
-    "text-completion-openai": _OPENAI,
-    "together_ai": "api_key | TOGETHERAI_API_KEY | TOGETHER_API_KEY | TOGETHER_AI_API_KEY"
-    " | TOGETHER_AI_TOKEN",
-    "triton": "api_base",
-    "vercel_ai_gateway": "api_key | VERCEL_AI_GATEWAY_API_KEY | VERCEL_OIDC_TOKEN",
     "vertex_ai": _GOOGLE,
     "vertex_ai_beta": _GOOGLE,
-    "vllm": "api_base",
     "watsonx": _WATSONX + _PROJECT,
     "watsonx/deployment": _WATSONX,
     "watsonx_text": _WATSONX + _PROJECT,
-    "xinference": "api_base",
 }
 """What the other providers need: `;` parts needs, `|` the ways to meet one, a space what one way takes.
 
@@ -158,7 +145,11 @@ def _parsed(row: str) -> tuple[Need, ...]:
 
 
 _TABLE: dict[str, tuple[Need, ...]] = {
-    **{name: _parsed(f"api_key | {name.upper().replace('-', '_')}_API_KEY") for name in _OWN_KEY.split()},
+    **{name: _parsed(f"api_key | {name.upper()}_API_KEY") for name in _OWN_KEY.split()},
+    **{
+        name: _parsed(" | ".join(["api_key", *rest])) for name, *rest in map(str.split, _OTHER_KEY.split(";"))
+    },
+    **dict.fromkeys(_ADDRESS.split(), _parsed("api_base")),
     **dict.fromkeys(_NOTHING.split(), ()),
     **{name: _parsed(row) for name, row in _OTHERS.items()},
 }
@@ -183,28 +174,223 @@ def homeless(provider: str | None) -> bool:
 
 def variables(provider: str | None) -> Iterator[str]:
     """The variables that may be read for a provider, the first of them those of its key."""
-    for need in needs_of(provider or "", ""):
-        for way in need:
-            yield from (word for word in way if word.isupper())
+    return (word for word in _words(needs_of(provider or "", "")) if word.isupper())
 
 
-def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
-    """Return the variables with which another machine can ask: those named for keys, the providers' own."""
-    named, heads = {judge.api_key_env for judge in judges}, set[str]()
-    for judge in judges:
-        own, word = list(variables(provider_of(judge.model, judge.params))), judge.model.partition("/")[0]
-        named.update(own)
-        heads |= {f"{word.upper()}_", *_ALSO.get(word, ())}
-        heads |= {f"{name.partition('_')[0]}_" for name in own[:1]}
-    begin = tuple(heads)
-    return {name: value for name, value in os.environ.items() if name in named or name.startswith(begin)}
-
-
-_ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
-"""What variables of a provider begin with, beside its name and the first word of its key's variable."""
+def _words(needs: Iterable[Need]) -> list[str]:
+    return [word for need in needs for way in need for word in way]
 
 
 def needs_of(provider: str, model: str) -> tuple[Need, ...]:
     """What a provider must be given for a model."""
     deeper = "/".join([provider, *model.split("/")[1:2]])
     return _TABLE.get(deeper, _TABLE.get(provider, ()))
+
+
+_FREE = ("mock_response", "client", "litellm_credential_name", "extra_headers", "headers", "fallbacks")
+"""Parameters with which a call may need none of it, or has it from elsewhere."""
+_BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
+_ASKING = 10.0
+"""Seconds that an SDK may look for credentials; one that takes longer may find some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """All that a judge is given beside the environment."""
+
+    params: Mapping[str, Any]
+    key: bool
+    base: bool
+
+
+def secret(provider: str | None) -> str | None:
+    """The key that litellm finds by itself, to be cut out of what is told."""
+    words = filter(str.isupper, _words(needs_of(provider or "", "")[:1]))
+    return next((value for word in words if (value := os.environ.get(word))), None)
+
+
+def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
+    """What is not there of what a provider needs; nothing where that cannot be known.
+
+    At an address that is not the provider's own no key is needed, unless one is always sent.
+    """
+    if any(given.params.get(name) for name in _FREE):
+        return ()
+    needs = needs_of(provider, model)
+    if given.base and (not homeless(provider) or provider == "litellm_proxy"):  # a proxy may take none
+        needs = tuple(need for need in needs if ("api_key",) not in need)
+    return tuple(_told(need, given) for need in needs if not _met(need, given))
+
+
+def finds_itself(provider: str, given: Given) -> bool:
+    """Whether the key for an address that the user named may be left to litellm to find.
+
+    It may for a provider that has no address of its own and a key that is there, and where an SDK signs
+    the call or asks for a token. A bearer key of a variable may not; litellm takes OpenAI's for some.
+    """
+    needs = needs_of(provider, "")
+    if homeless(provider):
+        return _met(next((need for need in needs if ("api_key",) in need), ()), given)
+    signed = next((need for need in needs if any(way[0][0] == "@" for way in need)), ())
+    if ("api_key",) not in signed:
+        return bool(signed)
+    ways = tuple(way for way in signed if way[0] not in _BEARERS)
+    return not any(os.environ.get(name) for name in _BEARERS) and _met(ways, given)
+
+
+def refuse(name: str, provider: str, unmet: Iterable[Need] = ()) -> None:
+    """UsageError where a provider has no chat, or something is lacking: what it is, and the ways out."""
+    if provider in NO_CHAT:
+        raise UsageError(
+            f"judge {name}: litellm asks {provider} for no chat completions about text; name another with -m"
+        )
+    needs = tuple(unmet)
+    if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
+        raise MissingKeyError(name, needs[0][1][0])
+    if needs:
+        raise UsageError(
+            f"judge {name} needs {_needed(needs)}; {', '.join(_ways_out(needs))}, or try the pipeline "
+            "without a model: -m offline"
+        )
+
+
+def _met(need: Need, given: Given) -> bool:
+    return any(all(_has(word, given) for word in way) for way in need)
+
+
+def _has(word: str, given: Given) -> bool:
+    if word in ("api_key", "api_base"):
+        return given.key if word == "api_key" else given.base
+    if word.isupper():
+        return bool(os.environ.get(word) or given.params.get(word.lower()))
+    if word[0] == "+":
+        return _installed(word)
+    if word[0] == "~":
+        return Path(word).expanduser().exists()
+    if word[0] == "@":
+        return _finds(word, frozenset(os.environ.items()))
+    return bool(given.params.get(word))
+
+
+def _installed(word: str) -> bool:
+    try:
+        return importlib.util.find_spec(word[1:]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+@lru_cache(maxsize=16)
+def _finds(what: str, _environment: frozenset[tuple[str, str]]) -> bool:
+    """Whether an SDK finds credentials, asked in the way in which the call itself will ask it.
+
+    That includes the metadata service of a machine in a cloud, which is on the network: where there is
+    none that takes a second or two, and after `_ASKING` seconds the run may try for itself.
+    """
+    found = [True]
+
+    def look() -> None:
+        found[0] = _SDKS[what]()
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(_ASKING)
+    return found[0]
+
+
+def _aws() -> bool:
+    try:
+        sdk, exceptions = map(importlib.import_module, ("boto3", "botocore.exceptions"))
+    except ImportError:
+        return any(os.environ.get(name) for name in ("AWS_PROFILE", "AWS_ROLE_ARN"))
+    try:
+        return sdk.Session().get_credentials() is not None
+    except exceptions.BotoCoreError:  # a profile that is not there, a part of a key
+        return False
+
+
+def _google() -> tuple[bool, bool]:
+    """Whether there are Google's application default credentials, and a project with them."""
+    try:
+        sdk, exceptions = map(importlib.import_module, ("google.auth", "google.auth.exceptions"))
+    except ImportError:
+        named = bool(os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"))
+        return named, named or bool(os.environ.get("GOOGLE_CLOUD_PROJECT"))
+    try:
+        return True, sdk.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])[1] is not None
+    except exceptions.GoogleAuthError:
+        return False, bool(os.environ.get("GOOGLE_CLOUD_PROJECT"))
+
+
+_SDKS: dict[str, Callable[[], bool]] = {
+    "@aws": _aws,
+    "@google": lambda: _google()[0],
+    "@project": lambda: _google()[1],
+}
+_SDK_NAMES = {"@aws": "an AWS login", "@google": "Google's application default credentials"}
+_LOGINS = {"@aws": "aws configure", "@google": "gcloud auth application-default login"}
+
+
+def _told(need: Need, given: Given) -> Need:
+    """A need, or only the package where that is all that one of its ways lacks."""
+    for way in need:
+        rest = tuple(word for word in way if not _has(word, given))
+        if len(way) > len(rest) and all(word[0] == "+" for word in rest):
+            return (rest,)
+    return need
+
+
+def _needed(needs: tuple[Need, ...]) -> str:
+    """The needs as a sentence names them, each way once."""
+    parts, named = list[str](), set[str]()
+    for need in needs:
+        fresh = [way for way in _shown(need) if way not in named]
+        named.update(fresh)
+        kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
+        parts.append(f"{kind} ({_or(fresh)})" if kind and fresh else kind or _or(fresh))
+    return ", and ".join(parts)
+
+
+def _shown(need: Need) -> list[str]:
+    """At most three ways to meet a need; those by parameter are left to the ways out."""
+    shown = [" + ".join(word for word in way if word.isupper()) for way in need if way[0].isupper()][:3]
+    for word in (way[0] for way in need):
+        if word[0] == "+":
+            shown.append(f"the package {_package(word)}")
+        elif word[0] == "~":
+            shown.insert(0, f"a login in {word}")
+        elif word in _SDK_NAMES:
+            shown.append(_SDK_NAMES[word])
+    return shown
+
+
+def _ways_out(needs: tuple[Need, ...]) -> list[str]:
+    words = _words(needs)
+    firsts = [next((way for way in need if all(map(str.isupper, way))), ()) for need in needs]
+    exports = " ".join(f"{word}=…" for word in dict.fromkeys(word for way in firsts for word in way))
+    packages = " ".join(_package(word) for need in needs for word in need[0] if word[0] == "+")
+    named = next((word for need in needs if (word := _parameter(need))), None)
+    ways = {
+        f"pip install {packages}": packages,
+        f"set what is missing (export {exports})": exports,
+        "name the key's variable with --api-key-env VAR": "api_key" in words,
+        "give the address with --api-base URL": "api_base" in words,
+        f"give what is no secret with -p, as in -p {named}=…": named,
+        **{f"log in ({login})": word in words for word, login in _LOGINS.items()},
+        "log in once with litellm": any(word[0] == "~" for word in words),
+    }
+    return [way for way, holds in ways.items() if holds]
+
+
+def _parameter(need: Need) -> str | None:
+    """The parameter that meets a need which is none of a key, an address or a login."""
+    words = [way[0] for way in need if len(way) == 1]
+    known = any(word in ("api_key", "api_base", "@aws", "@google") or word[0] in "~+" for word in words)
+    return words[0].lower() if words and not known else None
+
+
+def _package(word: str) -> str:
+    return word[1:].replace(".", "-")
+
+
+def _or(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + " or " * (len(parts) > 1) + parts[-1]

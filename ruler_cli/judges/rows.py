@@ -13,9 +13,8 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.judges.error_body import error_of, status_within
-from ruler_cli.judges.faults import classify, clean, refuses_format
+from ruler_cli.judges.answer_form import answer_of, error_of, reply_of
+from ruler_cli.judges.faults import Refusal, classify, clean, refuses_format
 from ruler_cli.records import Fault, Reply
 
 BIGGEST = 32 << 20
@@ -128,7 +127,7 @@ def _result(row: Mapping[str, Any]) -> _Found | str | None:
     inner = error.get("error")
     inner = inner if isinstance(inner, Mapping) else error
     status = _STATUSES.get(inner["type"]) if isinstance(inner.get("type"), str) else None
-    return _of_error(inner, None) if status is None else _of_status(status, orjson.dumps({"error": inner}))
+    return _of_error(inner, status)
 
 
 def _response(row: Mapping[str, Any]) -> _Found | None:
@@ -140,13 +139,8 @@ def _response(row: Mapping[str, Any]) -> _Found | None:
     if body is None:
         return _of_error(error, status) if error else _again("the row holds no answer", "no answer")
     data = body.encode() if isinstance(body, str) else orjson.dumps(body)
-    if status is None or status < 300:
-        found = _of_body(data, None if isinstance(body, str) else body)
-        within = status_within(data) if isinstance(found[0], Fault) else None
-        if within is None:
-            return found
-        status = within
-    return _of_status(status, data)
+    answer = answer_of(200 if status is None else status, data)
+    return _of_refusal(answer) if isinstance(answer, Refusal) else _named(answer, body)
 
 
 def _completion(row: Mapping[str, Any]) -> _Found | None:
@@ -154,7 +148,7 @@ def _completion(row: Mapping[str, Any]) -> _Found | None:
     own = {name: row[name] for name in _OWN if name in row}
     for body in (own, row.get("body"), row.get("response"), row.get("http_response")):
         if isinstance(body, Mapping) and "choices" in body:
-            return _of_body(orjson.dumps(body), body)
+            return _named(reply_of(orjson.dumps(body)), body)
         if isinstance(body, Mapping) and body.get("type") == "message":
             return _of_message(body)
     return None
@@ -170,7 +164,7 @@ def _error(row: Mapping[str, Any]) -> _Found | None:
 def _text(row: Mapping[str, Any]) -> _Found | None:
     """The text of an answer, as an engine of one's own writes it."""
     body = _from_text(row)
-    return None if body is None else _of_body(body, row)
+    return None if body is None else _named(reply_of(body), row)
 
 
 def _request(row: Mapping[str, Any]) -> str | None:
@@ -192,21 +186,20 @@ _FORMS: tuple[Callable[[Mapping[str, Any]], _Found | str | None], ...] = (
 
 def _of_message(message: Mapping[str, Any]) -> _Found:
     body = _from_message(message)
-    return _of_body(orjson.dumps(message) if body is None else body, message)
+    return _named(reply_of(orjson.dumps(message) if body is None else body), message)
 
 
-def _of_body(data: bytes, told: Any = None) -> _Found:
-    """A body that came with a good status, `told` is what it holds; no chat completion is a Fault with it."""
-    answer = reply_of(data)
-    told = orjson.loads(data) if told is None and isinstance(answer, Reply) else told
+def _named(answer: Reply | Fault, body: Any) -> _Found:
+    """An answer that came with a good status, and the model that its body names."""
+    told = orjson.loads(body) if isinstance(body, str) and isinstance(answer, Reply) else body
     model = told.get("model") if isinstance(told, Mapping) else None
     name = clean(model[:300]) if isinstance(model, str) else ""
     return answer, name, "" if isinstance(answer, Reply) else "no chat completion"
 
 
-def _of_status(status: int, data: bytes) -> _Found:
-    """The body of an answer that says what went wrong."""
-    signs, message = error_of(data)
+def _of_refusal(refusal: Refusal) -> _Found:
+    """An answer that says what went wrong."""
+    status, signs, message, *_ = refusal
     fault = classify(status, signs, message)
     if fault.kind != "too_long" and refuses_format(status, message):
         # no failure of this one request; a live run would ask for less by itself
@@ -233,7 +226,7 @@ def _of_error(error: Any, status: int | None) -> _Found:
     if isinstance(error, Mapping):
         status = status or _status(code)
         if status is not None and status >= 400:
-            return _of_status(status, data)
+            return _of_refusal(Refusal(status, signs, message, {}))
     reason = f"the judge's engine failed: {clean(message or signs or 'no message')}"
     fault = classify(500, signs, message)
     if fault.kind == "too_long":

@@ -19,11 +19,11 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from hashlib import blake2b
 from statistics import NormalDist, fmean, pstdev
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
 
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.records import Reply, Request, Usage
 from ruler_cli.scoring.render import blocks
 
@@ -69,7 +69,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class Simulated(Judge):
     """The model as a judge."""
 
     model: Model = Model()
@@ -80,15 +80,6 @@ class Simulated:
         scores = score(self.model, request)
         entries = [{"trajectory_id": k, "explanation": _SAID, "score": v} for k, v in scores.items()]
         return Reply(orjson.dumps({"scores": entries}).decode(), Usage(calls=1))
-
-    async def __aenter__(self) -> Self:
-        """Nothing to open."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Nothing to close."""
 
 
 def truth(body: str) -> float:
@@ -193,16 +184,3 @@ def _is_whole(value: Any) -> bool:
 
 def _is_deviation(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-__all__ = [
-    "NOISE_SPREAD",
-    "RANGE",
-    "Draws",
-    "Model",
-    "Simulated",
-    "answers",
-    "score",
-    "slot_curve",
-    "truth",
-]

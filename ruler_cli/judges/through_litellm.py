@@ -7,85 +7,137 @@ around it (its timeout never fires on a server that sends a byte at a time), its
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
 import orjson
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import MissingKeyError, reply_of, unknown_judge
-from ruler_cli.judges.body import Answering, answering, limit_name, messages, response_format
-from ruler_cli.judges.credentials import Given, finds_itself, lacking, refuse, secret
-from ruler_cli.judges.faults import classify, clean
-from ruler_cli.judges.litellm_errors import said_by, silent
-from ruler_cli.judges.providers import PROVIDERS, provider_of
+from ruler_cli.judges.answer_form import MissingKeyError, error_of, reply_of, unknown_judge
+from ruler_cli.judges.body import Answering, ChatJudge, answering, limit_name, messages, response_format
+from ruler_cli.judges.faults import Refusal, clean
+from ruler_cli.judges.providers import PROVIDERS, Given, finds_itself, lacking, provider_of, refuse, secret
 from ruler_cli.nearest import nearest
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.settings import JudgeSettings
 
+_UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
+_TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
+_BROKEN = {"TransportError", "ClientError", "ConnectionError", "APIConnectionError"}
+"""Names of errors in which no answer came, in httpx, aiohttp, the provider SDKs and Python."""
+_UNEQUIPPED = {
+    *("AuthenticationError", "ImportError", "LiteLLMUnknownProvider"),  # litellm's own, with no answer
+    *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "NoRegionError"),
+    *("ProfileNotFound", "DefaultCredentialsError", "RefreshError", "CredentialUnavailableError"),
+    *("ClientAuthenticationError", "GetAccessTokenError"),
+}
+"""Names of errors for which no other try helps, in litellm, the clouds' SDKs and Python."""
+_CONNECTED = _UNREACHED | _TOO_LATE | {"TransportError", "ClientError", "ConnectionError"}
+_LACKS = re.compile(
+    r"missing (?:credentials|required parameters|\w+ (?:account|tenant|jwt|api.?key)|api.?(?:key|base))"
+    r"|missing \w+ \w+ (?:key|id)\b|could not resolve (?:authentication|project)|no credentials|no api base"
+    r"|credentials not (?:provided|found|set)"
+    r"|(?:api[ _]?key|api[ _]?base|\burl)\b.{0,40} (?:required|not set)|project_id.{0,30}not set"
+    r"|must be installed|(?:import|importing) .{0,60}failed|import failed",
+    re.IGNORECASE,
+)
+"""Sentences of litellm's, where its error has no class of its own."""
+_UNUSABLE = re.compile(
+    r"(?:failed|unable) to (?:load|locate|find|parse) [\w ]{0,30}credentials", re.IGNORECASE
+)
+_UNREAD, _SENTENCE = {"JSONDecodeError", "ValidationError"}, 100
+"""Errors that quote what the judge said, and how far a sentence is litellm's own: a rollout must not be able
+to have the judge say something that ends the run."""
+_SET = "set what the provider needs, name its key with --api-key-env VAR, or try -m offline"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """An error and what led to it, the first cause last."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 20:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return causes
+
+
+def _answer(error: Exception) -> tuple[int, Mapping[str, str], bytes] | None:
+    """Status, headers and body as the provider sent them: litellm makes 500 of 529 and drops codes."""
+    for cause in reversed(_causes(error)):
+        response = getattr(cause, "response", None)
+        try:
+            status, headers, body = response.status_code, response.headers, response.content  # type: ignore[union-attr]  # not every error has one
+        except (AttributeError, RuntimeError):  # none, or one that was not read
+            continue
+        if isinstance(status, int) and isinstance(headers, Mapping) and isinstance(body, bytes) and body:
+            return status, headers, body
+    return None
+
+
+def read_error(error: Exception, secret: str | None) -> Fault | Refusal:
+    """An error as the answer that the provider gave, else why there is none, else as litellm tells it."""
+    if answer := _answer(error):
+        status, headers, data = answer
+        signs, message = error_of(data)
+    else:
+        body, told = getattr(error, "body", None), getattr(error, "litellm_response_headers", None)
+        signs = str(body.get("code") or body.get("type") or "") if isinstance(body, Mapping) else ""
+        said = str(getattr(error, "message", "") or error).partition("Traceback (most recent")[0]
+        message, headers = _PREFIX.sub("", said), told if isinstance(told, Mapping) else {}
+        status = getattr(error, "status_code", 0)
+        status = int(status) if isinstance(status, int) or str(status).isdecimal() else 0
+    if isinstance(error, TypeError | AttributeError | KeyError) and not status:
+        raise error  # a mistake of ours or of litellm's, not the outside world
+    unknown = type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in message
+    form = f"response_format: {message}" if unknown else ""  # litellm may name no parameter
+    refusal = Refusal(status, signs, message, dict(headers), form)
+    return refusal if answer else _unanswered(error, message, secret) or refusal
+
+
+_PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
+"""Class names before litellm's messages; a traceback stands behind some."""
+
+
+def _unanswered(error: Exception, said: str, secret: str | None) -> Fault | None:
+    """The Fault where nothing has answered; litellm gives such errors the status 500."""
+    names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
+    why = clean(said, secret)
+    lacks = _UNUSABLE.match(said) or (not names & _UNREAD and _LACKS.search(said[:_SENTENCE]))
+    if not names & _CONNECTED and (names & _UNEQUIPPED or lacks):
+        reason = f"the judge cannot be asked ({why.rstrip('.')}); {_SET}"
+        return Fault("refused", reason, "run", sent=False, billed=False)
+    if names & _UNREACHED:
+        return Fault("transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False)
+    if names & (_TOO_LATE | _BROKEN):
+        what = (
+            "the judge did not answer in time" if names & _TOO_LATE else "the connection to the judge broke"
+        )
+        return Fault("transport", f"{what} ({why})", "call")
+    return None
+
 
 @dataclass(slots=True)
-class LitellmJudge:
+class LitellmJudge(ChatJudge):
     """A judge that litellm reaches by its name."""
 
-    name: str
-    model: str
-    key: str | None = field(repr=False)
-    base: str | None
-    timeout: float
-    params: Mapping[str, Any]
-    answering: Answering
     _litellm: Any = None
-    _found: str | None = field(default=None, repr=False)
     _finds: bool = False
 
-    async def ask(self, request: Request) -> Reply | Fault:
-        """One completion; once more for each form or limit of the answer that is refused.
-
-        The deadline is one for all of it, from the connection to the last byte.
-        """
+    async def _post(self, request: Request, how: Answering) -> Reply | Fault | Refusal:
         try:
-            with anyio.fail_after(self.timeout):
-                return await self._ask(request)
-        except TimeoutError:
-            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
-
-    async def _ask(self, request: Request) -> Reply | Fault:
-        for posts in itertools.count(1):
-            asked = self.answering
-            try:
-                answer = await self._litellm.acompletion(**self._arguments(request, asked))
-                reply = _reply(answer, self._secret)
-                if isinstance(reply, Reply):
-                    self.answering = self.answering.learnt(reply)
-                return replace(reply, posts=posts)
-            except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
-                status, signs, said, headers = said_by(error)
-                if fault := silent(error, status, said, self._secret):
-                    return replace(fault, posts=posts)
-                fault = classify(status, signs, said, headers, self._secret)
-                if fault.context is None and (better := self._refused(error, asked, status, said)):
-                    self.answering = better
-                    continue
-                return replace(fault, posts=posts)
-        raise AssertionError("a count without end")
-
-    def _refused(self, error: Exception, asked: Answering, status: int, said: str) -> Answering | None:
-        """The next to ask for, where litellm or the provider refuses the form or the limit."""
-        if type(error).__name__ == "UnsupportedParamsError" and "max_tokens" not in said:
-            said = f"response_format: {said}"  # it may name no parameter
-        return self.answering.refused(asked, status or 400, said)
+            return _reply(await self._litellm.acompletion(**self._arguments(request, how)), self.secret)
+        except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
+            return read_error(error, self.secret)
 
     def _arguments(self, request: Request, how: Answering) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -116,11 +168,6 @@ class LitellmJudge:
 
         arguments = {name: each for name, each in self._arguments(request, how).items() if name != "api_key"}
         return dict(return_raw_request(CallTypes.completion, arguments))
-
-    @property
-    def _secret(self) -> str | None:
-        """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
-        return self.key or self._found
 
     def check(self) -> None:
         """UsageError where no provider has the name, or something that the provider needs is not there.
@@ -164,7 +211,7 @@ class LitellmJudge:
         provider, litellm = self._provider, _litellm()
         if provider not in {getattr(each, "value", each) for each in litellm.provider_list}:
             _resolved(litellm, self.model)
-        self._litellm, self._found = litellm, secret(provider)
+        self._litellm, self.secret = litellm, self.key or secret(provider)
         self._finds = provider is not None and finds_itself(provider, self._given())
         return self
 

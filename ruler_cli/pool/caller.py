@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
 from ruler_cli.records import Fault, Reply, Request, Usage

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.judges.choose import batch_price
+from ruler_cli.judges.choose import batch_price, batches_of
 from ruler_cli.judges.prices import Price, in_batches, known
-from ruler_cli.judges.targets import batches_of
 from ruler_cli.settings import JudgeSettings
 from tests.conftest import ROOT, Ruler, group, write
 from tests.judge_server import JudgeServer

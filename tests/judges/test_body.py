@@ -9,9 +9,7 @@ import orjson
 import pytest
 
 from ruler_cli.judges.body import Answering, Form, answering, chat_body, response_format
-from ruler_cli.judges.choose import choose
-from ruler_cli.judges.endpoint import OPENAI
-from ruler_cli.judges.targets import request_line
+from ruler_cli.judges.choose import OPENAI, choose, request_line
 from ruler_cli.records import Reply, Request, Usage
 from ruler_cli.scoring import words
 from ruler_cli.settings import JudgeSettings

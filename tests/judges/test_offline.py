@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.judges.offline import Offline, observe, rate
 from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.render import render
@@ -107,23 +107,24 @@ def test_any_prompt_is_answered(user: str) -> None:
     assert set(_ask(Request("", user, ("bcdf", "ghjk")))) == {"bcdf", "ghjk"}
 
 
-@pytest.mark.parametrize(
-    ("line", "sign"),
-    [
-        ('tool get_x: "Error: no such x"', "1 tool error,"),
-        ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),
-        ('call transfer_to_human_agents: {}\ntool: "ok"', "handing off"),
-        ('assistant: "I will transfer you to a colleague."', "handing off"),
-        ("call get_y: {}", "mid-work"),
-    ],
-)
-def test_a_fault_costs_and_is_named(line: str, sign: str) -> None:
+FAULTS = [
+    ('tool get_x: "Error: no such x"', "1 tool error,"),
+    ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),
+    ('call transfer_to_human_agents: {}\ntool: "ok"', "handing off"),
+    ('assistant: "I will transfer you to a colleague."', "handing off"),
+    ("call get_y: {}", "mid-work"),
+]
+
+
+def test_a_fault_costs_and_is_named() -> None:
     """Each fault lowers the score of a rollout that has it, and the explanation names it."""
-    score, said = rate([_GOOD, f"{_GOOD}\n{line}"])[f"{_GOOD}\n{line}"]
-    assert score < rate([_GOOD, f"{_GOOD}\n{line}"])[_GOOD][0]
-    assert sign in said + ","
-    assert said.startswith("No LLM judged this: ")
-    assert said.endswith("; rule of thumb.")
+    for line, sign in FAULTS:
+        rated = rate([_GOOD, f"{_GOOD}\n{line}"])
+        score, said = rated[f"{_GOOD}\n{line}"]
+        assert score < rated[_GOOD][0]
+        assert sign in said + ","
+        assert said.startswith("No LLM judged this: ")
+        assert said.endswith("; rule of thumb.")
 
 
 def test_a_refusal_without_a_try_costs() -> None:
@@ -166,7 +167,7 @@ def test_a_small_difference_is_a_small_gap() -> None:
     assert 0 < verdicts[_GOOD][0] - verdicts[worse][0] <= 0.1
 
 
-ERRORS_ARE_THOSE_THAT_A_RESULT_STATES = [
+ERRORS = [
     ('"Error: no seats"', 1),
     ('{"error":"gone"}', 1),
     ('"{\\"error\\":\\"gone\\"} "', 1),
@@ -184,29 +185,17 @@ ERRORS_ARE_THOSE_THAT_A_RESULT_STATES = [
 ]
 
 
-def test_errors_are_those_that_a_result_states(subtests: pytest.Subtests) -> None:
+def test_errors_are_those_that_a_result_states() -> None:
     """A tool error is an error that leads a result or stands in its own field, not a word in passing."""
-    for result, errors in ERRORS_ARE_THOSE_THAT_A_RESULT_STATES:
-        with subtests.test(result=result, errors=errors):
-            assert observe(f"tool x: {result}").errors == errors
+    for result, errors in ERRORS:
+        assert observe(f"tool x: {result}").errors == errors, result
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("update_order", True),
-        ("createIssue", True),
-        ("mcp__shop__delete_item", True),
-        ("transfer_funds", True),
-        ("get_post", False),
-        ("search", False),
-        ("transfer_to_human_agents", False),
-        ('"…"', False),
-    ],
-)
-def test_a_tools_first_verb_says_whether_it_changes_something(name: str, changes: bool) -> None:
+def test_a_tools_first_verb_says_whether_it_changes_something() -> None:
     """A call counts as a state change by the first reading or writing verb of its tool's name."""
-    assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").outcome) == changes
+    changing = ["update_order", "createIssue", "mcp__shop__delete_item", "transfer_funds"]
+    for name in [*changing, "get_post", "search", "transfer_to_human_agents", '"…"']:
+        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").outcome) == (name in changing)
 
 
 def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:

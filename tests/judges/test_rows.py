@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.answer_form import reply_of
+from ruler_cli.judges.answer_form import error_of, reply_of
 from ruler_cli.judges.choose import choose
-from ruler_cli.judges.error_body import error_of
 from ruler_cli.judges.faults import classify, refuses_format
 from ruler_cli.judges.rows import BIGGEST, Row, read_row
 from ruler_cli.records import Fault, Reply, Request, Usage

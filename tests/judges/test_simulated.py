@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.interface import Judge
+from ruler_cli.judges.answer_form import Judge
 from ruler_cli.judges.simulated import Draws, Model, Simulated, answers, score, slot_curve, truth
 from ruler_cli.records import Fault, Request, Usage
 from ruler_cli.scoring.reply import read
@@ -65,19 +65,10 @@ def test_it_is_a_judge() -> None:
     assert all(said.startswith("Simulated") for _, said in reading.entries.values())
 
 
-@pytest.mark.parametrize(
-    ("body", "value"),
-    [
-        ("truth=0.35", 0.35),
-        ('assistant: "truth=.2 then truth=0.7"', 0.7),
-        ("truth=1", 1.0),
-        ("truth=12", 1.0),
-        ("truth=0", 0.0),
-    ],
-)
-def test_a_stated_truth_is_the_truth(body: str, value: float) -> None:
+def test_a_stated_truth_is_the_truth() -> None:
     """The last `truth=` in a rollout is its truth, at most 1."""
-    assert truth(body) == value
+    bodies = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
+    assert [truth(body) for body in bodies] == [0.35, 0.7, 1.0, 0.0]
 
 
 def test_other_truths_are_drawn() -> None:
@@ -153,16 +144,14 @@ def test_a_gain_is_one_factor_about_the_middle() -> None:
     assert all(high >= 0.5 for _, _, high in rows)
 
 
-@pytest.mark.parametrize("shared", [0.0, 0.3, 0.7, 1.0])
-def test_judges_share_their_persistent_errors_as_told(shared: float) -> None:
+def test_judges_share_their_persistent_errors_as_told() -> None:
     """Persistent errors of two seeds correlate by `shared`, and keep their deviation."""
-    bodies = [f"truth=0.5 {n}" for n in range(1500)]
-    seen = [
-        list(score(_quiet(persistent=0.12, shared=shared, seed=seed), _long_request(bodies)).values())
-        for seed in (1, 2)
-    ]
-    assert correlation(*seen) == pytest.approx(shared, abs=0.08)
-    assert pstdev(seen[0]) == pytest.approx(0.12, abs=0.01)
+    request = _long_request([f"truth=0.5 {n}" for n in range(1500)])
+    for shared in (0.0, 0.7, 1.0):
+        models = [_quiet(persistent=0.12, shared=shared, seed=seed) for seed in (1, 2)]
+        seen = [list(score(model, request).values()) for model in models]
+        assert correlation(*seen) == pytest.approx(shared, abs=0.08)
+        assert pstdev(seen[0]) == pytest.approx(0.12, abs=0.01)
 
 
 def test_the_formula_is_the_judge() -> None:
@@ -180,23 +169,18 @@ def test_the_seed_draws_other_errors() -> None:
     assert _spread(Model(seed=1), 3) != _spread(Model(seed=2), 3)
 
 
-@pytest.mark.parametrize(
-    ("params", "said"),
-    [
-        ({"temperature": 1}, "level, stretch, gain, shared, seed"),
-        ({"noise": "much"}, "noise must be a number"),
-        ({"noise": -0.1}, "noise must be a number"),
-        ({"noise": float("nan")}, "noise must be a number"),
-        ({"level": True}, "level must be a number"),
-        ({"seed": 0.5}, "seed must be a whole number"),
-    ],
-)
-def test_parameters_that_mean_nothing_are_told(params: dict[str, Any], said: str) -> None:
-    """An unknown parameter is answered with the known ones, a wrong value with what it should be."""
-    with pytest.raises(ValueError, match=said):
-        Model.of(params)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"temperature": 1}, "level, stretch, gain, shared, seed"),
+    ({"noise": "much"}, "noise must be a number"),
+    ({"noise": float("nan")}, "noise must be a number"),
+    ({"level": True}, "level must be a number"),
+    ({"seed": 0.5}, "seed must be a whole number"),
+]
 
 
 def test_parameters_are_the_model() -> None:
-    """Parameters set what they name; the rest keeps its default."""
+    """Parameters set what they name; a wrong one is answered with what it should be."""
+    for params, said in WRONG:
+        with pytest.raises(ValueError, match=said):
+            Model.of(params)
     assert Model.of({"noise": 0.2, "seed": 3}) == Model(noise=0.2, seed=3)

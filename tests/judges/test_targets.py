@@ -8,8 +8,7 @@ import orjson
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.choose import choose
-from ruler_cli.judges.targets import LIMITS, Target, request_line, target_of
+from ruler_cli.judges.choose import LIMITS, Target, choose, request_line, target_of
 from ruler_cli.records import Request
 from ruler_cli.settings import JudgeSettings
 from tests.judges.raw_server import answer, serving
