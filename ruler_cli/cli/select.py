@@ -15,7 +15,7 @@ from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from ruler_cli.reading import Input
-    from ruler_cli.selection.values import Keep, Tally
+    from ruler_cli.selection.select import Keep, Tally
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -84,8 +84,7 @@ def command(
     with told(), in_order():
         from ruler_cli.files.source import shown
         from ruler_cli.selection.conditions import condition
-        from ruler_cli.selection.select import select
-        from ruler_cli.selection.values import SelectSettings
+        from ruler_cli.selection.select import SelectSettings, select
 
         conditions = tuple(condition(one) for one in where or ())
         kept = _keep(keep, by, answer)
@@ -113,7 +112,7 @@ def command(
 def _keep(
     most: int | None, by: Literal["variance", "score", "majority"] | None, answer: str | None
 ) -> Keep | None:
-    from ruler_cli.selection.values import Keep
+    from ruler_cli.selection.select import Keep
 
     if most is None and by is not None:
         raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from ruler_cli.observer import Observer
 from ruler_cli.records import Problem
 from ruler_cli.score import Done, score
 from ruler_cli.settings import InputSettings, JudgeSettings, MaxFailures, ScoreSettings
-from tests.conftest import ROOT, Ruler, group, rollout
+from tests.conftest import Ruler, group, rollout
 from tests.files.object_store import Store
 from tests.judge_server import JudgeServer
 
@@ -105,18 +102,6 @@ async def test_lines(memory: dict[str, Any], pack: Any, records: list[Any]) -> N
     assert rewards(gzip.decompress(got("out/b.jsonl.gz"))) == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("name", ["memory://b.json", "b.json"])
-async def test_document(
-    memory: dict[str, Any], tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A list at an address comes out as a list, at an address and in a file."""
-    monkeypatch.chdir(tmp_path)
-    put("a.json", json.dumps(SCATTERED, indent=1).encode())
-    await run("memory://a.json", name)
-    text = got("b.json") if name.startswith("memory") else (tmp_path / name).read_bytes()
-    assert [record["ruler"]["independent_reward"] for record in json.loads(text)] == [0, 1, 2, 3, 4, 5]
-
-
 async def test_parquet(memory: dict[str, Any], tmp_path: Path) -> None:
     """A table at an address comes out as a table, in place too, and as lines where that is asked for."""
     put("a", table(SCATTERED))
@@ -163,17 +148,6 @@ async def test_folder(memory: dict[str, Any], tmp_path: Path) -> None:
         await run(str(tmp_path / "in"), "memory://out")
     await run(str(tmp_path / "in"), "memory://new")
     assert rewards(got("new/a.jsonl")) == [0, 1, 2, 3, 4, 5]
-
-
-async def test_folder_stopped(memory: dict[str, Any], server: JudgeServer) -> None:
-    """A run that stops leaves no object of a directory."""
-    for number in range(9):
-        put(f"in/{number}.jsonl", lines([group(f"g{number}", 0.1, 0.9)]))
-    before = set(memory)
-    judge = JudgeSettings("openai/400", server.base)
-    done = await run("memory://in", "memory://out", judge=judge, max_failures=MaxFailures(5))
-    assert done.stopped is not None
-    assert set(memory) == before
 
 
 @pytest.mark.parametrize(
@@ -372,25 +346,3 @@ def test_names(ruler: Ruler, store: Store) -> None:
         assert done.returncode in (0, 1, 2), done.stderr
         if command[-1] == "--json":
             assert json.loads(done.stdout)["input"].endswith("/bucket/a")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [("--help",), ("check", "in.jsonl"), ("prompt", "in.jsonl"), ("score", "in.jsonl", "out.jsonl", *SCORE)],
-)
-def test_imports(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """What reads addresses and tables is not imported for a file of lines."""
-    (tmp_path / "in.jsonl").write_bytes(lines(ROLLOUTS))
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "ruler_cli", *command],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert "ruler_cli" in loaded
-    assert not loaded & {"fsspec", "s3fs", "pyarrow", "pandas"}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SHARED, Ruler, read, write
+from tests.conftest import SHARED, Ruler, read, write
 from tests.selection.values import GROUPS, dump, grouped, lines, marked
 from tests.values import talk
 
@@ -95,16 +92,6 @@ def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path, args: tuple[str, 
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
-
-
-def test_not_scored(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that was never scored is told from one of which nothing is left."""
-    write(tmp_path / "s.jsonl", [{"trajectories": [{"messages": talk("a")}]}])
-    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "live")
-    assert done.returncode == 2
-    assert "`ruler score s.jsonl scored.jsonl`" in done.stderr
-    assert not (tmp_path / "out.jsonl").exists()
-    assert ruler("select", "none.jsonl", "out.jsonl", "--where", "live").returncode == 2
 
 
 def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
@@ -195,22 +182,6 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
     assert (tmp_path / f"none{end}").stat().st_size
 
 
-def test_empty_table(ruler: Ruler, tmp_path: Path) -> None:
-    """A table of which nothing is left is a table still, and gives nothing when it is read."""
-    pq = pytest.importorskip("pyarrow.parquet")
-    pa = pytest.importorskip("pyarrow")
-    pq.write_table(
-        pa.Table.from_pylist([{"prompt": "p", "responses": ["truth=0.1"]}]), tmp_path / "in.parquet"
-    )
-    assert ruler("score", "in.parquet", "s.parquet", "-m", "simulated", "--ledger", "none").returncode == 0
-    assert ruler("select", "s.parquet", "none.parquet", "--where", "score=2..").returncode == 0
-    names = pq.read_table(tmp_path / "s.parquet").column_names
-    found = pq.read_table(tmp_path / "none.parquet")
-    assert (found.num_rows, set(found.column_names) <= set(names)) == (0, True)
-    done = ruler("select", "none.parquet", "empty.jsonl", "--where", "live")
-    assert (done.returncode, (tmp_path / "empty.jsonl").read_bytes()) == (0, b"")
-
-
 def test_table_of_lists(ruler: Ruler, tmp_path: Path) -> None:
     """In a table whose rows are groups the lists of a row lose the items."""
     pa = pytest.importorskip("pyarrow")
@@ -230,14 +201,6 @@ def test_table_of_lists(ruler: Ruler, tmp_path: Path) -> None:
     assert [group.scores for group in marked(tmp_path / "out.parquet")] == [
         tuple(r["rewards"]) for r in after
     ]
-
-
-def test_read_by_other_commands(ruler: Ruler, scored: Path) -> None:
-    """What is left is measured and scored again like any other file."""
-    assert ruler("select", "s.jsonl", "out.jsonl", "--where", "live").returncode == 0
-    done = ruler("agree", "out.jsonl", "--json")
-    assert json.loads(done.stdout)["groups"] == 2
-    assert ruler("score", "out.jsonl", "again.jsonl", "-m", "offline").returncode == 0
 
 
 def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
@@ -264,30 +227,6 @@ def test_scattered_stdin(ruler: Ruler, tmp_path: Path) -> None:
     assert ruler("select", "-", "-", "--where", "live", stdin=text).returncode == 2
     done = ruler("select", "-", "-", "--keep", 1, "--by", "score", "--grouping", "scattered", stdin=text)
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a1", "b1"]
-
-
-def test_help(ruler: Ruler) -> None:
-    """The help shows what to write."""
-    done = ruler("select", "--help")
-    assert done.returncode == 0
-    assert "ruler select scored.jsonl train.jsonl --where live --where reliability=0.7.." in done.stdout
-    assert done.stdout.count("[env var: RULER_") >= 5
-
-
-def test_completion() -> None:
-    """A shell completes the names of conditions."""
-    words = {"COMP_WORDS": "ruler select s.jsonl out.jsonl --where re", "COMP_CWORD": "5"}
-    code = "import sys; sys.argv = ['ruler']; from ruler_cli.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **words, "_RULER_COMPLETE": "complete_bash"},
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout.split() == ["reliability"], done.stderr
 
 
 def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
