@@ -110,11 +110,12 @@ def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
 def test_price_for_each_judge(ruler: Ruler, tmp_path: Path) -> None:
     """A price given once is that of all judges, given for each that of each, the one of --escalate last."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
-    run = ("check", "in.jsonl", "-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
-    run += ("-p", "max_tokens=1000", "--ledger", "none")
+    judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
 
     def costs(*prices: str) -> list[bool]:
-        found = ruler(*run, *(word for price in prices for word in ("--price", price))).stdout
+        found = ruler(
+            "check", "in.jsonl", *judges, *(w for price in prices for w in ("--price", price))
+        ).stdout
         return ["$0.00 (from $0.00 to $0.00)" in line for line in found.splitlines() if line[:6] == "judge "]
 
     assert costs("1000,1000") == [False, False, False]

@@ -161,7 +161,7 @@ def test_first_of_equal_scores() -> None:
     assert len(widest([i / 1e5 for i in range(100_000)], 50_000)) == 50_000  # no square of that
 
 
-VOTES = (
+VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
     (["1", 2, " 1 "], (0.1, 0.9, 0.5), 1, [2]),
     (list("aabbb"), (0.9, 0.9, 0.1, 0.3, 0.2), 2, [3, 4]),
     (list("aabb"), (0.1, 0.3, 0.1, 0.4), 1, [3]),
