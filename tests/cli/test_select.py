@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED, Ruler, read, write
-from tests.selection.values import GROUPS, dump, grouped, lines, marked
+from tests.selection.values import GROUPS, dump, lines, marked
 from tests.values import talk
 
 LOG = SHARED / "formats" / "inspect_log.eval"
@@ -61,37 +61,31 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
     assert ruler("select", "s.jsonl", "-", "--keep", "1", **way).stdout.count("\n") == 4
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        ((), "say what to keep: --where live"),
-        (("--keep", "4"), "say which, with --by score, --by variance or --by majority"),
-        (("--by", "score"), "say how many rollouts of each group, with --keep M"),
-        (("--keep", "2", "--by", "majority"), "with --answer PATH"),
-        (("--keep", "2", "--by", "score", "--answer", "a"), "--answer a: is for --keep M --by majority"),
-        (("--keep", "1", "--by", "variance"), "keep 2 or more"),
-        (("--keep", "0", "--by", "score"), "--keep"),
-        (("--where", "relaibility=0.7.."), "write a range, e.g. reliability=0.7.."),
-        (("--where", "score=0.7"), "write a range"),
-        (("--where", "live", "--labels", "no.where"), "--labels no.where"),
-        (("--where", "live", "--format", "verl"), "verl"),
-        (
-            ("--keep", "1", "--by", "majority", "--answer", "no.where"),
-            "no rollout of s.jsonl has an answer there; name a path below a rollout or one of group_id",
-        ),
-        (
-            ("--keep", "1", "--by", "majority", "--answer", "mesages"),
-            "has an answer there; did you mean messages?",
-        ),
-    ],
-)
-def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+USAGE = {
+    "": "say what to keep: --where live",
+    "--keep 4": "say which, with --by score, --by variance or --by majority",
+    "--by score": "say how many rollouts of each group, with --keep M",
+    "--keep 2 --by majority": "with --answer PATH",
+    "--keep 2 --by score --answer a": "--answer a: is for --keep M --by majority",
+    "--keep 1 --by variance": "keep 2 or more",
+    "--keep 0 --by score": "--keep",
+    "--where relaibility=0.7..": "write a range, e.g. reliability=0.7..",
+    "--where live --labels no.where": "--labels no.where",
+    "--where live --format verl": "verl",
+    "--keep 1 --by majority --answer no.where": "no rollout of s.jsonl has an answer there; name a path "
+    "below a rollout or one of group_id",
+    "--keep 1 --by majority --answer mesages": "has an answer there; did you mean messages?",
+}
+
+
+def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Bad usage is told in a sentence with the way out, and nothing is written."""
-    done = ruler("select", "s.jsonl", "out.jsonl", *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
+    for args, says in USAGE.items():
+        done = ruler("select", "s.jsonl", "out.jsonl", *args.split())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+        assert "Traceback" not in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
 def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
@@ -122,14 +116,13 @@ def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
-@pytest.mark.parametrize("name", ["out.jsonl.gz", "out.jsonl.zst"])
-def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path, name: str) -> None:
+def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Compression follows the names, and what was packed is selected from as well."""
-    assert ruler("select", "s.jsonl", name, "--where", "scored").returncode == 0
-    again = ruler("select", name, "-", "--where", "live").stdout
+    for source, output in (("s.jsonl", "a.jsonl.gz"), ("a.jsonl.gz", "b.jsonl.zst")):
+        assert ruler("select", source, output, "--where", "scored").returncode == 0
+    assert len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
+    again = ruler("select", "b.jsonl.zst", "-", "--where", "live").stdout
     assert again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
-    if name.endswith(".gz"):
-        assert len(gzip.decompress((tmp_path / name).read_bytes()).splitlines()) == 4
 
 
 def test_document(ruler: Ruler, tmp_path: Path) -> None:
@@ -214,19 +207,6 @@ def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
     assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
     alone = ruler("select", "s.jsonl", "-", *how, "--grouping", "consecutive", "--where", "live")
     assert "are one group with others between" in alone.stderr
-
-
-def test_scattered_stdin(ruler: Ruler, tmp_path: Path) -> None:
-    """A stream whose groups lie apart is selected from as well, when that is said."""
-    records = [
-        r
-        for pair in zip(lines(grouped("a", 0.1, 0.9)), lines(grouped("b", 0.2, 0.3)), strict=True)
-        for r in pair
-    ]
-    text = "".join(json.dumps(r) + "\n" for r in records)
-    assert ruler("select", "-", "-", "--where", "live", stdin=text).returncode == 2
-    done = ruler("select", "-", "-", "--keep", 1, "--by", "score", "--grouping", "scattered", stdin=text)
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a1", "b1"]
 
 
 def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:
