@@ -19,6 +19,7 @@ import orjson
 
 from tests.judging_server.conduct import Conduct
 from tests.judging_server.judge import Judge
+from tests.judging_server.messages_api import chat_of, message_of
 
 
 def completion(judge: Judge, body: dict[str, Any]) -> dict[str, Any]:
@@ -35,21 +36,7 @@ def _openai(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
 
 def _anthropic(judge: Judge, row: dict[str, Any]) -> dict[str, Any]:
     params = row["params"]
-    system = params["system"]
-    text = system if isinstance(system, str) else "".join(part["text"] for part in system)
-    messages = [{"role": "system", "content": text}, *params["messages"]]
-    said = completion(judge, {"model": params["model"], "messages": messages})
-    message = {
-        "type": "message",
-        "role": "assistant",
-        "model": params["model"],
-        "content": [{"type": "text", "text": said["choices"][0]["message"]["content"]}],
-        "stop_reason": "end_turn",
-        "usage": {
-            "input_tokens": said["usage"]["prompt_tokens"],
-            "output_tokens": said["usage"]["completion_tokens"],
-        },
-    }
+    message = message_of(params, completion(judge, chat_of(params)))
     return {"custom_id": row["custom_id"], "result": {"type": "succeeded", "message": message}}
 
 

@@ -20,7 +20,7 @@ from ruler_cli.judges.choose import Chosen
 from ruler_cli.judging import Bench, Outcome, Seat, judge_group
 from ruler_cli.pool.engine import run
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.pool import pool
+from ruler_cli.pool.panel import pool
 from ruler_cli.records import Group, Line, Record, Reply, Request, Rollout, Usage
 from ruler_cli.settings import AskSettings, JudgeSettings, PoolSettings
 from tests.virtual import World, virtually

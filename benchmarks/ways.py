@@ -62,14 +62,17 @@ class _Scene:
     def live(self, model: str) -> Path:
         """One process that asks the live judge."""
         name = model.partition("/")[0]
-        return self.score(f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", self.base)
+        base = self.base if name == "openai" else self.base.removesuffix("/v1")  # litellm adds it
+        return self.score(f"{name}.jsonl", f"{name}.sqlite", model, "--api-base", base)
 
     def files(self, form: str, target: str, model: str) -> Path:
         """Requests written, answered by an engine, taken in, and scored without a call."""
         requests = self.folder / f"{form}.requests.jsonl"
         ledger = self.folder / f"{form}.ledger.sqlite"
         common = ("-m", model, "--ledger", ledger)
-        self.ruler("render", self.source, requests, "--target", target, *common)
+        # the form of an answer goes by the endpoint, and its tokens with it
+        base = ("--api-base", self.base) if target == "openai" else ()
+        self.ruler("render", self.source, requests, "--target", target, *common, *base)
         parts = sorted(self.folder.glob(f"{form}.requests*.jsonl"))
         for part in parts:
             replies = part.with_suffix(".replies")

@@ -18,7 +18,7 @@ from ruler_cli.judges.choose import choose
 from ruler_cli.judging import Bench, Outcome, Seat, judge_group
 from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.pool import pool
+from ruler_cli.pool.panel import pool
 from ruler_cli.records import Failure, Group, Line, Record, Rollout
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine

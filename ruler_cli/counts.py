@@ -71,7 +71,7 @@ class Counts:
             return False
         lost = sum(n for kind, n in summary.failed.items() if kind != "budget") + summary.unreadable
         known = summary.total if summary.total is not None else max(summary.groups, _ENOUGH)
-        return lost > (most.number * known / 100 if most.percent else most.number)
+        return lost > most.of(known)
 
     def finish(self, stopped: Exception | None) -> Summary:
         """The whole summary, with the sentence that a run was stopped with."""

@@ -20,7 +20,7 @@ from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.judges.targets import Limits
 from ruler_cli.notes import Share
-from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.budget import Estimates
 from ruler_cli.quantiles import rounded
 from ruler_cli.records import Fault, Group, Reply, Request, Usage
 from ruler_cli.scoring import plan

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ruler_cli.records import Problem, Usage
@@ -59,6 +61,21 @@ class Summary:
     stopped: str | None = None
     figures: Figures | None = None
 
+    @classmethod
+    def of(cls, parts: Sequence[Summary]) -> Summary:
+        """Return the sums over parts of one run; None where one of them is not known."""
+        whole = cls()
+        for part in parts:
+            for name in (each.name for each in fields(cls)):
+                one, other = getattr(whole, name), getattr(part, name)
+                if name in ("total", "stopped", "figures"):
+                    continue
+                if isinstance(one, dict):
+                    setattr(whole, name, dict(sorted((Counter(one) + Counter(other)).items())))
+                else:
+                    setattr(whole, name, None if one is None or other is None else one + other)
+        return whole
+
     @property
     def complete(self) -> bool:
         """Whether every group and every trajectory has its score, of all that was to be asked."""
@@ -80,6 +97,21 @@ class Status:
     waiting: float = 0.0
     why: str = ""
     spent_usd: float | None = None
+
+    @classmethod
+    def of(cls, each: Sequence[Status], spent_usd: float | None = None) -> Status:
+        """Return several at one moment as one, with the longest wait of any."""
+        longest = max(each, key=lambda status: status.waiting, default=cls())
+        return cls(
+            sum(s.in_flight for s in each),
+            sum(s.limit for s in each),
+            sum(s.queued for s in each),
+            sum(s.requests_per_minute for s in each),
+            sum(s.tokens_per_minute for s in each),
+            longest.waiting,
+            longest.why,
+            spent_usd,
+        )
 
 
 class Observer:

@@ -44,7 +44,7 @@ from ruler_cli.groups import (
 )
 from ruler_cli.index import PARTS, Index, place
 from ruler_cli.openings import Openings
-from ruler_cli.pool.feed import inline, threaded
+from ruler_cli.pool.engine import inline, threaded
 from ruler_cli.records import Group, Line, Problem
 from ruler_cli.scratch import Scratch, placed, spooled
 from ruler_cli.settings import InputSettings
@@ -256,15 +256,6 @@ def _key_at(number: int, lines: Iterable[Line], reader: Reader) -> str:
     """The group key of the first record of a line."""
     line = next(line for line in lines if line.number == number)
     return str(reader.read(line)[0].key)
-
-
-def reread(settings: InputSettings, reader: Reader, found: Survey, stack: ExitStack) -> Iterator[Group]:
-    """The groups, in order, of an input that was surveyed elsewhere and whose groups do not lie apart."""
-    container = open_container(settings.source, stack)
-    if isinstance(container, Many):
-        container.settle(_fits(reader), lambda _: None)
-    lines = container.records() if container.plain else placed(container.records())
-    return in_order(shown(settings.source), lines, reader, found)
 
 
 def _fits(reader: Reader) -> Callable[[Line], bool | None]:

@@ -21,8 +21,7 @@ from ruler_cli.judging import Outcome
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer
 from ruler_cli.pool.cached_only import CachedOnly
-from ruler_cli.pool.engine import Bounds, first_of, run
-from ruler_cli.pool.feed import threaded
+from ruler_cli.pool.engine import Bounds, first_of, run, threaded
 from ruler_cli.pool.halt import Halt
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Problem, Request

@@ -1,4 +1,7 @@
-"""The recipe: read, group, judge, deliver. The composition root of a run."""
+"""The recipe: read, group, judge, deliver. The composition root of a run.
+
+A run that is told to stop: what it waits for, and for how long.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import anyio
 
@@ -24,21 +27,14 @@ from ruler_cli.openings import Openings
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.engine import first_of, run
-from ruler_cli.pool.feed import threaded
+from ruler_cli.pool.engine import first_of, run, threaded
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.panel import Panel
-from ruler_cli.pool.pool import pool
+from ruler_cli.pool.panel import Panel, pool
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import UNANSWERED, Failure, Group, Problem
 from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.fit import lay_out
 from ruler_cli.settings import JudgeSettings, ScoreSettings
-from ruler_cli.stopping import Stopping
 from ruler_cli.writing import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
-
-if TYPE_CHECKING:  # it brings modules that a run in this process does without
-    from ruler_cli.cluster.fleet import Fleet
 
 _TICK = 1.0
 _HALF = 0.5
@@ -61,10 +57,40 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     of the result. `halt` stops the run from outside: what is in flight finishes, what is whole stays.
     """
     observer, halt = observer or Observer(), halt or Halt()
+    judges, chosen = judges_of(settings), chosen_for(settings)
+    # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
+    with ExitStack() as inputs, ExitStack() as stack:
+        ledger = _ledger(settings, chosen, stack)
+        output = open_output(settings.input.source, settings.output)
+        stack.enter_context(output)
+        failed = FailedFile(failed_path(settings))
+        stack.callback(failed.close)
+        async with AsyncExitStack() as opened:  # before the input: a judge that is not there costs no wait
+            for found in chosen:
+                if isinstance(found, Chosen):
+                    await opened.enter_async_context(found.judge)
+            panel = _panel(settings, judges, chosen, halt, ledger)
+            counts = Counts(settings.max_failures, panel)
+            names = [judge.model for judge in judges]
+            delivery = Delivery(settings, names, counts, panel, output, failed, observer)
+            coverage = Coverage()
+            hearing = Hearing(
+                settings, chosen, panel.callers, observer.replied if settings.debug else None, coverage
+            )
+            run_ = _Run(settings, observer, panel, counts, delivery, hearing)
+            run_.coverage = coverage
+            await run_.all(inputs)
+        failed.close()
+        if run_.whole:
+            output.commit()
+    return run_.finish()
+
+
+def chosen_for(settings: ScoreSettings) -> list[Chosen | Model]:
+    """Choose the judges of a run, not yet open; UsageError for settings that cannot be."""
     judges = judges_of(settings)
-    pick = partial(choose, elsewhere=True) if settings.engine == "ray" else choose
     chosen: list[Chosen | Model] = [
-        cached_only(judge) if settings.cached_only else pick(judge) for judge in judges
+        cached_only(judge) if settings.cached_only else choose(judge) for judge in judges
     ]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_homeless(settings)
@@ -77,36 +103,7 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
                 f"--max-cost: the price of {judge.model} is not known; give it with --price IN,OUT, "
                 "in USD per million prompt and completion tokens"
             )
-    # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
-    with ExitStack() as inputs, ExitStack() as stack:
-        ledger = _ledger(settings, chosen, stack)
-        output = open_output(settings.input.source, settings.output)
-        stack.enter_context(output)
-        failed = FailedFile(failed_path(settings))
-        stack.callback(failed.close)
-        async with AsyncExitStack() as opened:  # before the input: a judge that is not there costs no wait
-            fleet = _fleet(settings, chosen, halt, ledger, observer)
-            if fleet is not None:
-                panel: Panel = (await opened.enter_async_context(fleet)).panel
-            else:
-                for found in chosen:
-                    if isinstance(found, Chosen):
-                        await opened.enter_async_context(found.judge)
-                panel = _panel(settings, judges, chosen, halt, ledger)
-            counts = Counts(settings.max_failures, panel)
-            names = [judge.model for judge in judges]
-            delivery = Delivery(settings, names, counts, panel, output, failed, observer)
-            coverage = Coverage()
-            engine = fleet or Hearing(
-                settings, chosen, panel.callers, observer.replied if settings.debug else None, coverage
-            )
-            run_ = _Run(settings, observer, panel, counts, delivery, engine)
-            run_.coverage = coverage
-            await run_.all(inputs)
-        failed.close()
-        if run_.whole:
-            output.commit()
-    return run_.finish()
+    return chosen
 
 
 def _ledger(settings: ScoreSettings, chosen: list[Chosen | Model], stack: ExitStack) -> Ledger | None:
@@ -136,21 +133,6 @@ def _panel(
     return Panel(callers, [found.price for found in chosen], halt)
 
 
-def _fleet(
-    settings: ScoreSettings,
-    chosen: list[Chosen | Model],
-    halt: Halt,
-    ledger: Ledger | None,
-    observer: Observer,
-) -> Fleet | None:
-    """Who judges elsewhere, where that is asked for."""
-    if settings.engine != "ray" or settings.cached_only:  # then nobody is asked
-        return None
-    from ruler_cli.cluster.fleet import Fleet
-
-    return Fleet(settings, [found for found in chosen if isinstance(found, Chosen)], halt, ledger, observer)
-
-
 class _Run:
     """One run: what each group goes through, until the end or until it is told to stop."""
 
@@ -161,13 +143,13 @@ class _Run:
         panel: Panel,
         counts: Counts,
         delivery: Delivery,
-        engine: Hearing | Fleet,
+        hearing: Hearing,
     ) -> None:
         self._settings, self._observer, self._panel = settings, observer, panel
         self._counts, self._delivery = counts, delivery
         self._stopping = Stopping(panel, delivery, counts, observer, settings.grace)
         self.halt = panel.halt
-        self._engine = engine
+        self._hearing = hearing
         self._begun = self._stopped = self._lost = False
         self._stream: Openings | None = None
         self.coverage: Coverage | None = None
@@ -251,11 +233,7 @@ class _Run:
         )
 
     async def _judge_all(self, found: Input) -> None:
-        hearing = self._engine
-        if not isinstance(hearing, Hearing):
-            await hearing.judge_all(found, self._deliver, self._cut)
-            return
-        pull = found.pull()
+        hearing, pull = self._hearing, found.pull()
 
         async def next_group() -> Item | None:
             group = None
@@ -274,10 +252,6 @@ class _Run:
 
         await run(next_group, hearing.judge, deliver, lambda item: item.group.size, self._panel.room)
 
-    def _cut(self) -> None:
-        """Groups are left out from here on: OUTPUT is whole up to here."""
-        self._stopped = True
-
     async def _tick(self) -> None:
         while True:
             await anyio.sleep(_TICK)
@@ -291,11 +265,8 @@ class _Run:
         await self._written(partial(self._take, group, outcome))
 
     async def _take(self, group: Group, outcome: Outcome) -> None:
-        if self.coverage is not None:
-            if not isinstance(self._engine, Hearing):
-                self.coverage.glance(group, lay_out(group, self._settings.ask))
-            if self.coverage.enough:
-                self._warn_of_coverage()
+        if self.coverage is not None and self.coverage.enough:
+            self._warn_of_coverage()
         verdict = await self._delivery.take(group, outcome)
         if isinstance(verdict, Failure):
             if verdict.kind == "interrupted":
@@ -322,3 +293,44 @@ class _Run:
         most = self._settings.max_failures
         if most is not None and self._counts.too_many(begun=self._begun):
             self.halt.now(TooManyFailures(most.shown))
+
+
+POLL = 0.05
+READER = 5.0
+"""Seconds that a run which is told to stop waits for a reader of stdout that takes nothing."""
+
+
+class Stopping:
+    """Watches beside a run; ends its scope once it is told to stop and nothing more can come of it."""
+
+    def __init__(
+        self, panel: Panel, delivery: Delivery, counts: Counts, observer: Observer, grace: float
+    ) -> None:
+        """`grace` is how many seconds calls in flight may take to finish."""
+        self._panel, self._delivery, self._counts = panel, delivery, counts
+        self._observer, self._grace = observer, grace
+
+    async def drain(self, scope: anyio.CancelScope) -> None:
+        """Wait for what is in flight, not for ever, and end what only waits."""
+        halt = self._panel.halt
+        await halt.told.wait()
+        self._panel.nudge()
+        if not isinstance(halt.reason, ReaderGone):  # `| head` is quiet
+            self._observer.stopping(self._panel.in_flight, self._grace)
+        with anyio.move_on_after(self._grace):
+            quiet, blocked = 0, 0.0
+            while quiet < 2:  # twice, so that the last reply is written too
+                await anyio.sleep(POLL)
+                blocked = blocked + POLL if self._delivery.writing else 0.0
+                quiet = 0 if self._panel.in_flight or 0 < blocked < READER else quiet + 1
+        scope.cancel()
+
+    async def unread(self, scope: anyio.CancelScope) -> None:
+        """Do not wait for ever for a reader who takes nothing of what is left to write."""
+        await self._panel.halt.told.wait()
+        written, blocked = self._counts.summary.written, 0.0
+        while blocked < READER:
+            await anyio.sleep(POLL)
+            blocked = blocked + POLL if self._counts.summary.written == written else 0.0
+            written = self._counts.summary.written
+        scope.cancel()

@@ -51,6 +51,10 @@ class MaxFailures:
     number: float
     percent: bool = False
 
+    def of(self, groups: int) -> float:
+        """Return how many may fail of so many groups."""
+        return self.number * groups / 100 if self.percent else self.number
+
     @property
     def shown(self) -> str:
         """As it was given."""
@@ -123,8 +127,7 @@ class ScoreSettings:
     `escalate` sends groups that are neither resolved nor tied to a stronger judge. `ledger` None keeps
     nothing; `ledgers` are others in which answers are looked up too. `grace` is how many seconds calls
     in flight may take to finish once the run is told to stop. `cached_only` asks nobody: what no ledger
-    answers fails. `engine` ray judges in so many `ray_workers` of the cluster at `ray_address`, None: of one
-    that is started on this machine.
+    answers fails.
     """
 
     input: InputSettings
@@ -146,6 +149,3 @@ class ScoreSettings:
     escalate: JudgeSettings | None = None
     cached_only: bool = False
     ledgers: tuple[Path, ...] = ()
-    engine: Literal["here", "ray"] = "here"
-    ray_address: str | None = None
-    ray_workers: int | None = None

@@ -18,7 +18,7 @@ from ruler_cli.judges.prices import Model, Price
 from ruler_cli.judges.targets import LIMITS
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.notes import Share
-from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.budget import Estimates
 from ruler_cli.records import Fault, Group, Reply
 from ruler_cli.scoring import plan
 from ruler_cli.scoring.request import compose, lay_out

@@ -1,62 +1,46 @@
-"""Batches that have ended → the ledger: what was answered, what failed for good, what is free again.
+"""The batches of a ledger: where each stands, its results taken into the ledger, one called off.
 
-Results go to the ledger before the batch is closed, and may go there again: a crash at any place costs
-nothing but to fetch them once more.
+Results go to the ledger before the batch is closed, and may go there again: after a crash at any point
+they are only fetched once more.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ruler_cli.batches.doors import Doors
-from ruler_cli.batches.journal import Batch, Journal
-from ruler_cli.batches.provider import Provider, Remote, UnknownBatchError, UnreachedError
-from ruler_cli.batches.settle import WINDOW, Doubt, settle
-from ruler_cli.batches.tasks import Pauses, unless_told
+import anyio
+
+from ruler_cli.batches.apis import Remote
+from ruler_cli.batches.journal import OPEN, Batch, Journal, State, there
+from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.recover import WINDOW, Standing, settle
+from ruler_cli.batches.wire import UnknownBatchError, UnreachedError
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.importing import Fate, Imported, Importer, take_in_stream
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer
-from ruler_cli.pool.halt import Halt
+
+_SHORTEST = 6
+"""Characters of a tag that name a batch, if no other begins so."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between two looks at batches that are waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A batch that is closed, as it is on record; what its rows were, None where it had none."""
+    """A batch that is closed, as it is on record; the count of its rows, None if it had none."""
 
     batch: Batch
     imported: Imported | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A batch that is open: what its provider says of it, or why it does not, or why nobody knows."""
-
-    batch: Batch
-    remote: Remote | None = None
-    trouble: RulerError | None = None
-    doubt: Doubt | None = None
-
-    @property
-    def passes(self) -> bool:
-        """Whether it is worth waiting for."""
-        if self.stuck is not None:
-            return not isinstance(self.stuck, RefusedError | UsageError)
-        return self.doubt is None or bool(self.doubt.left or self.doubt.candidates)
-
-    @property
-    def stuck(self) -> RulerError | None:
-        """What kept it from being asked about, or looked for."""
-        return self.trouble or (self.doubt.trouble if self.doubt else None)
-
-
-@dataclass(frozen=True, slots=True)
 class Collected:
-    """What came in, and what is still out."""
+    """Batches that were closed, and those that are still out."""
 
     taken: tuple[Taken, ...]
     open: tuple[Standing, ...]
@@ -69,7 +53,7 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """0 all is in, 1 not all, 2 a key or an address is missing, 3 a provider refuses."""
-        troubles = [each.stuck for each in self.open]
+        troubles = [each.trouble for each in self.open]
         failed = any(each.batch.state == "failed" for each in self.taken)
         if failed or any(isinstance(each, RefusedError) for each in troubles):
             return 3
@@ -78,132 +62,200 @@ class Collected:
         return 1 if self.open or self.left_out else 0
 
 
+async def status(
+    place: Path, providers: Providers, observer: Observer, *, every: bool = False, window: float = WINDOW
+) -> list[Standing]:
+    """Every open batch as its provider describes it now, or `every` batch ever, the oldest first."""
+    if not there(place):
+        return []
+    with Journal(place) as journal:
+        doubts = await settle(journal, providers, observer, window)
+        batches = journal.batches() if every else journal.batches(*OPEN)
+        return [doubts.get(each.id) or await _look(each, providers) for each in batches]
+
+
 async def collect(
     place: Path,
-    doors: Doors,
-    told: Callable[[Taken], None],
-    observer: Observer | None = None,
-    halt: Halt | None = None,
+    providers: Providers,
+    done: Callable[[Taken], None],
+    observer: Observer,
     *,
     window: float = WINDOW,
     wait: float = 0.0,
-    pauses: Pauses | None = None,
+    pause: float = _FIRST_PAUSE,
 ) -> Collected:
-    """Take in every batch that has ended; `told` hears each as it is closed.
+    """Take in every batch that has ended; `done` is called with each as it is closed.
 
-    With `wait`, the most seconds that this may take, look again until none is out. RulerError where the
-    ledger cannot be used, or `halt` is told to stop; what was closed until then is on record.
+    With `wait`, in seconds, look again until none is out or the time is over. RulerError if the ledger
+    cannot be used; batches closed until then are on record.
     """
-    observer, halt, pauses = observer or Observer(), halt or Halt(), pauses or Pauses()
     until = time.monotonic() + wait
     taken: list[Taken] = []
     reached: set[str] = set()
-
-    def closed(one: Taken) -> None:
-        taken.append(one)
-        told(one)
-
     with Journal(place) as journal, Ledger(place) as ledger:
         while True:
-            collecting = _Collecting(journal, ledger, doors, observer, closed)
-            standings = await unless_told(halt, lambda: collecting.all(window))  # noqa: B023 - awaited here
+            doubts, standings = await settle(journal, providers, observer, window), list[Standing]()
+            for batch in journal.batches(*OPEN):
+                standing = doubts.get(batch.id) or await _look(batch, providers)
+                if standing.remote is not None and standing.remote.state != "running":
+                    try:
+                        closed = await _take(journal, ledger, providers, observer, batch, standing.remote)
+                    except RulerError as error:
+                        standing = Standing(batch, trouble=_with_way_out(batch, error))
+                    else:
+                        if closed is not None:
+                            taken.append(closed)
+                            done(closed)
+                        continue
+                standings.append(standing)
+            reached |= {each.batch.account for each in standings if each.remote is not None}
             left = until - time.monotonic()
-            reached |= {each.batch.way.account for each in standings if each.remote is not None}
             if left <= 0 or not any(_passes(each, reached) for each in standings):
                 return Collected(tuple(taken), tuple(standings))
-            await pauses.pause(halt, left)
+            await anyio.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+async def cancel(
+    place: Path,
+    providers: Providers,
+    names: Sequence[str],
+    observer: Observer,
+    *,
+    forget: bool = False,
+    window: float = WINDOW,
+) -> list[Standing]:
+    """Call off the batches of these tags or of these names of the provider's, or every open one.
+
+    What is done by then is paid for, and is collected like any other. With `forget` the provider is not
+    asked: the batch is given up, even if it ends well, and its requests are free. UsageError if a name
+    is none of an open batch.
+    """
+    if not there(place):
+        if names:
+            raise UsageError(f"{names[0]}: there is no such batch, and no ledger {place}")
+        return []
+    with Journal(place) as journal:
+        doubts = {} if forget else await settle(journal, providers, observer, window)
+        chosen = _named(journal.batches(*OPEN), names) if names else journal.batches(*OPEN)
+        if forget:
+            with journal.alone() as mine:
+                return [_forgotten(journal, batch, mine) for batch in chosen]
+        return [doubts.get(batch.id) or await _canceled(journal, batch, providers) for batch in chosen]
+
+
+async def _look(batch: Batch, providers: Providers) -> Standing:
+    """A batch as its provider describes it; without a word of its own if it is not submitted, or closed."""
+    if batch.state != "submitted" or batch.remote is None:
+        return Standing(batch)
+    try:
+        provider = providers.to(batch)
+        remote = await provider.retrieve(batch.remote)
+        if remote.tag not in (None, batch.tag):
+            said = f"batch {batch.tag}: {provider.name}'s {remote.id} is another one now"
+            raise UnknownBatchError(said)
+    except RulerError as error:
+        return Standing(batch, trouble=_with_way_out(batch, error))
+    return Standing(batch, remote)
+
+
+def _with_way_out(batch: Batch, error: RulerError) -> RulerError:
+    if not isinstance(error, UnknownBatchError):
+        return error
+    return RefusedError(f"{error}; or give it up with `ruler batch cancel --forget {batch.tag}`")
 
 
 def _passes(standing: Standing, reached: set[str]) -> bool:
-    """Whether it is worth waiting for, also where a network that was there is gone for a while."""
-    gone = isinstance(standing.trouble, UnreachedError) and standing.batch.way.account in reached
-    return gone or standing.passes
+    """Tell if a batch is worth waiting for, also if a network that was there is gone for a while."""
+    if isinstance(standing.trouble, UnreachedError) and standing.batch.account in reached:
+        return True
+    if standing.trouble is not None:
+        return not isinstance(standing.trouble, RefusedError | UsageError)
+    return not standing.doubt or bool(standing.left or standing.candidates)
 
 
-class _Collecting:
-    """One look at every batch that is out."""
-
-    def __init__(
-        self,
-        journal: Journal,
-        ledger: Ledger,
-        doors: Doors,
-        observer: Observer,
-        closed: Callable[[Taken], None],
-    ) -> None:
-        self._journal, self._ledger, self._doors = journal, ledger, doors
-        self._observer, self._closed = observer, closed
-
-    async def all(self, window: float) -> list[Standing]:
-        """Take in what has ended; what is still out."""
-        doubts = await settle(self._journal, self._doors, self._observer, window=window)
-        standings = [Standing(each.batch, doubt=each) for each in doubts]
-        for batch in self._journal.batches("submitted"):
-            try:
-                standing = await self._one(batch)
-            except UnknownBatchError as error:
-                forget = f"or give it up with `ruler batch cancel --forget {batch.tag}`"
-                standing = Standing(batch, trouble=RefusedError(f"{error}; {forget}"))
-            except RulerError as error:
-                standing = Standing(batch, trouble=error)
-            if standing is not None:
-                standings.append(standing)
-        doubtful = {each.batch.id for each in standings}
-        at_work = self._journal.batches("intended", "uploaded", "creating")
-        return standings + [Standing(each) for each in at_work if each.id not in doubtful]
-
-    async def _one(self, batch: Batch) -> Standing | None:
-        """Take a batch in if it has ended; None where it is closed."""
-        provider = await self._doors.to(batch)
-        remote = await provider.retrieve(batch.remote or "")
-        if remote.tag not in (None, batch.tag):
-            raise UnknownBatchError(f"batch {batch.tag}: {provider.name}'s {remote.id} is another one now")
-        if remote.state == "running":
-            return Standing(batch, remote)
-        if remote.state == "failed":
-            self._close(
-                batch, "failed", None, label=remote.label, reason=remote.reason, left_out=batch.requests
-            )
-            return None
-        await self._take(batch, provider, remote)
+async def _take(
+    journal: Journal, ledger: Ledger, providers: Providers, observer: Observer, batch: Batch, remote: Remote
+) -> Taken | None:
+    """Close a batch that is over, its results taken in; None if another process has closed it."""
+    if remote.state == "failed":
+        return _close(journal, batch, "failed", remote, reason=remote.reason, left_out=batch.requests)
+    provider, fates, keys = providers.to(batch), dict[bytes, Fate](), journal.keys(batch.id)
+    if journal.one(batch.id).state not in OPEN:
         return None
-
-    async def _take(self, batch: Batch, provider: Provider, remote: Remote) -> None:
-        fates, keys = dict[bytes, Fate](), self._journal.keys(batch.id)
-        if not self._journal.one(batch.id).open:  # by now another process has taken it in
-            return
-        for last in (False, True):  # a row that is cut off may be whole another time, and is paid for
-            with Importer(self._ledger, batch.way.model, keys, fates.__setitem__) as importer:
-                imported = await take_in_stream(provider.results(remote), importer)
-            short = remote.succeeded - len(fates) - imported.foreign - imported.unreadable
-            if short <= 0 and (last or not imported.unreadable):
-                break
-        counts = Counter(fates.values())
-        canceled = "cancel" in remote.label or "cancel" in batch.label
-        closed = self._close(
-            batch,
-            "canceled" if canceled else "collected",
-            imported,
-            label=remote.label,
-            reason=next(
-                (imported.said[why] for why in (*imported.again, *imported.failed) if why in imported.said),
-                "",
-            ),
-            answered=counts["answer"],
-            failed=counts["failed"],
-            left_out=batch.requests - counts["answer"] - counts["failed"],
+    for last in (False, True):  # a row that is cut off may be whole another time, and is paid for
+        with Importer(ledger, batch.model, keys, fates.__setitem__) as importer:
+            imported = await take_in_stream(provider.results(remote), importer)
+        short = remote.succeeded - len(fates) - imported.foreign - imported.unreadable
+        if short <= 0 and (last or not imported.unreadable):
+            break
+    counts = Counter(fates.values())
+    said = [imported.said[why] for why in (*imported.again, *imported.failed) if why in imported.said]
+    closed = _close(
+        journal,
+        batch,
+        "canceled" if "cancel" in remote.label or "cancel" in batch.label else "collected",
+        remote,
+        imported,
+        reason=said[0] if said else "",
+        answered=counts["answer"],
+        failed=counts["failed"],
+        left_out=batch.requests - counts["answer"] - counts["failed"],
+    )
+    if closed is not None and short > 0:
+        observer.warn(
+            f"batch {batch.tag}: {short} of the answers that the provider counts are not in its results; "
+            "their requests are free to be submitted again"
         )
-        if closed and short > 0:
-            self._observer.warn(
-                f"batch {batch.tag}: {short} of the answers that the provider counts are not in its results; "
-                "their requests are free to be submitted again"
-            )
-        for odd in imported.odd if closed else ():
-            self._observer.warn(f"batch {batch.tag}: {odd.where} of its results {odd.reason}")
+    for odd in imported.odd if closed is not None else ():
+        observer.warn(f"batch {batch.tag}: {odd.where} of its results {odd.reason}")
+    return closed
 
-    def _close(self, batch: Batch, state: str, imported: Imported | None, **counts: object) -> bool:
-        """Put it on record; whether it was this process that did."""
-        moved = self._journal.move(batch, state, **counts)  # type: ignore[arg-type]  # one of its words
-        if moved is not None:
-            self._closed(Taken(moved, imported))
-        return moved is not None
+
+def _close(
+    journal: Journal,
+    batch: Batch,
+    state: State,
+    remote: Remote,
+    imported: Imported | None = None,
+    **counts: int | str,
+) -> Taken | None:
+    moved = journal.move(batch, state, label=remote.label, **counts)
+    return None if moved is None else Taken(moved, imported)
+
+
+async def _canceled(journal: Journal, batch: Batch, providers: Providers) -> Standing:
+    if batch.state != "submitted" or batch.remote is None:
+        return Standing(batch, trouble=_busy(batch))
+    try:
+        remote = await providers.to(batch).cancel(batch.remote)
+    except RulerError as error:
+        return Standing(batch, trouble=error)
+    # Anthropic says of a canceled batch that it has ended, like of any other
+    label = remote.label if remote.state != "running" or "cancel" in remote.label else "canceling"
+    return Standing(journal.move(batch, "submitted", label=label) or batch, remote)
+
+
+def _forgotten(journal: Journal, batch: Batch, mine: bool) -> Standing:
+    if batch.state != "submitted" and not mine:
+        return Standing(batch, trouble=_busy(batch))
+    return Standing(journal.move(batch, "abandoned", reason="given up by hand") or batch)
+
+
+def _busy(batch: Batch) -> RulerError:
+    return RulerError(f"batch {batch.tag}: is being submitted by another process; stop that one first")
+
+
+def _named(batches: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
+    found: dict[int, Batch] = {}
+    for name in names:
+        fits = [
+            each
+            for each in batches
+            if name in (each.tag, each.remote) or (len(name) >= _SHORTEST and each.tag.startswith(name))
+        ]
+        if len(fits) != 1:
+            what = "names several batches; write more of it" if fits else "is no open batch"
+            raise UsageError(f"{name}: {what}; `ruler batch status` lists them")
+        found[fits[0].id] = fits[0]
+    return list(found.values())

@@ -1,4 +1,4 @@
-"""What was meant to be submitted, what was, and which requests are out: in the ledger's own file.
+"""The batches of a ledger, in its own file: what was intended, what was submitted, which requests are out.
 
 Each step is on the disk, a power cut included, before the next one is taken at the provider. A request is
 out in at most one batch: its key stands once in `batch_keys`, from the intent until the batch is closed.
@@ -6,13 +6,15 @@ out in at most one batch: its key stands once in `batch_keys`, from the intent u
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -37,41 +39,29 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
 _MADE = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
-_FIELDS = (
-    "id", "tag", "provider", "model", "base", "key_env", "account", "owner", "state", "created", "changed",
-    "began", "requests", "bytes", "usd", "file", "remote", "label", "reason", "answered", "failed",
-    "left_out", "not_it",
-)  # fmt: skip
-_SELECT = f"SELECT {', '.join(_FIELDS)} FROM batches "  # noqa: S608 - names of ours
-_MOVES = frozenset(_FIELDS[_FIELDS.index("began") :])
-_ANSWERED = "SELECT 1 FROM replies WHERE key = ? AND id > ? AND status <> 'odd' LIMIT 1"
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a provider is reached: without any secret. `account` tells keys and addresses from another."""
-
-    provider: str
-    model: str
-    base: str | None
-    key_env: str | None
-    account: str
+_TAKEN = (
+    "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL "
+    "SELECT 1 FROM replies WHERE key = ?1 AND id > ?2 AND status <> 'odd' LIMIT 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A batch on record. Times are Unix time, `began` that at which the provider was asked for it.
 
-    `owner` is whoever submits it, `usd` the cost expected for it. `label` and `reason` are the provider's
-    last word. `answered`, `failed` for good and `left_out` count its requests once it is closed; the last
-    are free to be submitted again. `not_it` are batches of the provider that were looked into and are
-    others.
+    `account` identifies address and key, and betrays neither. `usd` is the cost expected for it. `label`
+    and `reason` are the provider's last word. `answered`, `failed` for good and `left_out` count its
+    requests once it is closed; the last are free to be submitted again. `not_it` lists batches of the
+    provider that were looked into and are others.
     """
 
     id: int
     tag: str
-    way: Way
-    owner: str
+    provider: str
+    model: str
+    base: str | None
+    key_env: str | None
+    account: str
     state: State
     created: float
     changed: float
@@ -86,19 +76,17 @@ class Batch:
     answered: int | None
     failed: int | None
     left_out: int | None
-    not_it: frozenset[str]
+    not_it: str
 
-    @property
-    def open(self) -> bool:
-        """Whether its requests are out."""
-        return self.state in OPEN
+
+_SELECT = f"SELECT {', '.join(field.name for field in fields(Batch))} FROM batches "  # noqa: S608 - names of ours
 
 
 class Journal:
     """The batches of a ledger; a context. Several processes may have it open."""
 
     def __init__(self, ledger: Path) -> None:
-        """Open it, made where it is not there; UsageError where it cannot be."""
+        """Open it, made where it is not there; UsageError if it cannot be."""
         self.path = ledger
         with refusing(f"{ledger}: cannot be used as a ledger", "give another file with --ledger PATH"):
             self._db = opened(ledger)
@@ -110,17 +98,17 @@ class Journal:
                 with self.writing():
                     for statement in _TABLES:
                         self._db.execute(statement)
+        real = Path(os.path.realpath(ledger))
+        self.folder = real.with_name(f"{real.name}.batch")
+        self._lock = real.with_name(f"{real.name}.batch-lock")
 
     @contextmanager
-    def writing(self, newest: int = 0) -> Iterator[Writing]:
-        """One transaction, in which nobody else writes the ledger; OutputError where it cannot be written.
-
-        What is answered since the ledger's row `newest` is not taken into a batch any more.
-        """
+    def writing(self) -> Iterator[None]:
+        """One transaction, in which nobody else writes the ledger; OutputError if it cannot be written."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield Writing(self._db, newest)
+                yield
                 self._commit()
             except BaseException:
                 if self._db.in_transaction:
@@ -132,21 +120,47 @@ class Journal:
                 "with --ledger PATH"
             ) from None
 
-    def move(self, batch: Batch, state: State, **fields: Any) -> Batch | None:
+    def begin(self, provider: str, model: str, base: str | None, key_env: str | None, account: str) -> Batch:
+        """Record the intent to submit one more batch; within a transaction."""
+        tag, now = f"{int(time.time()):08x}-{secrets.token_hex(6)}", time.time()
+        done = self._db.execute(
+            "INSERT INTO batches (tag, provider, model, base, key_env, account, owner, state, created, "
+            "changed) VALUES (?, ?, ?, ?, ?, ?, '', 'intended', ?, ?)",
+            (tag, provider, model, base, key_env, account, now, now),
+        )
+        return self.one(int(done.lastrowid or 0))
+
+    def free(self, key: bytes, newest: int) -> bool:
+        """Tell if a request is in no batch, and not answered since the ledger's row `newest`."""
+        return not self._read(_TAKEN, key, newest)
+
+    def claim(self, id: int, key: bytes) -> None:
+        """Take a free request into a batch; within the transaction that found it free."""
+        self._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (key, id))
+
+    def measure(self, id: int, requests: int, size: int, usd: float | None) -> None:
+        """Record how large a batch is, and what it is expected to cost; within a transaction."""
+        values = (requests, size, usd, id)
+        self._db.execute("UPDATE batches SET requests = ?, bytes = ?, usd = ? WHERE id = ?", values)
+
+    def forget(self, ids: list[int]) -> None:
+        """Remove intents that nothing was done for; their requests are free."""
+        with self.writing():
+            for id in ids:
+                self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (id,))
+                self._db.execute("DELETE FROM batches WHERE id = ? AND state = 'intended'", (id,))
+
+    def move(self, batch: Batch, state: State, **changed: Any) -> Batch | None:
         """Put a batch into another state, on record when this returns; a closed one frees its requests.
 
-        None where it is no longer in the state that it was seen in: somebody else has moved it.
+        None if it is no longer in the state that it was seen in: another process has moved it.
         """
-        if unknown := fields.keys() - _MOVES:
-            raise ValueError(f"no such fields: {unknown}")
-        if "not_it" in fields:
-            fields["not_it"] = " ".join(sorted(fields["not_it"]))
-        fields |= {"state": state, "changed": time.time()}
-        names = ", ".join(f"{name} = ?" for name in fields)
+        changed |= {"state": state, "changed": time.time()}
+        names = ", ".join(f"{name} = ?" for name in changed)
         with self.writing():
             done = self._db.execute(
                 f"UPDATE batches SET {names} WHERE id = ? AND state = ?",  # noqa: S608 - names of ours
-                (*fields.values(), batch.id, batch.state),
+                (*changed.values(), batch.id, batch.state),
             )
             if done.rowcount and state not in OPEN:
                 self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (batch.id,))
@@ -155,23 +169,15 @@ class Journal:
     def batches(self, *states: State) -> list[Batch]:
         """Every batch in one of these states, or in any, the oldest first."""
         wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
-        return [_batch(row) for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)]
+        return [Batch(*row) for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)]
 
     def one(self, id: int) -> Batch:
         """A batch by its number."""
-        return _batch(self._read(f"{_SELECT}WHERE id = ?", id)[0])
-
-    def open(self) -> list[Batch]:
-        """Every batch whose requests are out."""
-        return self.batches(*OPEN)
+        return Batch(*self._read(f"{_SELECT}WHERE id = ?", id)[0])
 
     def newest(self) -> int:
-        """The number of the ledger's newest row: what is answered later has a higher one."""
+        """The number of the ledger's newest row; later answers have a higher one."""
         return int(self._read("SELECT coalesce(max(id), 0) FROM replies")[0][0])
-
-    def holds(self, batch: int, key: bytes) -> bool:
-        """Whether a request is out in this batch."""
-        return bool(self._read("SELECT 1 FROM batch_keys WHERE key = ? AND batch = ?", key, batch))
 
     def keys(self, batch: int) -> set[bytes]:
         """Every request that is out in this batch."""
@@ -180,6 +186,22 @@ class Journal:
     def remotes(self) -> set[str]:
         """The provider's names of all batches that are known to be ours."""
         return {row[0] for row in self._read("SELECT remote FROM batches WHERE remote IS NOT NULL")}
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the lock of the one command that submits or recovers; False if another command has it.
+
+        The system gives a lock back when its process is gone, however that ended: so a batch that is
+        being submitted is told from one that was left behind. `folder`, for request files, is empty at
+        first, and removed at the end.
+        """
+        lock = self._locked()
+        try:
+            yield lock is not None
+        finally:
+            if lock is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                os.close(lock)
 
     def close(self) -> None:
         """Close it; what was recorded is on the disk."""
@@ -195,6 +217,24 @@ class Journal:
         """Close it."""
         self.close()
 
+    def _locked(self) -> int | None:
+        lock = -1
+        try:
+            lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(mode=0o700)
+        except OSError as error:
+            if lock >= 0:
+                os.close(lock)
+            if isinstance(error, BlockingIOError):
+                return None
+            raise OutputError(
+                f"{self._lock}: cannot be locked ({error.strerror}), and without that two submissions may "
+                "both pay; make room, or put the ledger on another file system, with --ledger PATH"
+            ) from None
+        return lock
+
     def _commit(self) -> None:
         self._db.execute("COMMIT")
 
@@ -205,52 +245,13 @@ class Journal:
             raise OutputError(f"{self.path}: the ledger cannot be read: {error}") from None
 
 
-class Writing:
-    """What can be done within one transaction."""
-
-    def __init__(self, db: sqlite3.Connection, newest: int) -> None:
-        self._db, self._newest = db, newest
-        since = db.execute("SELECT 1 FROM replies WHERE id > ? LIMIT 1", (newest,))
-        self._answered_since = since.fetchone() is not None
-
-    def begin(self, way: Way, owner: str) -> tuple[int, str]:
-        """The intent to submit one more batch: its number and its tag."""
-        tag, now = f"{int(time.time()):08x}-{secrets.token_hex(6)}", time.time()
-        given = (tag, way.provider, way.model, way.base, way.key_env, way.account, owner, now, now)
-        done = self._db.execute(
-            "INSERT INTO batches (tag, provider, model, base, key_env, account, owner, state, created, "
-            "changed) VALUES (?, ?, ?, ?, ?, ?, ?, 'intended', ?, ?)",
-            given,
-        )
-        return int(done.lastrowid or 0), tag
-
-    def measure(self, id: int, requests: int, size: int, usd: float | None) -> None:
-        """Say how large the batch is, and what it is expected to cost in USD."""
-        self._db.execute(
-            "UPDATE batches SET requests = ?, bytes = ?, usd = ? WHERE id = ?", (requests, size, usd, id)
-        )
-
-    def claim(self, id: int, key: bytes) -> bool:
-        """Take a request into a batch; False where it is out in another, or answered since."""
-        if self._answered_since and self._db.execute(_ANSWERED, (key, self._newest)).fetchone():
-            return False
-        return self._db.execute("INSERT OR IGNORE INTO batch_keys VALUES (?, ?)", (key, id)).rowcount == 1
-
-    def drop(self, id: int) -> None:
-        """Take back an intent of this transaction that nothing was put into."""
-        self._db.execute("DELETE FROM batches WHERE id = ?", (id,))
-
-
 def there(ledger: Path) -> bool:
-    """Whether there is a ledger at all, so that nothing has to be made to say that nothing is there."""
-    try:
-        return os.path.lexists(ledger)
-    except ValueError:
-        return False
+    """Tell if there is a ledger, which need not be made to say that nothing was submitted."""
+    return ledger.exists()
 
 
 def out(ledger: Path) -> int:
-    """How many requests are out in open batches; the ledger is only looked at, and 0 is nothing to tell."""
+    """How many requests are out in open batches; 0 if the file holds no batches."""
     if not there(ledger):
         return 0
     try:
@@ -258,9 +259,3 @@ def out(ledger: Path) -> int:
             return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
     except (sqlite3.Error, ValueError):  # no table, no ledger: who needs it says so
         return 0
-
-
-def _batch(row: tuple[Any, ...]) -> Batch:
-    values: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
-    way = Way(*(values.pop(name) for name in ("provider", "model", "base", "key_env", "account")))
-    return Batch(way=way, not_it=frozenset(values.pop("not_it").split()), **values)

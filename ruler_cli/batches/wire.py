@@ -1,4 +1,4 @@
-"""Requests to a batch API: what may be asked again is, what may have been paid for is not.
+"""Requests to a batch API: repeated where that is safe, and the key sent to its own host only.
 
 A file goes out and results come in piece by piece, so a batch of any size needs no memory.
 """
@@ -8,267 +8,302 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
 
-from ruler_cli.batches.body import Body, Sending
-from ruler_cli.batches.provider import UnclearError, UnknownBatchError
-from ruler_cli.batches.trouble import Trouble, answered, broken, unreadable
-from ruler_cli.errors import RulerError
+from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.answer_form import without_key
 from ruler_cli.judges.endpoint import proxy_of
-from ruler_cli.pool.retries import delay
+from ruler_cli.judges.error_body import error_of
+from ruler_cli.judges.faults import classify, clean
+from ruler_cli.pool.caller import delay
 
 _LARGEST = 32 << 20
 """Bytes of a JSON answer, and of one line of results, that are read."""
-_ENDLESS = 1 << 30
-"""Bytes of one line after which it is taken to have no end."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
 _PATIENCE = 60.0
-"""Seconds that an answer to a question may take, or the next piece of a long one."""
+"""Seconds that an answer to a question may take, or the next piece of results."""
 _TRIES = 6
-"""How often one request is made that may be made again."""
 _LONGEST_WAIT = 300.0
-"""Seconds that a server may ask to wait; who is asked for more comes back by hand."""
-_HOPS = 3
-_REDIRECTS = (301, 302, 303, 307, 308)
+"""Seconds that a server may ask to wait; if it asks for more, the command ends."""
+_REDIRECTS, _HOPS = (301, 302, 303, 307, 308), 3
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""What a request may raise; ValueError of a host that no name can be."""
+"""Errors of a request; ValueError if the host is no possible name."""
+_LATER = "run the same command again later"
+_NO_BATCHES = (
+    "where no batches are offered, write the requests with `ruler render` and take the answers in with "
+    "`ruler ledger import`"
+)
+_UNCLEAR = frozenset({408, 409, 424, 425, 499})
+"""Refusals that do not tell whether the request was handled."""
+
+
+class UnclearError(RulerError):
+    """A batch was asked for, and no answer tells whether it exists now: it may be, and be paid for."""
+
+
+class UnreachedError(RefusedError):
+    """No connection could be made: if one was made before, this may pass."""
+
+
+class UnknownBatchError(RefusedError):
+    """The provider knows no batch of this id, or none that this key may see."""
+
+
+class Trouble(Exception):  # noqa: N818 - it never leaves this module
+    """One request that failed with `error`.
+
+    `passing`: another try may help, after `wait` seconds where the server named them. `done`: the request
+    may have been handled all the same.
+    """
+
+    def __init__(
+        self, error: RulerError, passing: bool = False, done: bool = False, wait: float = 0.0, status: int = 0
+    ) -> None:
+        super().__init__(str(error))
+        self.error, self.passing, self.done, self.wait, self.status = error, passing, done, wait, status
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A request's body: media type, number of bytes, and the bytes, made anew for each try."""
+
+    kind: str
+    length: int
+    pieces: Callable[[], Iterator[bytes]]
+
+
+def as_json(value: Any) -> Body:
+    """A JSON body."""
+    data = orjson.dumps(value)
+    return Body("application/json", len(data), lambda: iter([data]))
+
+
+def connections() -> aiohttp.ClientSession:
+    """A session in which every request has a connection of its own.
+
+    A server may close a kept connection at any moment, and then nobody can tell whether a batch was created.
+    """
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
 @dataclass(slots=True)
 class Wire:
-    """The way to one endpoint, open inside its own async context; `headers` hold the key.
+    """The requests to one endpoint; `headers` hold the key.
 
-    `who` is the subject of its sentences, `timeout` the seconds that the answer to a body may take.
+    `who` is the subject of error sentences, `timeout` the seconds that the answer to a body may take.
     """
 
+    session: aiohttp.ClientSession = field(repr=False)
     who: str
     base: str
     headers: Mapping[str, str] = field(repr=False)
     key: str | None = field(repr=False)
     timeout: float = 600.0
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _session: aiohttp.ClientSession | None = None
 
     @property
     def account(self) -> str:
-        """Address, and address and key, in eight signs each, from which neither can be told."""
+        """A digest of the address, a dot, a digest of address and key; they betray neither."""
         known = (self.base, f"{self.base}\n{self.key or ''}")
         return ".".join(
             blake2b(each.encode(), digest_size=4, person=b"ruler account 1").hexdigest() for each in known
         )
 
-    async def get(self, path: str, lost: str = "", **query: str | int) -> dict[str, Any]:
-        """A JSON object; UnknownBatchError with the sentence `lost`, if any, where there is nothing."""
-
-        async def once() -> dict[str, Any] | Trouble:
-            return await self._ask("GET", path, None, _PATIENCE, query)
-
-        return await self._again(once, lost)
-
-    async def post(
+    async def ask(
         self,
+        method: str,
         path: str,
         body: Body | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
         lost: str = "",
-        found: Callable[[], Awaitable[dict[str, Any] | None]] | None = None,
+        once: bool = False,
     ) -> dict[str, Any]:
-        """What does no harm when it is done twice; `found` looks whether it is done, before another try."""
-        first = True
+        """Make a request for a JSON object, again where that may help.
 
-        async def once() -> dict[str, Any] | Trouble:
-            nonlocal first
-            there = None if first or found is None else await found()
-            first = False
-            return there or await self._ask("POST", path, body, self.timeout if body else _PATIENCE)
-
-        return await self._again(once, lost)
-
-    async def create(self, path: str, body: Body) -> dict[str, Any]:
-        """What must not be done twice: asked again only where it was certainly not done.
-
-        UnclearError where it may have been.
+        UnknownBatchError with the sentence `lost`, if any, on a 404. A request that costs money, and is to be
+        handled `once`, is made again only if it certainly was not; UnclearError if it may have been.
         """
-
-        async def once() -> dict[str, Any] | Trouble:
-            answer = await self._ask("POST", path, body, self.timeout)
-            if isinstance(answer, Trouble) and answer.done:
-                raise UnclearError(f"{answer.error}; whether there is a batch now is not known")
-            return answer
-
-        return await self._again(once)
+        for attempt in range(_TRIES):
+            try:
+                return await self._ask(method, path, body, query)
+            except Trouble as told:
+                trouble = told
+            if once and trouble.done:
+                raise unclear(trouble.error)
+            await self._rest(trouble, attempt, lost)
+        raise AssertionError("the last try raises")
 
     async def lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
-        """Lines of a file, without their ends; from the beginning again where the connection broke."""
+        """Lines of a file, without their ends; from the beginning again if the connection broke."""
         for attempt in range(_TRIES):
-            trouble: Trouble | None = None
             try:
-                async with contextlib.aclosing(self._lines(path, lost)) as lines:
+                async with contextlib.aclosing(self._lines(self.base + path)) as lines:
                     async for line in lines:
                         yield line
                 return
-            except _Failed as failed:
-                trouble = failed.trouble
+            except Trouble as told:
+                trouble = told
             except _BROKEN as error:
-                trouble = broken(self.who, error, self.key, whole=True)
-            await self._rest(trouble, attempt)
+                trouble = self._broken(error, whole=True)
+            await self._rest(trouble, attempt, lost)
 
-    async def _again(
-        self, once: Callable[[], Awaitable[dict[str, Any] | Trouble]], lost: str = ""
-    ) -> dict[str, Any]:
-        for attempt in range(_TRIES):
-            answer = await once()
-            if not isinstance(answer, Trouble):
-                return answer
-            if answer.status == 404 and lost:
-                raise UnknownBatchError(lost)
-            await self._rest(answer, attempt)
-        raise AssertionError("the last try raises")
-
-    async def _rest(self, trouble: Trouble, attempt: int) -> None:
-        """Wait before the next try; raise where there is none."""
+    async def _rest(self, trouble: Trouble, attempt: int, lost: str) -> None:
+        """Wait before the next try; raise if there is none."""
+        if trouble.status == 404 and lost:
+            raise UnknownBatchError(lost)
         if not trouble.passing or attempt + 1 == _TRIES:
             raise trouble.error
-        if (trouble.wait or 0.0) > _LONGEST_WAIT:
+        if trouble.wait > _LONGEST_WAIT:
             raise RulerError(f"{trouble.error}: it asks to wait for {trouble.wait:.0f} s")
         await self.pause(delay(attempt, trouble.wait, random.random()))
 
     async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Body | None,
-        patience: float,
-        query: Mapping[str, str | int] | None = None,
-    ) -> dict[str, Any] | Trouble:
-        """One request: a JSON object, or what went wrong."""
-        sending = Sending(body)
+        self, method: str, path: str, body: Body | None, query: Mapping[str, str] | None
+    ) -> dict[str, Any]:
+        """Make one request."""
+        patience, whole = self.timeout if body else _PATIENCE, False
+        headers = dict(self.headers)
+        if body:  # with a length, a request that is cut off is none to anybody
+            headers |= {"Content-Type": body.kind, "Content-Length": str(body.length)}
+
+        async def sent(body: Body, deadline: asyncio.Timeout) -> AsyncIterator[bytes]:
+            nonlocal whole
+            held = b""
+            for piece in body.pieces():
+                if held:
+                    yield held
+                held = piece
+                if not deadline.expired():  # it is for standing still: each piece moves it on
+                    deadline.reschedule(asyncio.get_running_loop().time() + patience)
+            whole = True
+            yield held
+
         try:
+            url, proxy = self.base + path, proxy_of(self.base)
             async with asyncio.timeout(patience) as deadline:
-                headers = {**self.headers, **sending.headers}
-                async with self._open.request(
-                    method,
-                    self.base + path,
-                    params=query,
-                    data=sending.pieces(deadline, patience) if body else None,
-                    headers=headers,
-                    allow_redirects=False,
+                data = sent(body, deadline) if body else None
+                async with self.session.request(
+                    method, url, params=query, data=data, headers=headers, proxy=proxy, allow_redirects=False
                 ) as response:
-                    data = await _bounded(response)
+                    answer = await _bounded(response)
         except _BROKEN as error:
-            return broken(self.who, error, self.key, sending.whole)
-        if data is None:
-            return unreadable(self.who, "is larger than 32 MiB", sending.whole)
+            raise self._broken(error, whole) from None
         if response.status >= 300:
-            return answered(self.who, response.status, response.headers, data, self.key, sending.whole)
+            raise self._refused(response, answer, whole)
+        if len(answer) > _LARGEST:
+            raise self._unreadable("is larger than 32 MiB", whole)
         try:
-            value = orjson.loads(data)
+            value = orjson.loads(answer)
         except orjson.JSONDecodeError:
-            return unreadable(self.who, "is no JSON", sending.whole)
+            raise self._unreadable("is no JSON", whole) from None
         if not isinstance(value, dict) or value.get("error"):
-            return unreadable(self.who, "is not what its API promises", sending.whole)
+            raise self._unreadable("is not what its API promises", whole)
         return value
 
-    async def _lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
-        url = self.base + path
+    async def _lines(self, url: str) -> AsyncGenerator[bytes, None]:
+        patience = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_PATIENCE)
         for _ in range(_HOPS):
-            own = _origin(url) == _origin(self.base)
-            headers = self.headers if own else {}  # a key stays with its host
-            proxy = None if own else proxy_of(url)
-            async with self._open.get(url, headers=headers, proxy=proxy, allow_redirects=False) as response:
+            headers = self.headers if _origin(url) == _origin(self.base) else {}  # a key stays with its host
+            async with self.session.get(
+                url, headers=headers, proxy=proxy_of(url), timeout=patience, allow_redirects=False
+            ) as response:
                 if response.status in _REDIRECTS:
                     url = urljoin(url, response.headers.get("Location", ""))
                     if urlsplit(url).scheme not in {"https", urlsplit(self.base).scheme}:
                         break
                     continue
-                if response.status == 404:
-                    raise UnknownBatchError(lost)
                 if response.status >= 300:
-                    data = await _bounded(response) or b""
-                    told = answered(self.who, response.status, response.headers, data, self.key, True)
-                    raise _Failed(told)
+                    raise self._refused(response, await _bounded(response), whole=True)
                 async for line in _split(response.content):
                     yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
                 return
-        raise _Failed(unreadable(self.who, "sends elsewhere again and again"))
+        raise self._unreadable("sends elsewhere again and again", whole=True)
 
-    @property
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise RuntimeError("the provider is not open")
-        return self._session
+    def _refused(self, response: aiohttp.ClientResponse, data: bytes, whole: bool) -> Trouble:
+        """The trouble of an error answer; `whole`: all of the request had been sent."""
+        status, (signs, message) = response.status, error_of(data)
+        if status in (404, 405):
+            said = clean(message or "not found", self.key)
+            reason = f"{self.who} answered {status}: {said}; check --api-base; {_NO_BATCHES}"
+            return Trouble(RefusedError(reason), status=status)
+        if status == 401 and not self.key:
+            way = "no key was sent to it; name the key's variable: --api-key-env VAR"
+            return Trouble(RefusedError(f"{self.who} answered 401, and {way}"))
+        fault = classify(status, signs, message, response.headers, self.key)
+        said = self.who + fault.reason.removeprefix("the judge")
+        done = whole and (status >= 500 or status in _UNCLEAR)
+        if fault.kind != "transport":
+            return Trouble(RefusedError(said), done=done)
+        passing = fault.scope == "call" and status != 409  # a conflict does not pass
+        return Trouble(RulerError(f"{said}; {_LATER}"), passing, done, fault.retry_after or 0.0)
 
-    async def __aenter__(self) -> Self:
-        """Open the session; every request has a connection of its own.
+    def _unreadable(self, why: str, whole: bool) -> Trouble:
+        """The trouble of an answer that is no answer of a batch API, such as a portal's page."""
+        return Trouble(RulerError(f"{self.who}: its answer {why}; check --api-base"), done=whole)
 
-        One that was kept open may be closed by the server just then, and nobody could tell whether a
-        batch was created.
-        """
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=self.timeout),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            proxy=proxy_of(self.base),
-        )
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Close the session."""
-        if self._session is not None:
-            await self._session.close()
-
-
-class _Failed(Exception):  # noqa: N818 - it never leaves this module
-    """Carries a trouble out of a stream."""
-
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(str(trouble.error))
-        self.trouble = trouble
+    def _broken(self, error: Exception, whole: bool) -> Trouble:
+        """The trouble of a connection."""
+        unreached = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        why = clean(str(cause) or type(cause).__name__, self.key)
+        if unreached:
+            way = "check the network and --api-base, and run the same command again"
+            return Trouble(UnreachedError(f"{self.who} cannot be reached ({why}); {way}"), passing=True)
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return Trouble(
+                RefusedError(f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY")
+            )
+        if isinstance(error, ValueError):  # aiohttp's InvalidURL is one
+            reason = f"{self.who}: its address cannot be used ({why}); check --api-base"
+            return Trouble(RefusedError(reason), done=whole)
+        said = f"the connection to {self.who} broke ({why})"
+        if isinstance(error, TimeoutError):
+            said = f"{self.who} did not answer in time"
+        return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=whole)
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body of an answer; None where it is too large."""
+def unclear(error: RulerError) -> UnclearError:
+    """The error of a batch that may or may not have been created."""
+    return UnclearError(f"{error}; whether there is a batch now is not known")
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    """The body of an answer, read until it is too large."""
     data = bytearray()
     async for piece in response.content.iter_any():
         data += piece
         if len(data) > _LARGEST:
-            return None
+            break
     return bytes(data)
 
 
 async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of a stream; a longer one than fits is cut, so that it is no JSON and is seen to be none."""
-    held, length = bytearray(), 0
-    while True:
-        async with asyncio.timeout(_PATIENCE):
-            piece = await content.readany()
-        if not piece:
-            break
+    """Lines of a stream; one that is too long is cut, so that it is no JSON and costs no other line."""
+    held = bytearray()
+    async for piece in content.iter_any():
         first, *others = piece.split(b"\n")
         held += first[: max(0, _LARGEST - len(held))]
-        length += len(first)
-        if length > _ENDLESS:
-            raise aiohttp.ClientPayloadError("a line without end")
         for other in others:
             if line := bytes(held).strip():
                 yield line
-            held, length = bytearray(other[:_LARGEST]), len(other)
+            held = bytearray(other[:_LARGEST])
     if line := bytes(held).strip():
         yield line
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Whom a request goes to: scheme, host and port."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ruler_cli.pool.halt import Halt
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-T = TypeVar("T")
-_DAY = 86400.0
 
 Settle = Annotated[
     float,
@@ -92,8 +90,6 @@ def submit(
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
     with told(resume=_again(source)):
-        from functools import partial
-
         from ruler_cli.cli.batch_runs import submitting
         from ruler_cli.files.database import located
         from ruler_cli.files.source import shown
@@ -102,8 +98,8 @@ def submit(
         settings = replace(settings, ledger=located(ledger))
         console = Console("log", shown(source))
         try:
-            run = partial(submitting, settings, console, window=settle, wait=timeout if wait else None)
-            raise typer.Exit(_run(run))
+            most = timeout if wait else None
+            _run(lambda halt: submitting(settings, console, halt, window=settle, wait=most))
         finally:
             console.close()
 
@@ -125,12 +121,10 @@ def status(
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not say of all of them.
     """
     with told():
-        from functools import partial
-
         from ruler_cli.cli.batch_runs import listing
 
         place = _place(ledger)
-        raise typer.Exit(_run(partial(listing, place, api_key_env, settle, every=every, as_json=as_json)))
+        _run(lambda halt: listing(place, api_key_env, settle, halt, every=every, as_json=as_json))
 
 
 @app.command("collect")
@@ -152,13 +146,10 @@ def collect(
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
     with told(resume=_again()):
-        from functools import partial
-
         from ruler_cli.cli.batch_runs import collecting
 
         place = _place(ledger)
-        run = partial(collecting, place, api_key_env, settle, wait=timeout if wait else 0.0)
-        raise typer.Exit(_run(run))
+        _run(lambda halt: collecting(place, api_key_env, settle, halt, wait=timeout if wait else 0.0))
 
 
 @app.command("cancel")
@@ -186,22 +177,20 @@ def cancel(
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
     with told():
-        from functools import partial
-
         from ruler_cli.cli.batch_runs import canceling
 
         place = _place(ledger)
         if bool(names) == every:
             raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
-        raise typer.Exit(_run(partial(canceling, place, api_key_env, settle, names or [], forget=forget)))
+        _run(lambda halt: canceling(place, api_key_env, settle, names or [], halt, forget=forget))
 
 
-def _run(main: Callable[[Halt], Awaitable[int]]) -> int:
+def _run(main: Callable[[Halt], Awaitable[int]]) -> NoReturn:
     import anyio
 
     from ruler_cli.cli.signals import interruptible
 
-    return anyio.run(interruptible, main)
+    raise typer.Exit(anyio.run(interruptible, main))
 
 
 def _again(source: str = "") -> str:

@@ -1,47 +1,49 @@
-"""What the commands of `ruler batch` do, and what they say of it; each comes to an exit code."""
+"""The commands of `ruler batch`: what they do, and what they print; each returns its exit code."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from ruler_cli.batches.collect import Collected, Standing, Taken, collect
-from ruler_cli.batches.doors import Doors
-from ruler_cli.batches.intents import TooDear
+from ruler_cli.batches.collect import Collected, Taken, cancel, collect, status
 from ruler_cli.batches.journal import Batch, there
-from ruler_cli.batches.manage import cancel, status
-from ruler_cli.batches.submit import Submitted, submit
-from ruler_cli.batches.tasks import unless_told
-from ruler_cli.cli.batch_page import as_json as shown
-from ruler_cli.cli.batch_page import name, table
+from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.recover import Standing
+from ruler_cli.batches.submit import Submitted, TooDear, submit, unless_told
 from ruler_cli.cli.messages import on_ledger, safe, say, scoring
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.units import count, rounded, size
+from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings
+
+_HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
 
 
 async def submitting(
     settings: ScoreSettings, console: Console, halt: Halt, *, window: float, wait: float | None
 ) -> int:
     """Submit; with `wait`, in seconds, collect until nothing is out."""
-    async with Doors() as doors:
+    async with Providers() as providers:
         try:
-            done = await submit(settings, doors, _tell_submitted, console, halt, window=window)
+            done = await submit(settings, providers, _print_submitted, console, halt, window)
         except TooDear as error:  # the same command would not go on
             say(f"ruler: {error}")
             return error.exit_code
         again = scoring(sys.argv[3:], settings.input.source)
         code = _say_submitted(done, again, waits=wait is not None)
-        if wait is None or settings.ledger is None or not (done.batches or done.out or done.doubts):
+        place = settings.ledger
+        if wait is None or place is None or not (done.batches or done.out or done.doubts):
             return code
-        collected = await collect(
-            settings.ledger, doors, _tell_taken, console, halt, window=window, wait=wait
+        collected = await unless_told(
+            halt,
+            lambda: collect(place, providers, _print_taken, console, window=window, wait=wait),
         )
         _say_collected(collected, again)
         return collected.exit_code or code
@@ -53,8 +55,10 @@ async def collecting(place: Path, key_env: str | None, window: float, halt: Halt
         say(f"ruler: nothing was submitted: there is no {place}")
         return 0
     console = Console("log", str(place))
-    async with Doors(key_env) as doors:
-        done = await collect(place, doors, _tell_taken, console, halt, window=window, wait=wait)
+    async with Providers(key_env) as providers:
+        done = await unless_told(
+            halt, lambda: collect(place, providers, _print_taken, console, window=window, wait=wait)
+        )
     _say_collected(done, f"ruler score INPUT OUTPUT --cached-only{on_ledger(sys.argv)}")
     return done.exit_code
 
@@ -62,89 +66,78 @@ async def collecting(place: Path, key_env: str | None, window: float, halt: Halt
 async def listing(
     place: Path, key_env: str | None, window: float, halt: Halt, *, every: bool, as_json: bool
 ) -> int:
-    """Print what is known of the batches."""
-    async with Doors(key_env) as doors:
-        console = Console("log", str(place))
-        found = await unless_told(halt, lambda: status(place, doors, console, every=every, window=window))
+    """Print the state of the batches."""
+    console = Console("log", str(place))
+    async with Providers(key_env) as providers:
+        found = await unless_told(halt, lambda: status(place, providers, console, every=every, window=window))
     if as_json:
-        typer.echo(
-            json.dumps({"version": 1, "ledger": safe(str(place)), "batches": [shown(each) for each in found]})
-        )
+        batches = [_as_json(each) for each in found]
+        typer.echo(json.dumps({"version": 1, "ledger": safe(str(place)), "batches": batches}))
     else:
-        for line in table(found):
-            typer.echo(line)
+        typer.echo("\n".join(_table(found)))
     _say_troubles(found)
     if ended := sum(each.remote is not None and each.remote.state != "running" for each in found):
         say(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
-    return 3 if any(each.trouble or (each.doubt and each.doubt.trouble) for each in found) else 0
+    return 3 if any(each.trouble for each in found) else 0
 
 
 async def canceling(
     place: Path, key_env: str | None, window: float, names: Sequence[str], halt: Halt, *, forget: bool
 ) -> int:
     """Call batches off."""
-    async with Doors(key_env) as doors:
-        console = Console("log", str(place))
+    console = Console("log", str(place))
+    async with Providers(key_env) as providers:
         found = await unless_told(
-            halt, lambda: cancel(place, doors, names, console, forget=forget, window=window)
+            halt, lambda: cancel(place, providers, names, console, forget=forget, window=window)
         )
     for each in found:
         if each.batch.state == "abandoned":
-            typer.echo(f"batch {name(each.batch)} is given up; {count(each.batch.requests, 'request')} free")
+            typer.echo(f"batch {_name(each.batch)} is given up; {count(each.batch.requests, 'request')} free")
         elif each.remote is not None:
             label = safe(each.remote.label)
-            typer.echo(f"batch {name(each.batch)}: {label}; `{_collect()}` takes in what is done")
+            typer.echo(f"batch {_name(each.batch)}: {label}; `{_collect()}` takes in what is done")
     if not found:
         say("ruler: no batch is out")
     _say_troubles(found)
-    if any(isinstance(each.trouble, RefusedError) for each in found):
+    if any(isinstance(each.trouble, RefusedError) and not each.doubt for each in found):
         return 3
     return 1 if any(each.trouble or each.doubt for each in found) else 0
-
-
-def _tell_submitted(batch: Batch) -> None:
-    cost = "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}"
-    what = f"{count(batch.requests, 'request')}, {size(batch.bytes)}"
-    typer.echo(f"batch {name(batch)}: {safe(batch.way.model)}, {what}, {cost}")
 
 
 def _collect() -> str:
     return f"ruler batch collect{on_ledger(sys.argv)}"
 
 
+def _print_submitted(batch: Batch) -> None:
+    cost = "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}"
+    inside = f"{count(batch.requests, 'request')}, {size(batch.bytes)}"
+    typer.echo(f"batch {_name(batch)}: {safe(batch.model)}, {inside}, {cost}")
+
+
 def _say_submitted(done: Submitted, again: str, *, waits: bool) -> int:
-    rendered = done.rendered
+    rendered, then = done.rendered, "" if waits else f"; `{_collect()}` takes the answers in"
+    failed = sum(rendered.failed.values()) - rendered.unaskable
     parts = (
         (rendered.answered, "group", "answered by the ledger"),
-        (
-            sum(rendered.failed.values()) - rendered.unaskable,
-            "group",
-            "failed before; --retry-failed asks again",
-        ),
+        (failed, "group", "failed before; --retry-failed asks again"),
         (rendered.unaskable, "group", "that cannot be asked about"),
         (rendered.unreadable, "line or trajectory", "not readable"),
         (done.large, "request", "larger than the provider takes; show fewer rollouts, with --group-size"),
-        (
-            done.out,
-            "request",
-            "in other batches that are out"
-            + ("" if waits or done.batches else f"; `{_collect()}` takes the answers in"),
-        ),
+        (done.out, "request", "in other batches that are out" + ("" if done.batches else then)),
     )
     for number, what, said in parts:
         if number:
             say(f"ruler: {count(number, what)} {said}")
-    for doubt in done.doubts:
-        say(f"ruler: batch {doubt.batch.tag} ({count(doubt.batch.requests, 'request')}) {doubt.told}")
+    _say_troubles(done.doubts)
     if done.batches:
-        what = f"{count(done.requests, 'request')} submitted in {count(len(done.batches), 'batch')}"
-        say(f"ruler: {what}" + ("" if waits else f"; `{_collect()}` takes the answers in"))
+        submitted = f"{count(done.requests, 'request')} submitted in {count(len(done.batches), 'batch')}"
+        say(f"ruler: {submitted}{then}")
     elif not (done.out or done.large):
         say(f"ruler: nothing is lacking; `{again}` writes the output")
     return 1 if rendered.unreadable or rendered.unaskable or done.large or done.doubts else 0
 
 
-def _tell_taken(taken: Taken) -> None:
+def _print_taken(taken: Taken) -> None:
     batch, imported = taken.batch, taken.imported
     parts: list[str] = [batch.state]
     if imported is not None:
@@ -154,7 +147,7 @@ def _tell_taken(taken: Taken) -> None:
         odd = imported.foreign + imported.unreadable
         parts += [f"{count(odd, 'row')} that are not of it, or none"] if odd else []
     reason = f": {safe(batch.reason)}" if batch.reason else ""
-    typer.echo(f"batch {name(batch)}: {', '.join(parts)}{reason}")
+    typer.echo(f"batch {_name(batch)}: {', '.join(parts)}{reason}")
 
 
 def _say_collected(done: Collected, again: str) -> None:
@@ -162,9 +155,9 @@ def _say_collected(done: Collected, again: str) -> None:
     for each in done.open:
         if each.remote is not None:
             so_far = f"{each.remote.succeeded + each.remote.failed} of {each.batch.requests} done"
-            say(f"ruler: batch {name(each.batch)}: {each.remote.label}, {so_far}")
+            say(f"ruler: batch {_name(each.batch)}: {each.remote.label}, {so_far}")
         elif not (each.trouble or each.doubt):
-            say(f"ruler: batch {name(each.batch)}: is being submitted")
+            say(f"ruler: batch {_name(each.batch)}: is being submitted")
     _say_troubles(done.open)
     if done.left_out:
         left = count(done.left_out, "request")
@@ -180,7 +173,53 @@ def _say_collected(done: Collected, again: str) -> None:
 
 def _say_troubles(found: Sequence[Standing]) -> None:
     for each in found:
-        if each.trouble is not None:
+        if each.doubt:
+            say(f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.doubt}")
+        elif each.trouble is not None:
             say(f"ruler: {each.trouble}")
-        elif each.doubt is not None:
-            say(f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.doubt.told}")
+
+
+def _table(found: Sequence[Standing]) -> list[str]:
+    """A line for each, under a head."""
+    if not found:
+        return ["no batch is out"]
+    rows = [_HEAD]
+    for each in found:
+        batch, remote = each.batch, each.remote
+        done, failed = (batch.answered, batch.failed) if remote is None else (remote.succeeded, remote.failed)
+        cost = "unknown" if batch.usd is None else f"${rounded(batch.usd)}"
+        numbers = ["" if number is None else str(number) for number in (batch.requests, done, failed)]
+        texts = [batch.tag, batch.remote or "", batch.model, batch.state if remote is None else remote.label]
+        minutes = max(0, int((time.time() - batch.created) // 60))
+        age = f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+        rows.append([*map(_flat, texts), *numbers, cost, age])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [zip(row, widths, strict=True) for row in rows]
+    return ["  ".join(cell.ljust(width) for cell, width in cells).rstrip() for cells in lines]
+
+
+def _as_json(standing: Standing) -> dict[str, Any]:
+    """One batch for a program; what its provider does not say now is null."""
+    batch, remote = standing.batch, standing.remote
+    said = None if remote is None else {
+        "state": remote.state, "label": safe(remote.label), "total": remote.total,
+        "succeeded": remote.succeeded, "failed": remote.failed,
+    }  # fmt: skip
+    trouble = standing.doubt or (str(standing.trouble) if standing.trouble else None)
+    return {
+        "tag": batch.tag, "id": batch.remote, "provider": batch.provider, "model": safe(batch.model),
+        "state": batch.state, "requests": batch.requests, "bytes": batch.bytes, "expected_usd": batch.usd,
+        "created": iso(batch.created), "changed": iso(batch.changed), "answered": batch.answered,
+        "failed": batch.failed, "left_out": batch.left_out, "reason": safe(batch.reason), "remote": said,
+        "candidates": [safe(each.id) for each in standing.candidates],
+        "trouble": None if trouble is None else safe(trouble),
+    }  # fmt: skip
+
+
+def _name(batch: Batch) -> str:
+    """Its tag, and its provider's name for it."""
+    return _flat(f"{batch.tag} ({batch.remote})" if batch.remote else batch.tag)
+
+
+def _flat(text: str) -> str:
+    return safe(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
 import typer
 
 from ruler_cli.errors import RefusedError, UsageError
+from ruler_cli.settings import ScoreSettings
 
+WORKERS = 2
+"""Workers of Ray where no number is given."""
 _PATIENCE = 10.0
-"""Seconds in which a cluster's address must answer."""
+"""Seconds in which somebody must answer at a cluster's address."""
 
 Engine = Annotated[
     Literal["here", "ray"],
@@ -33,31 +40,51 @@ Workers = Annotated[
 ]
 
 
-def refuse_what_leads_nowhere(engine: str, address: str | None, words: Sequence[str]) -> None:
-    """UsageError for options of Ray without Ray or its package, RefusedError where nobody is there.
-
-    Ray itself tries an address where nobody listens for ten minutes and more, and cannot be stopped there.
-    """
+def refuse(settings: ScoreSettings, engine: str, address: str | None, words: Sequence[str]) -> None:
+    """UsageError for what Ray cannot do, and for options of Ray without Ray or its package."""
     if engine != "ray":
         lone = next((word.partition("=")[0] for word in words if word.startswith("--ray-")), None)
         if lone is not None:
             raise UsageError(f"{lone}: is for workers of Ray; give --engine ray too, or leave it out")
         return
-    from ruler_cli.cluster.reach import refuse_missing
-
-    refuse_missing()
+    if settings.input.shard is not None:
+        raise UsageError(
+            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
+        )
+    if settings.input.source == "-" or settings.input.source.startswith(("/dev/", "/proc/")):
+        raise UsageError(
+            "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
+            "--engine"
+        )
+    if find_spec("ray") is None:
+        raise UsageError("--engine ray: ray is not installed; pip install 'ruler-cli[ray]'")
     option = "--ray-address" if address else "RAY_ADDRESS"
-    address = address or os.environ.get("RAY_ADDRESS") or ""
-    host, _, port = address.rpartition(":")
-    known = not host or not port.isdecimal() or not 0 < int(port) < 65536  # `auto`, and forms of Ray's
-    if known or host.startswith("ray://"):  # of Ray Client: refused whether somebody is there or not
-        return
-    import socket
+    if (address or os.environ.get("RAY_ADDRESS") or "").startswith("ray://"):
+        raise UsageError(
+            f"{option}: ray:// leads to Ray Client; give host:port of the cluster and run there, or hand the "
+            "command to it: ray job submit"
+        )
+    _refuse_unreachable(option, address or os.environ.get("RAY_ADDRESS") or "")
 
+
+def _refuse_unreachable(option: str, address: str) -> None:
+    """RefusedError if nobody answers there, or not as Ray does.
+
+    Ray itself tries an address for minutes, in C++ that cannot be stopped: a process asks that can be ended.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:  # `auto`, and forms of Ray's
+        return
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+        subprocess.run(ask, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
+        return
     except OSError as error:
-        raise RefusedError(
-            f"{option} {address}: nobody answers there ({error.strerror or error}); `ray status` on a "
-            "machine of the cluster tells the address, or leave it out to start one here"
-        ) from None
+        why = f"nobody answers there ({error.strerror or error})"
+    except subprocess.SubprocessError:
+        why = "what is there does not answer as Ray does"
+    raise RefusedError(
+        f"{option} {address}: {why}; `ray status` on a machine of the cluster tells the address, or leave it "
+        "out to start one here"
+    )

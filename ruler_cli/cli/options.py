@@ -284,9 +284,6 @@ class ScoreOptions:
             escalate=stronger,
             cached_only=self.cached_only,
             ledgers=others,
-            engine=self.engine,
-            ray_address=self.ray_address,
-            ray_workers=self.ray_workers,
         )
         refuse_contradictions(settings)
         return settings

@@ -36,18 +36,19 @@ class Console(Observer):
         )
         self._source, self._most = source, named
         self._problems = self._failures = 0
+        self._said = set[str]()
         self._total: int | None = None
         self._bar: tqdm[Any] | None = None
         self._last = time.monotonic()
 
     def note(self, sentence: str) -> None:
-        """Show a sentence unless progress is off."""
+        """Show a sentence, once, unless progress is off."""
         if self._mode != "none":
-            self._line(f"ruler: {sentence}")
+            self._once(f"ruler: {sentence}")
 
     def warn(self, sentence: str) -> None:
-        """Show a warning."""
-        self._line(f"ruler: warning: {sentence}")
+        """Show a warning, once."""
+        self._once(f"ruler: warning: {sentence}")
 
     def problem(self, problem: Problem) -> None:
         """Name what could not be read."""
@@ -63,6 +64,8 @@ class Console(Observer):
         """Open the bar where there is one."""
         self._total = groups
         if self._mode == "bar":
+            if self._bar is not None:
+                self._bar.close()
             from tqdm import tqdm
 
             self._bar = tqdm(total=groups, unit="group", file=sys.stderr, dynamic_ncols=True)
@@ -107,6 +110,12 @@ class Console(Observer):
     def _named(self, number: int, sentence: str) -> None:
         if number <= self._most:
             self._line(f"ruler: {sentence}")
+
+    def _once(self, text: str) -> None:
+        """Show a line, unless it was shown before: a run on Ray reads INPUT twice."""
+        if text not in self._said:
+            self._said.add(text)
+            self._line(text)
 
     def _line(self, text: str) -> None:
         write: Callable[[str], None] = say

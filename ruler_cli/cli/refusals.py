@@ -66,10 +66,6 @@ def _refuse_least(least: int, *, adaptive: bool) -> None:
 
 def _refuse_what_needs_all(settings: ScoreSettings) -> None:
     """UsageError where a shard would need the groups of the others."""
-    if settings.engine == "ray":
-        raise UsageError(
-            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
-        )
     last = "the last run, over the whole file with the --ledger of every shard"
     if settings.adaptive:
         from ruler_cli.scoring.gain import FIRST

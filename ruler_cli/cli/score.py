@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +49,7 @@ def command(
         refuse_swapped(source, output)
         settings, summary = options.settings(source, output), options.summary
         quiet = options.progress == "none"
-        clusters.refuse_what_leads_nowhere(settings.engine, settings.ray_address, sys.argv[1:])
+        clusters.refuse(settings, options.engine, options.ray_address, sys.argv[1:])
         if summary is not None:
             refuse_summary(summary, settings)
         for sentence in warnings(settings):
@@ -56,7 +58,13 @@ def command(
             say(f"ruler: {note}")
         if not settings.cached_only and (out := _out(settings)):
             say(f"ruler: warning: {out}: those of this input are asked, and paid for, once more")
-        done = _run(settings, options.progress)
+        done = (
+            _run(settings, options.progress)
+            if options.engine == "here"
+            else _run_on_ray(
+                settings, options.progress, options.ray_address, options.ray_workers or clusters.WORKERS
+            )
+        )
         if not quiet and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
                 say(f"ruler: {line}")
@@ -77,9 +85,9 @@ def command(
         raise typer.Exit(0 if done.summary.complete else 1)
 
 
-def _run(settings: ScoreSettings, progress: Progress) -> Done:
-    from functools import partial
-
+def _run(
+    settings: ScoreSettings, progress: Progress, way: Callable[..., Awaitable[Done]] | None = None
+) -> Done:
     import anyio
 
     from ruler_cli.cli.signals import interruptible
@@ -88,9 +96,30 @@ def _run(settings: ScoreSettings, progress: Progress) -> Done:
 
     console = Console(progress, shown(settings.input.source))
     try:
-        return anyio.run(interruptible, partial(score, settings, console))
+        return anyio.run(interruptible, partial(way or score, settings, console))
     finally:
         console.close()
+
+
+def _run_on_ray(
+    settings: ScoreSettings,
+    progress: Progress,
+    address: str | None,
+    workers: int,
+) -> Done:
+    from ruler_cli.judges.choose import Chosen
+    from ruler_cli.score import chosen_for
+
+    chosen = chosen_for(settings)
+    if settings.cached_only or all(isinstance(found, Chosen) and found.embedded for found in chosen):
+        return _run(settings, progress)  # there is no call that a worker could make
+    from ruler_cli.cluster.run import score_on_ray, started
+    from ruler_cli.writing import open_output
+
+    with open_output(settings.input.source, settings.output):
+        pass  # told now if it cannot be written
+    with started(address, workers) as ray:
+        return _run(settings, progress, partial(score_on_ray, ray=ray, workers=workers))
 
 
 def _out(settings: ScoreSettings) -> str | None:

@@ -1,1 +1,1 @@
-"""A run on Ray: its input read by Ray Data, its groups judged by workers, its limits held by one."""
+"""A run on Ray, by shards."""

@@ -1,200 +1,184 @@
-"""A worker: the judges of a run, asked for the groups that the driver brings."""
+"""Work on a node of Ray: a shard is scored, and replies come back as rows of a ledger."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import pickle
+import sqlite3
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from functools import partial
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.lowlevel
-
 from ruler_cli import __version__
-from ruler_cli.cluster.chunk import Chunk, Judged, bare
-from ruler_cli.cluster.messages import Heard, News, Parcel, Room, Snapshot, Stop
-from ruler_cli.cluster.packing import packed as pack
-from ruler_cli.cluster.packing import unpacked
-from ruler_cli.cluster.shared import REPEATED, FarShelf, Line, SharedClaims, SharedLimits
-from ruler_cli.cluster.source import body_of
-from ruler_cli.errors import RulerError, UnreadableError, UsageError
-from ruler_cli.formats.reader import Reader
-from ruler_cli.hearing import Hearing, Item, judges_of
-from ruler_cli.holding import slim
-from ruler_cli.judges.choose import Chosen, choose
-from ruler_cli.judging import Outcome
-from ruler_cli.ledger import Ledger, ReplyCache
-from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.engine import together
+from ruler_cli.errors import CapReached, RulerError, UsageError
+from ruler_cli.ledger import Ledger
+from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.halt import Halt
-from ruler_cli.pool.panel import Panel
-from ruler_cli.pool.pool import part_of_a_pool
-from ruler_cli.settings import JudgeSettings, ScoreSettings
+from ruler_cli.score import score
+from ruler_cli.settings import PoolSettings, ScoreSettings
+from ruler_cli.shard import Shard
+
+VERSION = f"ruler {__version__} on Python {sys.version_info[0]}.{sys.version_info[1]}"
+"""The same at both ends, which exchange values of their own."""
+_ROWS = 2_000
+"""Rows of a ledger that go between two nodes at once."""
+_PATIENCE = 60.0
+"""Seconds that another process's write to the ledger is waited for."""
+_COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
+
+Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
-    """What a worker is told at its start.
+class Job:
+    """Orders to all workers: how a shard is scored, the driver's node and version, the judges' keys.
 
-    `home` is the driver's node: a worker there opens the ledger itself. `environment` are the variables
-    that its judges need, keys among them. `version` is the driver's, of ruler and Python.
+    `files` are copies, as parts in Ray's store, for nodes without these files; `size` is INPUT's.
     """
 
     settings: ScoreSettings
-    reader: Reader
     home: str
-    limited: bool
-    began: float
-    environment: Mapping[str, str] = field(repr=False)
     version: str
+    size: int
+    environment: Mapping[str, str] = field(repr=False)
+    files: Mapping[str, list[Any]] = field(default_factory=dict)
 
 
-def version() -> str:
-    """What both ends must have alike, since they exchange values of their own."""
-    return f"ruler {__version__} on Python {sys.version_info[0]}.{sys.version_info[1]}"
+@dataclass(frozen=True, slots=True)
+class Report:
+    """State of a shard: counts so far, rows of a ledger elsewhere, the reason why it was stopped.
+
+    `lacks`: INPUT is not on this node.
+    """
+
+    summary: Summary = field(default_factory=Summary)
+    status: Status = field(default_factory=Status)
+    rows: Sequence[Row] = ()
+    stopped: RulerError | None = None
+    lacks: bool = False
 
 
-def here() -> str:
-    """The node of this process, as Ray calls it."""
+class Worker(Observer):
+    """Scores shards, one at a time; Ray makes an actor of it."""
+
+    def __init__(self) -> None:
+        """It knows nothing before the first shard."""
+        self._report, self._after = Report(), 0
+        self._own: Path | None = None
+        self._halt: Halt | None = None
+
+    async def score(self, job: Job, shard: Shard | None, limits: PoolSettings) -> Report:
+        """Score a shard (None: all of INPUT) within these limits."""
+        if job.version != VERSION:
+            why = f"a worker has {VERSION}, this machine {job.version}; install the same everywhere"
+            return Report(stopped=UsageError(f"--engine ray: {why}"))
+        for name, value in job.environment.items():
+            os.environ.setdefault(name, value)
+        self._report, self._after, self._halt = Report(), 0, Halt()
+        with tempfile.TemporaryDirectory(prefix="ruler-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            settings = await self._here(job, folder)
+            if settings is None:
+                return Report(lacks=True)
+            stopped: RulerError | None
+            try:
+                given = replace(settings, input=replace(settings.input, shard=shard), pool=limits)
+                done = await score(given, self, self._halt)
+            except RulerError as error:
+                stopped = error
+            else:
+                self._report = Report(done.summary)
+                stopped = None if isinstance(done.stopped, CapReached) else done.stopped
+            return replace(self._report, rows=self._rows(-1), stopped=stopped)
+
+    async def news(self, after: int) -> Report:
+        """Return how the shard stands, and rows of this worker's own ledger behind the one of that id."""
+        self._after = after
+        return replace(self._report, rows=self._rows(_ROWS))
+
+    async def stop(self) -> None:
+        """Let calls in flight finish and send no more."""
+        if self._halt is not None:
+            self._halt.now(RulerError("stopped by the command"))
+
+    def tick(self, summary: Summary, status: Status) -> None:
+        """Keep counts and status for `news`."""
+        self._report = Report(summary, status)
+
+    async def _here(self, job: Job, folder: Path) -> ScoreSettings | None:
+        """Return a shard's settings with the files of this node; None if INPUT is not among them."""
+        output, source = folder / "out.jsonl", job.settings.input.source
+        output.symlink_to(os.devnull)
+        settings = replace(job.settings, output=str(output), failed=None)
+        if size_of(source) != job.size:
+            copy = await _fetched(job, source, folder)
+            if copy is None:
+                return None
+            settings = replace(settings, input=replace(settings.input, source=str(copy)))
+        self._own = None if node() == job.home else folder / "ledger.sqlite"
+        if self._own is None:
+            return settings
+        Ledger(self._own).close()
+        known = [await _fetched(job, str(path), folder) for path in ledgers(settings)]
+        return replace(settings, ledger=self._own, ledgers=tuple(path for path in known if path is not None))
+
+    def _rows(self, most: int) -> list[Row]:
+        if self._own is None or not self._own.exists():
+            return []
+        with closing(sqlite3.connect(self._own)) as ledger:
+            query = f"SELECT id, {_COLUMNS} FROM replies WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608
+            return ledger.execute(query, (self._after, most)).fetchall()
+
+
+def ledgers(settings: ScoreSettings) -> list[Path]:
+    """Return the ledgers of a run, the one that is written first."""
+    return [path for path in (settings.ledger, *settings.ledgers) if path is not None]
+
+
+def copy_ledger(path: Path, models: Sequence[str], copy: Path) -> None:
+    """Copy the rows of a ledger that are of these models."""
+    Ledger(copy).close()
+    with closing(sqlite3.connect(copy)) as ledger, ledger:
+        ledger.execute("ATTACH ? AS whole", (str(path),))
+        marks = ", ".join("?" * len(models))
+        ledger.execute(
+            f"INSERT INTO replies ({_COLUMNS}) SELECT {_COLUMNS} FROM whole.replies "  # noqa: S608
+            f"WHERE model IN ({marks}) ORDER BY id",
+            models,
+        )
+
+
+def keep_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Keep rows of a worker's ledger in the user's."""
+    values = ", ".join("?" * (len(rows[0]) - 1))
+    with closing(sqlite3.connect(path, timeout=_PATIENCE)) as ledger, ledger:
+        query = f"INSERT INTO replies ({_COLUMNS}) VALUES ({values})"  # noqa: S608
+        ledger.executemany(query, [row[1:] for row in rows])
+
+
+async def _fetched(job: Job, path: str, folder: Path) -> Path | None:
+    """Return this node's copy of a file; None if none was sent."""
+    if path not in job.files:
+        return None
+    at = list(job.files).index(path)
+    copy = folder.joinpath(f"{at}-{path.rpartition('/')[2]}")
+    with copy.open("wb") as file:
+        for part in job.files[path]:
+            file.write(await part)
+    return copy
+
+
+def size_of(source: str) -> int:
+    """Return the bytes of a file, -1 for a directory, 0 for what is not on this machine."""
+    path = Path(source)
+    return path.stat().st_size if path.is_file() else -int(path.is_dir())
+
+
+def node() -> str:
+    """Return the node of this process, as Ray calls it."""
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
-
-
-class Worker:
-    """Judges chunks, many at once; what it is, Ray makes an actor of."""
-
-    async def begin(self, packed: bytes) -> str | RulerError:
-        """Open the judges: this worker's process, or why it cannot be used."""
-        brief: Brief = pickle.loads(packed)  # noqa: S301 - from the driver of this run
-        if brief.version != version():
-            return UsageError(
-                f"--engine ray: a worker has {version()}, this machine {brief.version}; "
-                "install the same everywhere"
-            )
-        for name, value in brief.environment.items():
-            os.environ.setdefault(name, value)
-        try:
-            await self._open(brief)
-        except RulerError as error:
-            return error
-        return str(os.getpid())
-
-    async def _open(self, brief: Brief) -> None:
-        settings = brief.settings
-        judges = judges_of(settings)
-        chosen = [choose(judge) for judge in judges]
-        self._opened, self._sent, self._seen = AsyncExitStack(), 0, 0
-        for found in chosen:
-            await self._opened.enter_async_context(found.judge)
-        kept = settings.ledger if not all(found.embedded for found in chosen) else None
-        near = kept is not None and here() == brief.home
-        ledger = (
-            self._opened.enter_context(Ledger(kept, settings.ledgers)) if kept is not None and near else None
-        )
-        self._line, budget = Line(Halt()), Budget()
-        callers = [
-            self._caller(brief, seat, judge, found, budget, ledger)
-            for seat, (judge, found) in enumerate(zip(judges, chosen, strict=True))
-        ]
-        self._line.gates = [caller.gate for caller in callers]
-        self._panel = Panel(callers, [found.price for found in chosen], self._line.halt)
-        self._reader = brief.reader
-        self._together = settings.adaptive or settings.escalate is not None
-        self._hearing = Hearing(settings, chosen, callers, self._heard if settings.debug else None)
-        self._brought = anyio.Event()
-        self._beside = [
-            asyncio.create_task(self._report(self._line.halt)),
-            asyncio.create_task(self._rooms()),
-        ]
-
-    async def _report(self, halt: Halt) -> None:
-        """Tell the run that it is to stop, where this worker found that out."""
-        await halt.told.wait()
-        if halt.reason is not None:
-            self._line.tell(Stop(halt.reason))
-
-    def _caller(
-        self,
-        brief: Brief,
-        seat: int,
-        judge: JudgeSettings,
-        found: Chosen,
-        budget: Budget,
-        ledger: Ledger | None,
-    ) -> Caller:
-        settings, keeper = brief.settings, None
-        if settings.ledger is not None and not found.embedded:
-            keeper = self._keeper(ledger, seat, judge, brief.began)
-        claims = SharedClaims(self._line, seat, keeper, far=ledger is None) if keeper is not None else None
-        shared = SharedLimits(self._line, seat, brief.limited)
-        return part_of_a_pool(found, judge, settings.pool, self._line.halt, budget, keeper, shared, claims)
-
-    def _keeper(self, ledger: Ledger | None, seat: int, judge: JudgeSettings, began: float) -> ReplyCache:
-        if ledger is None:
-            return FarShelf(None, judge.model, judge.params, self._line, seat)
-        return ReplyCache(ledger, judge.model, judge.params)
-
-    async def judge(self, block: Any, row: int, repeated: bool) -> bytes:
-        """Judge a chunk: its groups, bare, with what became of them; nothing where the run stops for it.
-
-        `repeated`: a worker ended over it.
-        """
-        REPEATED.set(repeated)
-        judged: Judged = []
-        try:
-            groups = list(Chunk.unpacked(body_of(block, row)).read(self._reader))
-        except UnreadableError as error:
-            reason = UsageError(f"the input changed while it was read ({error}); run again when it is whole")
-            self._line.tell(Stop(reason))
-            return pack((judged, self._snapshot()))
-        items = [self._hearing.place(group) for group in groups]
-        if self._together:
-            self._hearing.end()
-        outcomes: list[Outcome | None] = [None] * len(items)
-
-        async def one(at: int, item: Item) -> None:
-            outcomes[at] = await self._hearing.judge(item)
-
-        self._brought.set()
-        await together([partial(one, at, item) for at, item in enumerate(items)])
-        judged = [
-            (bare(slim(group)), outcome) for group, outcome in zip(groups, outcomes, strict=True) if outcome
-        ]
-        return pack((judged, self._snapshot()))
-
-    async def _rooms(self) -> None:
-        """Tell, after each chunk, once more should be brought: when its groups have their places."""
-        while True:
-            await self._brought.wait()
-            self._brought = anyio.Event()
-            for _ in range(3):
-                await anyio.lowlevel.checkpoint()
-            await self._line.short()
-            await self._panel.room()
-            self._line.tell(Room())
-
-    async def exchange(self, packed: bytes) -> bytes:
-        """Hear what is new, and tell what there is to tell, once there is something."""
-        news: tuple[News, ...] = unpacked(packed)
-        self._line.hear(news)
-        told = await self._line.gathered()
-        parcel = Parcel(self._sent, tuple(told), self._snapshot())
-        self._sent += 1
-        return pack(parcel)
-
-    def _snapshot(self) -> Snapshot:
-        self._seen += 1
-        budget = self._panel.budget
-        callers = [caller for caller in self._panel.callers if isinstance(caller, Caller)]
-        status, tallies = tuple(c.gate.status() for c in callers), tuple(c.tally for c in callers)
-        return Snapshot(self._seen, status, tallies, budget.spent, budget.unsure)
-
-    def _heard(self, group: str, text: str) -> None:
-        self._line.tell(Heard(group, text))

@@ -56,15 +56,10 @@ def lists_batches(settings: JudgeSettings) -> bool:
     return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
 
 
-def choose(settings: JudgeSettings, *, elsewhere: bool = False) -> Chosen:
-    """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing.
-
-    `elsewhere`: it is another machine that will ask it, whose SDKs may find keys that this one's do not.
-    """
+def choose(settings: JudgeSettings) -> Chosen:
+    """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
-    return Chosen(
-        _judge(settings, elsewhere=elsewhere), model.price, model.context, settings.model in EMBEDDED
-    )
+    return Chosen(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
 def answers_of(settings: JudgeSettings) -> Answering:
@@ -83,7 +78,7 @@ def cached_only(settings: JudgeSettings) -> Model:
     return model_of(settings)
 
 
-def _judge(settings: JudgeSettings, *, elsewhere: bool) -> Judge:
+def _judge(settings: JudgeSettings) -> Judge:
     name = settings.model
     if name == "offline":
         from ruler_cli.judges.offline import Offline
@@ -107,7 +102,7 @@ def _judge(settings: JudgeSettings, *, elsewhere: bool) -> Judge:
         key = named_key(settings)
         how = answering(settings, None)
         judge = LitellmJudge(name, name, key, settings.api_base, settings.timeout, settings.params, how)
-        judge.check(elsewhere=elsewhere)
+        judge.check()
         return judge
     from ruler_cli.judges.http import HttpJudge
 

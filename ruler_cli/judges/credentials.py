@@ -35,12 +35,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """All that a judge is given beside the environment; `elsewhere`: another machine's SDKs will ask."""
+    """All that a judge is given beside the environment."""
 
     params: Mapping[str, Any]
     key: bool
     base: bool
-    elsewhere: bool = False
 
 
 def secret(provider: str | None) -> str | None:
@@ -107,8 +106,6 @@ def _has(word: str, given: Given) -> bool:
         return given.base
     if word.isupper():
         return bool(os.environ.get(word) or given.params.get(word.lower()))
-    if word[0] in "+@~" and given.elsewhere:
-        return True
     if word[0] == "+":
         return _installed(word[1:])
     if word[0] == "~":

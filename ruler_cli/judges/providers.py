@@ -6,8 +6,11 @@ so it stands here as litellm's source reads it.  Nothing here imports litellm, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from ruler_cli.settings import JudgeSettings
 
 _AWS = (
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"
@@ -183,6 +186,22 @@ def variables(provider: str | None) -> Iterator[str]:
     for need in needs_of(provider or "", ""):
         for way in need:
             yield from (word for word in way if word.isupper())
+
+
+def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
+    """Return the variables with which another machine can ask: those named for keys, the providers' own."""
+    named, heads = {judge.api_key_env for judge in judges}, set[str]()
+    for judge in judges:
+        own, word = list(variables(provider_of(judge.model, judge.params))), judge.model.partition("/")[0]
+        named.update(own)
+        heads |= {f"{word.upper()}_", *_ALSO.get(word, ())}
+        heads |= {f"{name.partition('_')[0]}_" for name in own[:1]}
+    begin = tuple(heads)
+    return {name: value for name, value in os.environ.items() if name in named or name.startswith(begin)}
+
+
+_ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
+"""What variables of a provider begin with, beside its name and the first word of its key's variable."""
 
 
 def needs_of(provider: str, model: str) -> tuple[Need, ...]:

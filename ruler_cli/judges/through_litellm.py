@@ -122,16 +122,15 @@ class LitellmJudge:
         """The key that is cut out of whatever is told or kept, also where litellm found it itself."""
         return self.key or self._found
 
-    def check(self, *, elsewhere: bool = False) -> None:
+    def check(self) -> None:
         """UsageError where no provider has the name, or something that the provider needs is not there.
 
-        litellm is imported, which takes seconds, only where that may change it. `elsewhere`: the calls
-        are another machine's.
+        litellm is imported, which takes seconds, only where that may change it.
         """
         provider = self._provider
         if provider is not None:
             refuse(self.name, provider)
-            unmet = lacking(provider, self.model, self._given(elsewhere=elsewhere))
+            unmet = lacking(provider, self.model, self._given())
             if not unmet:
                 return
             if not _knows_more():
@@ -143,7 +142,7 @@ class LitellmJudge:
         told = any(
             value for name, value in vars(litellm).items() if name.endswith("_key") and not callable(value)
         )
-        given = self._given(elsewhere=elsewhere, told=told, base=bool(litellm.api_base))
+        given = self._given(told=told, base=bool(litellm.api_base))
         refuse(self.name, provider, lacking(provider, self.model, given))
         if provider not in PROVIDERS and not (given.key or given.base):  # of a litellm that is newer
             lost = litellm.validate_environment(self.model).get("missing_keys") or []
@@ -155,10 +154,10 @@ class LitellmJudge:
         proxied = os.environ.get("USE_LITELLM_PROXY", "").strip().lower() == "true"
         return "litellm_proxy" if proxied else provider_of(self.model, self.params)
 
-    def _given(self, *, elsewhere: bool = False, told: bool = False, base: bool = False) -> Given:
+    def _given(self, *, told: bool = False, base: bool = False) -> Given:
         keyed = bool(self.key or self.params.get("api_key") or told)
         there = bool(self.base or self.params.get("api_base") or self.params.get("base_url") or base)
-        return Given(self.params, keyed, there, elsewhere)
+        return Given(self.params, keyed, there)
 
     async def __aenter__(self) -> Self:
         """Import litellm (seconds): only for a judge that needs it. An old one may not know its provider."""

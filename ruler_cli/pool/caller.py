@@ -1,4 +1,7 @@
-"""Requests → replies: from the ledger, else from the judge, as often as the rules allow."""
+"""Requests → replies: from the ledger, else from the judge, as often as the rules allow.
+
+How often and how long one call is tried again: three budgets and the shape of a wait.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import itertools
 import math
 import random
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import anyio
 
@@ -14,26 +16,12 @@ from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.interface import Judge
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
-from ruler_cli.pool.retries import Tries
 from ruler_cli.records import Fault, Reply, Request, Usage
 
 PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
 _UNREACHED = 3
 """Tries of a judge that no call of this run has reached yet."""
-
-
-class Claims(Protocol):
-    """Who asks what, among the processes of one run: each request is asked by one of them at a time."""
-
-    async def claim(self, key: bytes, again: bool) -> Reply | Fault | None:
-        """Wait until nobody else asks it: what was answered by then, or None, and it is ours to ask.
-
-        `again`: only what was answered in this run.
-        """
-
-    def release(self, key: bytes) -> None:
-        """What came of it is kept, or it failed: the next may have it."""
 
 
 @dataclass(slots=True)
@@ -63,10 +51,9 @@ class Caller:
         retries: int,
         timeout: float,
         cache: ReplyCache | None = None,
-        claims: Claims | None = None,
     ) -> None:
         """`timeout` is the judge's own deadline for one try, in seconds."""
-        self.gate, self._judge, self._cache, self._claims = gate, judge, cache, claims
+        self.gate, self._judge, self._cache = gate, judge, cache
         self._retries, self._seconds = retries, (1 + retries) * timeout
         self._reached, self._answered = False, -math.inf
         self._random = random.Random()  # jitter only, which must differ between processes
@@ -97,23 +84,10 @@ class Caller:
         try:
             if again:
                 self._again.add(key)
-            if self._claims is None:
-                return await self._ask(request, key)
-            return await self._claimed(request, key, self._claims, again)
+            return await self._ask(request, key)
         finally:
             del self._asking[key]
             done.set()
-
-    async def _claimed(self, request: Request, key: bytes, claims: Claims, again: bool) -> Reply | Fault:
-        """Ask, unless another process did meanwhile."""
-        kept = await claims.claim(key, again)
-        if kept is not None:
-            self.tally.kept += not (isinstance(kept, Fault) and kept.kind == "interrupted")
-            return kept
-        try:
-            return await self._ask(request, key)
-        finally:
-            claims.release(key)
 
     async def _ask(self, request: Request, key: bytes = b"") -> Reply | Fault:
         number = ticket = next(self._tickets)
@@ -226,3 +200,51 @@ class Caller:
             await self._cache.keep(key, answer)
         except RulerError as error:
             self._end(error)
+
+
+_BASE, _CEILING = 0.5, 30.0
+RATE_TRIES = 60
+"""Times that one call may meet a limit; waits that other calls caused are not counted."""
+RATE_SECONDS = 3600.0
+"""Seconds that one call may wait because it met a limit itself."""
+
+
+def delay(retry: int, floor: float | None, jitter: float) -> float:
+    """Seconds before retry number `retry` (from 0): full jitter, above what the server asked for.
+
+    floor + jitter · min(30, 0.5 · 2^retry), with jitter in [0, 1): the server's word is a floor,
+    so that callers who were told the same second do not come back together.
+    """
+    return (floor or 0.0) + jitter * min(_CEILING, _BASE * float(2 ** min(retry, 16)))
+
+
+@dataclass(slots=True)
+class Tries:
+    """What one call has used of its budgets.
+
+    `retries` and `seconds` bound what is neither a limit nor an outage: the second is the deadline over
+    all tries, of the time that the call itself took. `began` is when the first try ended. Seconds that the
+    server asked for are in no budget: they are not the call's.
+    """
+
+    retries: int
+    seconds: float
+    asked: int = 0
+    failed: int = 0
+    rated: int = 0
+    rated_seconds: float = 0.0
+    spent: float = 0.0
+    began: float = math.inf
+
+    def wait(self, fault: Fault, took: float, jitter: float) -> float | None:
+        """Seconds until the next try; None where a budget is used up."""
+        self.spent += took
+        if fault.rate:
+            wait = delay(self.rated, fault.retry_after, jitter)
+            self.rated += 1
+            self.rated_seconds += wait - (fault.retry_after or 0.0)
+            return wait if self.rated <= RATE_TRIES and self.rated_seconds <= RATE_SECONDS else None
+        wait = delay(self.failed, fault.retry_after, jitter)
+        self.failed += 1
+        self.spent += wait - (fault.retry_after or 0.0)
+        return wait if self.failed <= self.retries and self.spent <= self.seconds else None

@@ -3,12 +3,16 @@
 A gateway over many deployments refuses a call because of the one deployment that it was given to; the next
 call is given to another. A limit of the key or of the whole endpoint refuses all. Nothing in a refusal
 tells the two apart, but what comes of the calls that were sent after it does.
+
+When nothing is answered any more: stop asking, try one call now and then, give up at last.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+
+from ruler_cli.records import Fault
 
 _TURNS, _SHARE = 2, 2
 """Times that others were answered after a refusal, and how many of them for each, until refusals count as
@@ -30,7 +34,7 @@ class Cooldown:
 
     def __init__(self) -> None:
         """Nobody was refused yet, and nobody knows whose word a refusal is."""
-        self._held = self._told = -math.inf
+        self._held = -math.inf
         self._open: list[tuple[int, float]] = []
         self._newest = -1
         self._first, self._end = 0, -math.inf
@@ -41,7 +45,7 @@ class Cooldown:
     @property
     def until(self) -> float:
         """The time before which nobody goes."""
-        return max(self._held, self._told)
+        return self._held
 
     @property
     def single(self) -> bool:
@@ -80,15 +84,6 @@ class Cooldown:
             self._refused, self._answered = self._refused / 2, self._answered / 2
         return self._decide() <= now < held
 
-    def tell(self, until: float) -> None:
-        """Others who share the judge wait until then; their matter where refusals are single calls' own."""
-        if not self.single:
-            self._told = max(self._told, until)
-
-    def lift(self) -> None:
-        """Others who share the judge know that the wait was not for all."""
-        self._told = -math.inf
-
     @property
     def begun(self) -> bool:
         """Whether nearly all is refused that was sent of late."""
@@ -103,3 +98,61 @@ class Cooldown:
         waits = self._open and (self.begun or not self.single)
         self._held = max(until for _, until in self._open) if waits else -math.inf
         return self._held
+
+
+DISTINCT = 8
+"""Different calls that fail, with no reply between them, before the judge counts as down."""
+OUTAGE = 900.0
+"""Seconds without any reply after which the run ends; what was answered is kept for the next."""
+_FIRST, _LONGEST, _LONGEST_RATE = 1.0, 60.0, 15.0
+
+
+class Breaker:
+    """Open while the judge is down.  Limits that are passed again and again count as well; a judge that
+    cannot be reached any more is down at once, since that is no call's own fault.
+
+    While it is open a failure is the judge's and not the call's, so that an outage at night fails
+    no group: it costs each call none of its tries.
+    """
+
+    def __init__(self, now: float) -> None:
+        """`now` in seconds of the loop's clock, as everywhere."""
+        self._failing: set[int] = set()
+        self._since = now
+        self._pause = _FIRST
+        self._next = now
+        self.open = False
+        self.last: Fault | None = None
+
+    def replied(self) -> None:
+        """A reply came: the judge is there."""
+        self._failing.clear()
+        self.open, self._pause, self.last = False, _FIRST, None
+
+    def failed(self, now: float, call: int, fault: Fault, jitter: float, *, probe: bool = False) -> None:
+        """A call failed that may be tried again; `jitter` in [0, 1) spreads processes apart."""
+        if not self._failing:
+            self._since = now
+        self.last = fault
+        if self.open and not probe:
+            return  # it was in flight already when the judge went down
+        self._failing.add(call)
+        if self.open or len(self._failing) >= DISTINCT or not fault.sent:
+            self.open = True
+            self._next = now + self._pause * (1 + jitter)
+            self._pause = min(2 * self._pause, _LONGEST_RATE if fault.rate else _LONGEST)
+
+    def wait(self, now: float, *, probing: bool) -> float | None:
+        """Seconds until one call may try; None while another is trying."""
+        if not self.open:
+            return 0.0
+        return None if probing else max(0.0, self._next - now)
+
+    def over(self, now: float) -> str | None:
+        """The sentence to end the run with, once patience is."""
+        if not self.open or now - self._since < OUTAGE or self.last is None:
+            return None
+        return (
+            f"the judge has answered no call for {(now - self._since) / 60:.0f} minutes; the last time: "
+            f"{self.last.reason}; run the same command again later"
+        )

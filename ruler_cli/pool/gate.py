@@ -7,15 +7,12 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
 
 from ruler_cli.observer import Status
-from ruler_cli.pool.breaker import Breaker
-from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.cooldown import Cooldown
-from ruler_cli.pool.estimates import Estimates
+from ruler_cli.pool.budget import Budget, Estimates
+from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.limits import Entry, Window
@@ -26,38 +23,11 @@ INTERRUPTED = Fault("interrupted", "the run was stopped before this group was ju
 CAPPED = Fault("budget", "--max-cost is reached; run again with a higher one", "group", sent=False)
 
 
-class Slip(Protocol):
-    """What the whole run has given one call, until it is settled."""
-
-    def settle(self, usage: Usage | None, posts: int, billed: bool) -> None:
-        """The call is over, as `Gate.leave` is told."""
-
-    def back(self) -> None:
-        """The call did not go: it takes nothing."""
-
-
-class Shared(Protocol):
-    """A run that this gate is a part of, and other processes too; `limited`: it has limits for all."""
-
-    @property
-    def limited(self) -> bool:
-        """Whether each call is asked for."""
-
-    async def enter(self, request: Request) -> Slip | Fault:
-        """Wait until the whole run may send one call more; a Fault where nothing goes any more."""
-
-    def cool(self, seconds: float) -> None:
-        """Let nobody of the run go for so long."""
-
-    def lift(self) -> None:
-        """Let all go again: the wait was one call's own."""
-
-
 @dataclass(slots=True)
 class Permit:
     """One call that may go, with what it has reserved of tokens, money and (`sent`) requests.
 
-    `number` counts what is sent, `began` is when that was; `slip` is its part of shared limits.
+    `number` counts what is sent, `began` is when that was.
     """
 
     request: Request
@@ -69,7 +39,6 @@ class Permit:
     cost: float
     entry: Entry
     sent: Entry
-    slip: Slip | None = None
 
 
 @dataclass(slots=True, order=True)
@@ -94,17 +63,14 @@ class Gate:
         budget: Budget | None = None,
         estimates: Estimates | None = None,
         cost: Cost = lambda _: None,
-        shared: Shared | None = None,
     ) -> None:
-        """`cost` is USD of a usage, None where the price is not known; `shared` has a say in every call."""
-        self.level, self.halt, self._shared = level, halt, shared
-        self._limits = shared if shared is not None and shared.limited else None
+        """`cost` is USD of a usage, None where the price is not known."""
+        self.level, self.halt = level, halt
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
         self.breaker = Breaker(anyio.current_time())
         self.in_flight = 0
-        self._asking = 0
         self._cost = cost
         self._cooldown, self._limited_until = Cooldown(), -math.inf
         self._line: list[_Place] = []
@@ -115,27 +81,6 @@ class Gate:
 
     async def enter(self, ticket: int, request: Request) -> Permit | Fault:
         """Wait for the turn; a Fault where nothing goes any more."""
-        if self._limits is None:
-            return await self._turn(ticket, request) or self._take(request)
-        while True:
-            if shut := await self._turn(ticket, request):
-                return shut
-            self._asking += 1
-            try:
-                slip = await self._limits.enter(request)
-            finally:
-                self._asking -= 1
-                self.nudge()
-            if isinstance(slip, Fault):
-                return slip
-            if self._closed() is None and not self._pause(anyio.current_time()):
-                permit = self._take(request)
-                permit.slip = slip
-                return permit
-            slip.back()  # while it was asked for, the judge went down or told everybody to wait
-
-    async def _turn(self, ticket: int, request: Request) -> Fault | None:
-        """Wait for the turn here; a Fault where nothing goes any more."""
         place = _Place(ticket, next(self._numbers))
         heapq.heappush(self._line, place)
         try:
@@ -144,7 +89,7 @@ class Gate:
                 if closed := self._closed():
                     return closed
                 if not wait:
-                    return None
+                    return self._take(request)
                 place.moved = anyio.Event()
                 if wait == math.inf:
                     await place.moved.wait()
@@ -171,8 +116,6 @@ class Gate:
         if permit is self._probing:
             self._probing = None
         self._replies += usage is not None
-        if permit.slip is not None:
-            permit.slip.settle(usage, posts, billed)
         if usage is not None and usage.prompt:
             self.estimates.learn(permit.request, usage)
             self.tokens.settle(now, permit.entry, usage.prompt + usage.completion - permit.tokens)
@@ -192,27 +135,14 @@ class Gate:
             return True
         if rate and not (held and self.level.alone and not self._cooldown.begun):
             self.level.rejected(now, permit.epoch, self.in_flight, seconds)
-        if held and self._shared is not None:
-            self._shared.cool(seconds)
         return False
 
     def answered(self, permit: Permit) -> None:
         """Note that a call was answered, which may end a wait of all."""
         cooldown, single = self._cooldown, self._cooldown.single
-        ended = cooldown.answered(anyio.current_time(), permit.number, permit.began)
+        cooldown.answered(anyio.current_time(), permit.number, permit.began)
         if cooldown.single and not single:
             self.level.cleared()
-        if ended and self._shared is not None:
-            self._shared.lift()
-
-    def cool(self, seconds: float) -> None:
-        """Let nobody go for so long, as another process of the run was told to."""
-        self._cooldown.tell(anyio.current_time() + seconds)
-
-    def lift(self) -> None:
-        """Let all go again that `cool` holds: the wait was one call's own."""
-        self._cooldown.lift()
-        self.nudge()
 
     def nudge(self) -> None:
         """Have the head of the line look again; all of it when nothing goes any more."""
@@ -262,7 +192,7 @@ class Gate:
         now = anyio.current_time()
         if pause := self._pause(now):
             return pause
-        if self.in_flight + self._asking >= self.level.limit and not self.breaker.open:
+        if self.in_flight >= self.level.limit and not self.breaker.open:
             return math.inf
         if self.budget.cap is not None:
             if self.in_flight and 2 * self.in_flight >= self._replies:

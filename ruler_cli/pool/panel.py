@@ -1,17 +1,29 @@
-"""The callers of all judges of a run, as one: what is in flight, what it took, when to bring more."""
+"""The callers of all judges of a run, as one: what is in flight, what it took, when to bring more.
+
+Settings → the parts of a pool, put together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ruler_cli.errors import UsageError
+from ruler_cli.files.database import open_files
+from ruler_cli.judges.body import stated_limit
+from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
+from ruler_cli.ledger import ReplyCache
 from ruler_cli.observer import Status
-from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cached_only import CachedOnly
 from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.gate import Cost, Gate
 from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.level import Adaptive, Fixed
+from ruler_cli.pool.limits import Window
 from ruler_cli.records import Usage
+from ruler_cli.settings import JudgeSettings, PoolSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +72,7 @@ class Panel:
     def status(self) -> Status:
         """What is going on right now, all judges together; the longest wait of any."""
         each = [gate.status() for gate in self.gates] or [Status(spent_usd=self.budget.spent)]
-        if len(each) == 1:
-            return each[0]
-        longest = max(each, key=lambda status: status.waiting)
-        return Status(
-            sum(s.in_flight for s in each),
-            sum(s.limit for s in each),
-            sum(s.queued for s in each),
-            sum(s.requests_per_minute for s in each),
-            sum(s.tokens_per_minute for s in each),
-            longest.waiting,
-            longest.why,
-            self.budget.spent,
-        )
+        return each[0] if len(each) == 1 else Status.of(each, self.budget.spent)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
         """USD of tokens, by judge; None where the price of a judge that was asked is not known."""
@@ -101,3 +101,53 @@ class Panel:
             sum(each) for each in zip(*((t.asked, t.unanswered) for t in tallies), strict=True)
         )
         return Tries(asked, most, dict(sorted(retried.items())), unanswered)
+
+
+_EMBEDDED = 32
+_CERTAIN = 0.995
+"""Share of --tpm that is used: what calls in flight will have taken is only estimated."""
+_SPARE = 100
+"""File descriptors that are left for everything else."""
+
+
+def pool(
+    chosen: Chosen,
+    judge: JudgeSettings,
+    settings: PoolSettings,
+    halt: Halt,
+    cache: ReplyCache | None = None,
+    budget: Budget | None = None,
+) -> Caller:
+    """What asks one judge: must be made where the loop runs. UsageError where it could not open so much.
+
+    Limits are the judge's own; `budget` is that of a run with several judges.
+    """
+    most_open = max(1, open_files() - _SPARE)
+    if settings.concurrency and settings.concurrency > most_open and not chosen.embedded:
+        raise UsageError(
+            f"--concurrency {settings.concurrency}: this system lets a process have {most_open} connections; "
+            "raise it with: ulimit -n, or ask for fewer"
+        )
+    limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
+    level = Fixed(limit) if limit else Adaptive(most_open)
+    gate = limited(chosen, judge, settings, halt, level, budget or Budget(settings.max_cost))
+    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, cache=cache)
+
+
+def limited(
+    chosen: Chosen, judge: JudgeSettings, settings: PoolSettings, halt: Halt, level: Fixed, budget: Budget
+) -> Gate:
+    """The gate of a judge, with the limits of the settings beside a level."""
+    return Gate(
+        level,
+        halt,
+        requests=Window(settings.rpm),
+        tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
+        budget=budget,
+        estimates=Estimates(stated_limit(judge.params)),
+        cost=_cost(chosen.price),
+    )
+
+
+def _cost(price: Price | None) -> Cost:
+    return lambda usage: None if price is None else price.of(usage)

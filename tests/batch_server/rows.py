@@ -15,6 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from tests.judging_server.judge import Judge
+from tests.judging_server.messages_api import chat_of, message_of
 
 Api = Literal["openai", "anthropic"]
 KINDS = ("error", "429", "refused", "expired", "canceled", "malformed", "missing", "duplicate", "foreign")
@@ -72,7 +73,7 @@ def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) ->
         return undone(api, custom_id, "canceled")
     if kind in _ERRORS:
         return _failed(api, custom_id, *_ERRORS[kind])
-    request = line["body"] if api == "openai" else _chat(line["params"])
+    request = line["body"] if api == "openai" else chat_of(line["params"])
     reply = judge.chat(orjson.dumps(request), None)
     judge.leave(reply, gone=False)
     if reply.delivery != "whole":
@@ -83,7 +84,7 @@ def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) ->
         return _failed(api, custom_id, reply.status, str(error.get("code") or error.get("type")), said)
     body = orjson.loads(reply.body) if reply.mime == "application/json" else reply.body.decode()
     if api == "anthropic":
-        result = {"type": "succeeded", "message": _message(line["params"], body)}
+        result = {"type": "succeeded", "message": message_of(line["params"], body)}
         good = _anthropic(custom_id, result)
     else:
         good = _openai(custom_id, {"status_code": 200, "request_id": "req_1", "body": body}, None)
@@ -112,49 +113,3 @@ def _openai(custom_id: str, response: Any, error: Any) -> bytes:
 
 def _anthropic(custom_id: str, result: Any) -> bytes:
     return orjson.dumps({"custom_id": custom_id, "result": result})
-
-
-def _chat(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What the Messages API was asked, as a chat completion request."""
-    system = params.get("system") or ""
-    if not isinstance(system, str):
-        system = "".join(block["text"] for block in system)
-    first = [{"role": "system", "content": system}] if system else []
-    schema = "tools" in params or "output_format" in params or "output_config" in params
-    form = {"response_format": {"type": "json_schema"}} if schema else {}
-    return {"model": params["model"], "messages": [*first, *params["messages"]], **form}
-
-
-def _message(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
-    """A chat completion as a Message; the answer is the input of a tool where one is forced."""
-    choice = (chat.get("choices") or [{}])[0] if isinstance(chat, dict) else {}
-    said = choice.get("message") or {}
-    text = said.get("content") or said.get("refusal") or ""
-    stops = {"length": "max_tokens", "content_filter": "refusal"}
-    stop = "refusal" if said.get("refusal") else stops.get(choice.get("finish_reason", ""), "end_turn")
-    content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    tool = (params.get("tool_choice") or {}).get("name")
-    if tool and stop == "end_turn":
-        try:
-            answer = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            answer = None
-        if isinstance(answer, dict):
-            content = [{"type": "tool_use", "id": "toolu_1", "name": tool, "input": answer}]
-            stop = "tool_use"
-    usage = chat["usage"] if isinstance(chat, dict) else {"prompt_tokens": 0, "completion_tokens": 0}
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": params["model"],
-        "content": content,
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": {
-            "input_tokens": usage["prompt_tokens"],
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "output_tokens": usage["completion_tokens"],
-        },
-    }

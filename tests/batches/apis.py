@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ruler_cli.batches.anthropic import Anthropic
-from ruler_cli.batches.choose import provider
-from ruler_cli.batches.openai import OpenAI
-from ruler_cli.batches.provider import Remote
+from ruler_cli.batches.apis import Remote
+from ruler_cli.batches.providers import Providers
 from ruler_cli.settings import JudgeSettings
 from tests.batch_server import BatchServer
 
@@ -20,18 +19,21 @@ APIS = ("openai", "anthropic")
 T = TypeVar("T")
 
 
-def api(name: str, server: BatchServer, waits: list[float] | None = None, **settings: Any) -> Any:
-    """The provider of that name, not yet open; it notes the seconds that it would have waited."""
-    base = getattr(server, name)
-    made = provider(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
-    assert isinstance(made, OpenAI | Anthropic)
+@asynccontextmanager
+async def api(
+    name: str, server: BatchServer, waits: list[float] | None = None, **settings: Any
+) -> AsyncIterator[Any]:
+    """The provider of that name; it notes the seconds that it would have waited."""
     noted = [] if waits is None else waits
 
     async def pause(seconds: float) -> None:
         noted.append(seconds)
 
-    made.wire.pause = pause
-    return made
+    async with Providers() as providers:
+        base = getattr(server, name)
+        made = providers.of(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
+        made.wire.pause = pause
+        yield made
 
 
 def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, Any]:
@@ -56,13 +58,9 @@ def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0
 
 async def submit(made: Any, file: Path, tag: str = TAG) -> Remote:
     """Upload and create."""
-    remote = await made.create(file, await made.upload(file, tag), tag, _count(file))
+    remote = await made.create(file, await made.upload(file, tag), tag)
     assert isinstance(remote, Remote)
     return remote
-
-
-def _count(file: Path) -> int:
-    return len(file.read_text().splitlines())
 
 
 async def every(items: AsyncIterator[T]) -> list[T]:

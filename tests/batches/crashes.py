@@ -6,26 +6,25 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import pytest
 
+from ruler_cli.batches.apis import Provider
 from ruler_cli.batches.collect import Collected, collect
-from ruler_cli.batches.doors import Doors
 from ruler_cli.batches.journal import Batch, Journal, State
-from ruler_cli.batches.provider import Provider, Remote
-from ruler_cli.batches.settle import Doubt, settle
+from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.recover import Standing, recover
 from ruler_cli.batches.submit import Submitted, submit
-from ruler_cli.batches.tasks import Pauses
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer
+from ruler_cli.pool.halt import Halt
 from ruler_cli.rendering import render
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.batch_server import BatchServer
-from tests.batches.apis import KEY, api
+from tests.batches.apis import KEY
 from tests.conftest import group, write
 
 T = TypeVar("T")
@@ -56,64 +55,59 @@ class Steps:
         self.passed.append(name)
 
 
-class Mortal:
+def mortal(provider: Any, steps: Steps) -> Any:
     """A provider, each call to which has a moment before and one after it."""
 
-    def __init__(self, provider: Provider, steps: Steps) -> None:
-        self._inner, self._steps = provider, steps
-        self.name, self.requests, self.bytes = provider.name, provider.requests, provider.bytes
-        self.tagged, self.account = provider.tagged, provider.account
+    def call(name: str) -> Callable[..., Awaitable[Any]]:
+        whole = getattr(provider, name)
 
-    async def _call(self, name: str, *args: Any) -> Any:
-        self._steps.reach(f"before {name}")
-        found = await getattr(self._inner, name)(*args)
-        self._steps.reach(f"after {name}")
-        return found
+        async def called(*args: Any) -> Any:
+            steps.reach(f"before {name}")
+            found = await whole(*args)
+            steps.reach(f"after {name}")
+            return found
 
-    async def upload(self, file: Path, tag: str) -> str:
-        """Give the requests."""
-        return str(await self._call("upload", file, tag))
+        return called
 
-    async def uploaded(self, tag: str) -> str | None:
-        """Look for them."""
-        found = await self._call("uploaded", tag)
-        return None if found is None else str(found)
+    def stream(name: str) -> Callable[..., AsyncIterator[Any]]:
+        whole = getattr(provider, name)
 
-    async def create(self, file: Path, uploaded: str, tag: str, requests: int) -> Remote:
-        """Create a batch."""
-        return await self._call("create", file, uploaded, tag, requests)  # type: ignore[no-any-return]
+        async def streamed(*args: Any) -> AsyncIterator[Any]:
+            steps.reach(f"before {name}")
+            async for each in whole(*args):
+                yield each
+                if name == "results":
+                    steps.reach("within results")
+            steps.reach(f"after {name}")
 
-    async def retrieve(self, id: str) -> Remote:
-        """Ask for a batch."""
-        return await self._call("retrieve", id)  # type: ignore[no-any-return]
+        return streamed
 
-    async def cancel(self, id: str) -> Remote:
-        """Call it off."""
-        return await self._call("cancel", id)  # type: ignore[no-any-return]
+    for name in ("upload", "create", "retrieve", "cancel"):
+        setattr(provider, name, call(name))
+    for name in ("listed", "results"):
+        setattr(provider, name, stream(name))
+    return provider
 
-    async def listed(self, since: float) -> AsyncIterator[Remote]:
-        """List batches."""
-        self._steps.reach("before listed")
-        async for remote in self._inner.listed(since):
-            yield remote
-        self._steps.reach("after listed")
 
-    async def results(self, remote: Remote) -> AsyncIterator[bytes]:
-        """Fetch results, with a moment after each row."""
-        self._steps.reach("before results")
-        async for row in self._inner.results(remote):
-            yield row
-            self._steps.reach("within results")
-        self._steps.reach("after results")
+class Loopback(Providers):
+    """The providers of a test's server."""
 
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
+    def __init__(self, limits: dict[str, int], steps: Steps | None) -> None:
+        super().__init__()
+        self.limits, self.steps = limits, steps
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self._inner.__aexit__(kind, error, tb)
+    def of(self, judge: JudgeSettings) -> Provider:
+        """The provider of a judge, its waits left out."""
+        if judge.api_base is None:
+            raise UsageError("a test asks nobody else")
+
+        async def pause(seconds: float) -> None:
+            """Wait for nothing."""
+
+        made = super().of(replace(judge, api_key=KEY, api_key_env=None))
+        made.wire.pause = pause
+        made.limits = replace(made.limits, **self.limits)
+        return made if self.steps is None else mortal(made, self.steps)
 
 
 @contextlib.contextmanager
@@ -166,7 +160,7 @@ class Client:
     def __init__(
         self, folder: Path, server: BatchServer, name: str, groups: int = 5, model: str = "m", **limits: int
     ) -> None:
-        """`limits` are attributes of the provider: `requests` and `bytes` of a batch."""
+        """`limits` are the provider's: `requests` and `bytes` of a batch."""
         self.server, self.name, self.limits, self.window = server, name, limits, WINDOW
         self.source = write(folder / "in.jsonl", [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)])
         self.place, self.listener = folder / "ledger.sqlite", Listener()
@@ -180,8 +174,10 @@ class Client:
         settings = replace(self.settings, **changed)
 
         async def main() -> Submitted:
-            async with self.doors(steps) as doors:
-                return await submit(settings, doors, lambda batch: None, self.listener, window=self.window)
+            async with self.providers(steps) as providers:
+                return await submit(
+                    settings, providers, lambda batch: None, self.listener, Halt(), self.window
+                )
 
         return self._run(main, steps)
 
@@ -189,10 +185,10 @@ class Client:
         """One process that collects."""
 
         async def main() -> Collected:
-            async with self.doors(steps) as doors:
+            async with self.providers(steps) as providers:
                 return await collect(
-                    self.place, doors, lambda taken: None, self.listener, window=self.window, wait=wait,
-                    pauses=Pauses(0.01, 0.05),
+                    self.place, providers, lambda taken: None, self.listener, window=self.window, wait=wait,
+                    pause=0.01,
                 )  # fmt: skip
 
         return self._run(main, steps)
@@ -206,13 +202,13 @@ class Client:
                 return number
         raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
 
-    def settle(self, window: float, *, give_up: bool) -> list[Doubt]:
-        """Settle, and what is in doubt then."""
+    def recover(self, window: float, *, give_up: bool) -> list[Standing]:
+        """Recover, and the batches in doubt then."""
 
-        async def main() -> list[Doubt]:
-            async with self.doors(None) as doors:
+        async def main() -> list[Standing]:
+            async with self.providers(None) as providers:
                 with Journal(self.place) as journal:
-                    return await settle(journal, doors, self.listener, window=window, give_up=give_up)
+                    return await recover(journal, providers, self.listener, window, give_up=give_up)
 
         return self._run(main, None)
 
@@ -225,18 +221,9 @@ class Client:
         """How many requests the ledger does not answer."""
         return sum(anyio.run(render, self.settings, lambda seat, key, request: None).requests)
 
-    def doors(self, steps: Steps | None) -> Doors:
-        """Ways to the server."""
-
-        def make(judge: JudgeSettings) -> Provider:
-            if judge.api_base is None:
-                raise UsageError("a test asks nobody else")
-            made = api(self.name, self.server)
-            for limit, value in self.limits.items():
-                setattr(made, limit, value)
-            return made if steps is None else Mortal(made, steps)
-
-        return Doors(make=make)
+    def providers(self, steps: Steps | None) -> Providers:
+        """The way to the server."""
+        return Loopback(self.limits, steps)
 
     def _run(self, main: Callable[[], Awaitable[T]], steps: Steps | None) -> T:
         with mortal_disk(steps) if steps is not None else contextlib.nullcontext():

@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from ruler_cli.batches.wire import Wire
+from ruler_cli.batches.wire import Wire, connections
 
 KEY = "sk-0123456789abcdef"
 
@@ -71,12 +71,16 @@ async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
         await asyncio.gather(*tasks)
 
 
-def wire(base: str, waits: list[float] | None = None, timeout: float = 10.0) -> Wire:
+@contextlib.asynccontextmanager
+async def wire(
+    base: str, waits: list[float] | None = None, seconds: float = 10.0, key: str | None = KEY
+) -> AsyncIterator[Wire]:
     """A wire that does not really wait."""
     noted = [] if waits is None else waits
 
     async def pause(seconds: float) -> None:
         noted.append(seconds)
 
-    headers = {"Authorization": f"Bearer {KEY}"}
-    return Wire("the batch API at x", base, headers, KEY, timeout, pause)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with connections() as session:
+        yield Wire(session, "the batch API at x", base, headers, key, seconds, pause)

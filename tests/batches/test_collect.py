@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batches.journal import Journal
-from ruler_cli.batches.manage import cancel, status
-from ruler_cli.batches.provider import Remote, UnreachedError
-from ruler_cli.batches.served import Served
+from ruler_cli.batches.apis import Provider, Remote
+from ruler_cli.batches.collect import cancel, status
+from ruler_cli.batches.journal import OPEN, Journal
+from ruler_cli.batches.wire import UnreachedError
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger import Ledger
 from tests.batch_server import BatchServer, rows
@@ -78,19 +78,6 @@ def test_odd_rows(
     assert client.lacking() == 0
 
 
-@each_api
-def test_expired(name: str, tmp_path: Path) -> None:
-    """What a batch that expired had done is taken in; the rest is free."""
-    with BatchServer(expires=4) as server:
-        client = client_of(tmp_path, server, name)
-        client.submit()
-        assert client.collect().left_out == 2
-        assert client.batches()[0].answered == 4
-        server.conduct.expires = None
-        client.until_all_is_in()
-        assert (server.billed, server.billed_again) == (6, 0)
-
-
 def test_invalid(tmp_path: Path) -> None:
     """A batch that its provider finds invalid is failed, with the reason, and frees what it held."""
     with BatchServer(fails=True) as server:
@@ -103,42 +90,6 @@ def test_invalid(tmp_path: Path) -> None:
         server.conduct.fails = False
         client.until_all_is_in()
         assert client.lacking() == 0
-
-
-@each_api
-def test_twice(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Results that are taken in twice are in the ledger once, and what is closed is not fetched again."""
-    client = client_of(tmp_path, batch_server, name)
-    client.submit()
-    (batch,) = client.batches()
-    client.collect()
-    with Ledger(client.place) as ledger:
-        before = ledger.stats().rows
-    with Journal(client.place) as journal:  # as if it had ended before this was on record
-        journal._db.execute("UPDATE batches SET state = 'submitted'")
-        with Ledger(client.place) as ledger:
-            assert ledger.stats().rows == before
-    client.collect()
-    count = batch_server.steps.count("results")
-    assert client.collect().exit_code == 0
-    assert batch_server.steps.count("results") == count
-    with Ledger(client.place) as ledger:
-        assert ledger.stats().rows == before
-    assert batch.requests == 6
-
-
-@each_api
-def test_broken_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
-    """Results that break off are fetched again, by this process or the next; no answer is lost or doubled."""
-    client = client_of(tmp_path, batch_server, name)
-    client.submit()
-    batch_server.fault("results", "half", times=50)
-    done = client.collect()
-    assert (done.exit_code, len(done.open)) == (1, 1)
-    batch_server.faults.clear()
-    assert client.collect().exit_code == 0
-    with Ledger(client.place) as ledger:
-        assert ledger.stats().rows["answer"] == 6
 
 
 @each_api
@@ -166,8 +117,10 @@ def test_cancel(name: str, tmp_path: Path) -> None:
         client.collect()
 
         async def stop() -> None:
-            async with client.doors(None) as doors:
-                (found,) = await cancel(client.place, doors, [client.batches()[0].tag[:12]])
+            async with client.providers(None) as providers:
+                (found,) = await cancel(
+                    client.place, providers, [client.batches()[0].tag[:12]], client.listener
+                )
                 assert found.remote is not None
 
         anyio.run(stop)
@@ -187,8 +140,8 @@ def test_forget(name: str, tmp_path: Path) -> None:
         steps = len(server.steps)
 
         async def stop(names: list[str]) -> None:
-            async with client.doors(None) as doors:
-                await cancel(client.place, doors, names, forget=True)
+            async with client.providers(None) as providers:
+                await cancel(client.place, providers, names, client.listener, forget=True)
 
         for wrong in ("nobody", client.batches()[0].tag[:3]):
             with pytest.raises(UsageError, match="ruler batch status"):
@@ -205,8 +158,8 @@ def test_status(tmp_path: Path) -> None:
         client = client_of(tmp_path, server, "openai", requests=3)
 
         async def look(every: bool) -> list[str]:
-            async with client.doors(None) as doors:
-                found = await status(client.place, doors, every=every)
+            async with client.providers(None) as providers:
+                found = await status(client.place, providers, client.listener, every=every)
             return [each.remote.label if each.remote else each.batch.state for each in found]
 
         assert anyio.run(look, True) == []
@@ -238,8 +191,8 @@ def test_other_judge_beside(tmp_path: Path, batch_server: BatchServer) -> None:
     client.submit(judge=replace(client.settings.judge, model="openai/n"))
     del batch_server.store.batches["batch_0001"]
     done = client.collect()
-    assert [each.batch.way.model for each in done.taken] == ["openai/n"]
-    assert [each.batch.way.model for each in done.open] == ["openai/m"]
+    assert [each.batch.model for each in done.taken] == ["openai/n"]
+    assert [each.batch.model for each in done.open] == ["openai/m"]
 
 
 @each_api
@@ -248,7 +201,7 @@ def test_key_in_rows(
 ) -> None:
     """A key that a provider sends back in its rows stands neither in the ledger nor in a sentence."""
     key = "of-no-known-form-0123"
-    monkeypatch.setattr("tests.batches.apis.KEY", key)
+    monkeypatch.setattr("tests.batches.crashes.KEY", key)
     monkeypatch.setitem(rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right"))
     client = client_of(tmp_path, batch_server, name, "some-row-refused")
     client.submit()
@@ -268,7 +221,7 @@ def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) 
         if step == "retrieve" and first:
             first = False
             with Journal(client.place) as journal:
-                journal.move(journal.open()[0], "collected", answered=6, failed=0, left_out=0)
+                journal.move(journal.batches(*OPEN)[0], "collected", answered=6, failed=0, left_out=0)
 
     batch_server.before = meanwhile
     done = client.collect()
@@ -300,7 +253,7 @@ def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> No
     client = client_of(tmp_path, batch_server, name)
     client.submit()
     with Journal(client.place) as journal:
-        address, _, _ = client.batches()[0].way.account.partition(".")
+        address, _, _ = client.batches()[0].account.partition(".")
         journal._db.execute("UPDATE batches SET account = ?", (f"{address}.another",))
     assert client.collect().exit_code == 0
     client.submit(retry_failed=True)
@@ -323,15 +276,15 @@ def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest
     """A wait of hours outlives a network that is gone in between, but not an address that never answered."""
     looks = 0
 
-    async def retrieve(self: Served, id: str) -> Remote:
+    async def retrieve(self: Provider, id: str) -> Remote:
         nonlocal looks
         looks += 1
         if looks in gone:
             raise UnreachedError("it cannot be reached")
         return await whole(self, id)
 
-    whole, gone = Served.retrieve, {2, 3}
-    monkeypatch.setattr(Served, "retrieve", retrieve)
+    whole, gone = Provider.retrieve, {2, 3}
+    monkeypatch.setattr(Provider, "retrieve", retrieve)
     with BatchServer(pace="retrieve") as server:
         client = client_of(tmp_path, server, name)
         client.submit()

@@ -10,11 +10,9 @@ import anyio
 import orjson
 import pytest
 
-from ruler_cli.batches.intents import TooDear
-from ruler_cli.batches.journal import Journal
-from ruler_cli.batches.openai import OpenAI
-from ruler_cli.batches.provider import Remote
-from ruler_cli.batches.submit import Submitted, submit
+from ruler_cli.batches.apis import OpenAI, Remote
+from ruler_cli.batches.journal import OPEN, Journal
+from ruler_cli.batches.submit import Submitted, TooDear, submit
 from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import AskSettings, PoolSettings
@@ -91,7 +89,7 @@ def test_panel(client: Client, batch_server: BatchServer) -> None:
     client.settings = replace(
         client.settings, panel=(replace(judge, model="openai/n"),), ask=AskSettings(passes=2)
     )
-    assert [batch.way.model for batch in client.submit().batches] == ["openai/m", "openai/n"]
+    assert [batch.model for batch in client.submit().batches] == ["openai/m", "openai/n"]
     assert [batch.requests for batch in client.batches()] == [10, 10]
     client.until_all_is_in()
     assert client.lacking() == 0
@@ -113,28 +111,15 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     assert 0 < sum(batch.usd or 0 for batch in done.batches) < 1
 
 
-def test_half_price(client: Client) -> None:
-    """A batch is expected to cost half of the price that is given."""
-    prices = ((2.0, 8.0), (4.0, 16.0))
-    costs = []
-    for number, price in enumerate(prices):
-        judge = replace(client.settings.judge, price=price)
-        (batch,) = client.submit(judge=judge, ledger=client.place.with_name(f"{number}.sqlite")).batches
-        costs.append(batch.usd)
-    assert costs[0] is not None
-    assert costs[1] == pytest.approx(2 * costs[0])
-
-
 def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
     """A run that is told to stop ends between two batches, what it has submitted being on record."""
     client.limits = {"requests": 2}
 
     async def main() -> None:
         halt = Halt()
-        async with client.doors(None) as doors:
-            await submit(
-                client.settings, doors, lambda batch: halt.now(InterruptedRun(2)), halt=halt, window=0.1
-            )
+        async with client.providers(None) as providers:
+            stop = InterruptedRun(2)
+            await submit(client.settings, providers, lambda batch: halt.now(stop), client.listener, halt, 0.1)
 
     with pytest.raises(InterruptedRun):
         anyio.run(main)
@@ -143,32 +128,17 @@ def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
     assert (batch_server.billed, batch_server.billed_again) == (5, 0)
 
 
-def test_no_ledger(client: Client) -> None:
-    """Without a ledger there is nothing to take answers into."""
-    with pytest.raises(UsageError, match="--ledger none"):
-        client.submit(ledger=None)
-
-
 def test_another_key(client: Client) -> None:
     """With another key a batch is neither looked for nor given up: whose it is, only the first one knows."""
     client.submit()
     with Journal(client.place) as journal:
-        (batch,) = journal.open()
+        (batch,) = journal.batches(*OPEN)
         journal._db.execute("UPDATE batches SET account = 'other'")
     (standing,) = client.collect().open
     assert isinstance(standing.trouble, RefusedError)
     assert "--forget" in str(standing.trouble)
     assert client.submit().out == 5
     assert batch.tag in str(standing.trouble)
-
-
-def test_nothing_secret(client: Client) -> None:
-    """Neither key nor prompt is in the journal."""
-    client.submit()
-    with Journal(client.place) as journal:
-        rows = journal._db.execute("SELECT * FROM batches").fetchall()
-    assert client.settings.judge.api_key
-    assert client.settings.judge.api_key not in str(rows)
 
 
 def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
@@ -185,17 +155,19 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
     """Who asks for the end while a batch is created is told what is waited for, and it is on record."""
     halts, whole = list[Halt](), OpenAI.create
 
-    async def create(self: OpenAI, file: Path, uploaded: str, tag: str, requests: int) -> Remote:
+    async def create(self: OpenAI, file: Path, uploaded: str, tag: str) -> Remote:
         halts[0].now(InterruptedRun(2))
         with anyio.fail_after(60):
             while not any("Ctrl-C" in note for note in client.listener.notes):  # noqa: ASYNC110 - a note has no event
                 await anyio.sleep(0.05)
-        return await whole(self, file, uploaded, tag, requests)
+        return await whole(self, file, uploaded, tag)
 
     async def main() -> Submitted:
         halts.append(Halt())
-        async with client.doors(None) as doors:
-            return await submit(client.settings, doors, lambda batch: None, client.listener, halts[0])
+        async with client.providers(None) as providers:
+            return await submit(
+                client.settings, providers, lambda batch: None, client.listener, halts[0], 0.1
+            )
 
     monkeypatch.setattr(OpenAI, "create", create)
     assert len(anyio.run(main).batches) == 1

@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import orjson
+
 from tests.judging_server.judge import Judge
+from tests.judging_server.messages_api import chat_of, message_of
 from tests.judging_server.replies import Reply, refuse
 
 _HEADERS = re.compile(
@@ -71,6 +74,12 @@ class Connection(asyncio.Protocol):
             reply = refuse(411, "A Content-Length is required.")
         elif method == "POST" and path.endswith("/chat/completions"):
             reply = self.judging = self.judge.chat(body, self.headers.get("authorization"))
+        elif method == "POST" and path.endswith("/v1/messages"):
+            params = orjson.loads(body)
+            reply = self.judge.chat(orjson.dumps(chat_of(params)), self.headers.get("x-api-key"))
+            if reply.status == 200 and reply.mime == "application/json":
+                reply.body = orjson.dumps(message_of(params, orjson.loads(reply.body)))
+            self.judging = reply
         else:
             reply = self.judge.other(f"{method} {path}", body)
         deliver = DELIVERIES[reply.delivery]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.breaker import DISTINCT, PATIENCE, Breaker
+from ruler_cli.pool.cooldown import DISTINCT, OUTAGE, Breaker
 from ruler_cli.records import Fault
 
 BROKEN = Fault("transport", "it is broken", "call")
@@ -105,8 +105,8 @@ def test_over() -> None:
     """Patience ends 15 minutes after the first failure with no reply since, and tells the last reason."""
     breaker = opened(now=100.0)
     breaker.failed(200.0, 99, BUSY, 0.0, probe=True)
-    assert breaker.over(100.0 + PATIENCE - 1.0) is None
-    assert breaker.over(100.0 + PATIENCE) == (
+    assert breaker.over(100.0 + OUTAGE - 1.0) is None
+    assert breaker.over(100.0 + OUTAGE) == (
         "the judge has answered no call for 15 minutes; the last time: it is busy; "
         "run the same command again later"
     )

@@ -13,8 +13,8 @@ import pytest
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.ledger import ReplyCache
-from ruler_cli.pool.breaker import DISTINCT, PATIENCE
 from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
@@ -278,7 +278,7 @@ def test_outage_without_end(fault: Fault) -> None:
         assert "has answered no call for" in str(caller.gate.halt.reason)
         return anyio.current_time()
 
-    assert PATIENCE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * PATIENCE
+    assert OUTAGE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * OUTAGE
 
 
 def test_unanswerable_at_the_end() -> None:

@@ -111,18 +111,6 @@ def test_a_later_limit() -> None:
     assert cooldown.until == 22.0
 
 
-def test_of_others() -> None:
-    """What others were told is waited for until they know better, but not by who does."""
-    cooldown = Cooldown()
-    cooldown.tell(30.0)
-    assert cooldown.until == 30.0
-    cooldown.lift()
-    assert cooldown.until < 0.0
-    cooldown = shown()
-    cooldown.tell(30.0)
-    assert cooldown.until < 30.0
-
-
 def judged(world: World, calls: int, level: Fixed, rpm: float | None = None) -> tuple[float, Caller]:
     """Seconds that so many calls take, and who made them."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from ruler_cli.pool.engine import Bounds, run
-from ruler_cli.pool.feed import inline, threaded
+from ruler_cli.pool.engine import Bounds, inline, run, threaded
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import time
 
 import anyio
 
-from ruler_cli.pool.feed import threaded
+from ruler_cli.pool.engine import threaded
 
 
 def readers() -> int:

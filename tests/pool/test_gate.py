@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.pool.breaker import DISTINCT
 from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
@@ -261,7 +261,7 @@ def test_status() -> None:
             now = gate.status()
             assert (now.in_flight, now.limit, now.queued, now.requests_per_minute) == (2, 2, 1, 2)
             assert (now.waiting, now.why, now.spent_usd) == (0.0, "", 0.0)
-            gate.cool(30.0)
+            gate.refused(permit, 30.0, rate=False)
             assert (gate.status().waiting, gate.status().why) == (30.0, "as the judge asked")
             gate.leave(permit, USAGE)
             await anyio.sleep(29)
@@ -284,8 +284,10 @@ def test_a_shorter_cooldown() -> None:
     """A cooldown is not shortened by a later and shorter one."""
 
     async def work(gate: Gate) -> float:
-        gate.cool(30.0)
-        gate.cool(1.0)
+        first, second = await entered(gate), await entered(gate)
+        for permit, seconds in ((first, 30.0), (second, 1.0)):
+            gate.refused(permit, seconds, rate=False)
+            gate.leave(permit, None)
         await entered(gate)
         return anyio.current_time()
 

@@ -9,12 +9,12 @@ import pytest
 from ruler_cli.files.database import open_files
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
-from ruler_cli.pool import pool as module
+from ruler_cli.pool import panel as module
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
-from ruler_cli.pool.pool import pool
+from ruler_cli.pool.panel import pool
 from ruler_cli.records import Request, Usage
 from ruler_cli.settings import JudgeSettings, PoolSettings
 from tests.virtual import World, virtually

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.retries import RATE_SECONDS, RATE_TRIES, Tries, delay
+from ruler_cli.pool.caller import RATE_SECONDS, RATE_TRIES, Tries, delay
 from ruler_cli.records import Fault
 
 BROKEN = Fault("transport", "it is broken", "call")

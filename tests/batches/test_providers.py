@@ -1,0 +1,397 @@
+"""The batch APIs: found by a judge's name, submitted to once, found again, fetched, canceled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ruler_cli.batches.apis import Provider, Remote
+from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.wire import UnclearError, UnknownBatchError
+from ruler_cli.errors import RefusedError, RulerError, UsageError
+from ruler_cli.settings import JudgeSettings
+from tests.batch_server import BatchServer
+from tests.batches.apis import APIS, KEY, TAG, api, every, requests, submit
+from tests.batches.raw import Call, serving
+
+pytestmark = pytest.mark.anyio
+both = pytest.mark.parametrize("name", APIS)
+
+
+async def _of(name: str, **settings: Any) -> Provider:
+    async with Providers() as providers:
+        return providers.of(JudgeSettings(name, **settings))
+
+
+async def test_openai_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI's models are asked at OpenAI, or where its variable says, with its key."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x\n")
+    wire = (await _of("openai/o3")).wire
+    assert (wire.base, wire.who) == ("https://api.openai.com/v1", "OpenAI's batch API")
+    assert wire.headers == {"Authorization": "Bearer sk-x"}
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://h/v1/")
+    wire = (await _of("openai/o3")).wire
+    assert (wire.base, wire.key) == ("http://h/v1", "sk-x")
+
+
+async def test_address_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any name with an endpoint is asked there, with a key only where one is named for it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    monkeypatch.setenv("MINE", "sk-y")
+    for name in ("openai/o3", "hosted_vllm/q", "plain", "gemini/x"):
+        for variable, key in ((None, None), ("MINE", "sk-y")):
+            made = await _of(name, api_base="http://h:1/v1", api_key_env=variable)
+            assert (made.name, made.wire.key, made.wire.who) == ("openai", key, "the batch API at h:1")
+
+
+async def test_anthropic_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anthropic's models are asked at Anthropic, or where its variables or the option say."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
+    wire = (await _of("anthropic/claude")).wire
+    assert (wire.base, wire.who) == ("https://api.anthropic.com", "Anthropic's batch API")
+    assert wire.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
+    for base in ("http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"):
+        wire = (await _of("anthropic/claude", api_base=base)).wire
+        assert (wire.base, wire.key) == ("http://h", None)
+        for variable in ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"):
+            monkeypatch.setenv(variable, base)
+            wire = (await _of("anthropic/claude")).wire
+            assert (wire.base, wire.key) == ("http://h", "sk-ant")
+            monkeypatch.delenv(variable)
+
+
+async def test_no_batch_api() -> None:
+    """A judge without a batch API, key or usable address is refused with the way out, and without secrets."""
+    render = r"`ruler render` .*`ruler ledger import`"
+    cases: list[tuple[str, str | None, str]]
+    cases = [(name, None, render) for name in ("gemini/x", "hosted_vllm/q", "plain", "offline")]
+    cases += [("offline", "http://h", render)]
+    cases += [("claude-x", None, "did you mean -m anthropic/claude-x"), ("o3", None, "mean -m openai/o3")]
+    cases += [(f"{name}/m", None, f"{name.upper()}_API_KEY is not set") for name in APIS]
+    bad = ("ftp://h", "h:80/v1", "http://me:secret@h/v1")
+    cases += [(f"{name}/m", base, "--api-base") for name in APIS for base in bad]
+    for name, base, reason in cases:
+        with pytest.raises(UsageError, match=reason) as error:
+            await _of(name, api_base=base)
+        assert "secret" not in str(error.value)
+
+
+@both
+async def test_happy(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """What was submitted is processed once, and every request has its row, found by the batch's id alone."""
+    file = requests(tmp_path / "r.jsonl", name, 5)
+    async with api(name, batch_server) as made:
+        first = await submit(made, file)
+        assert (first.state, first.tag, first.files) == ("running", TAG if made.tagged else None, ())
+        remote = await made.retrieve(first.id)
+        assert (remote.state, remote.total, remote.succeeded, remote.failed) == ("ended", 5, 5, 0)
+        rows = [json.loads(row) for row in await every(made.results(first))]
+    assert {row["custom_id"] for row in rows} == {f"{i:032x}" for i in range(5)}
+    assert (batch_server.created, batch_server.billed, batch_server.billed_again) == (1, 5, 0)
+    assert batch_server.keys == {KEY}
+
+
+@both
+async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """All pages are listed, newest first, back to the time asked for and no further."""
+    async with api(name, batch_server) as made:
+        for at in range(8):
+            batch_server.conduct.clock = 1000.0 + at
+            await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at), f"tag-{at}")
+        assert [each.created for each in await every(made.listed(0))] == [1007.0 - at for at in range(8)]
+        batch_server.steps.clear()
+        assert [each.created for each in await every(made.listed(1006.0))] == [1007.0, 1006.0]
+        assert batch_server.steps == ["list"]
+
+
+@both
+async def test_listing_out_of_order(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A listing that is not in the order of time is read to its end: nothing new is missed in it."""
+    async with api(name, batch_server) as made:
+        for at, when in enumerate((1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)):  # the last comes first
+            batch_server.conduct.clock = when
+            await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at))
+        found = [each.created for each in await every(made.listed(1005.0))]
+    assert sorted(found) == [1007.0, 1008.0, 1009.0]
+
+
+@both
+async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A canceled batch ends with what was done, and has a row for what was not."""
+    batch_server.conduct.pace = "advance"
+    async with api(name, batch_server) as made:
+        first = await submit(made, requests(tmp_path / "r.jsonl", name, 4))
+        batch_server.fault("cancel", "403")
+        with pytest.raises(RefusedError, match="answered 403"):
+            await made.cancel(first.id)
+        batch_server.advance()
+        assert (await made.cancel(first.id)).state == "running"
+        assert (await made.cancel(first.id)).state == "running"  # once more does no harm
+        batch_server.advance()
+        remote = await made.cancel(first.id)  # nor does it at the end
+        assert (remote.state, remote.succeeded) == ("ended", 2)
+        assert len(await every(made.results(remote))) == 4
+    assert batch_server.billed == 2
+
+
+@both
+async def test_unknown_batch(name: str, batch_server: BatchServer) -> None:
+    """An id that the provider does not know is told as such, and is asked for once."""
+    async with api(name, batch_server) as made:
+        for ask in (made.retrieve, made.cancel):
+            with pytest.raises(UnknownBatchError, match=r"knows no batch batch_9999: .*another key"):
+                await ask("batch_9999")
+    assert batch_server.steps == ["retrieve", "cancel"]
+
+
+@both
+async def test_unclear(name: str, tmp_path: Path) -> None:
+    """A creation without a good answer is unclear, whether it was handled or not, and never repeated."""
+    handled = dict.fromkeys(("drop-after", "500-after", "half", "html", "huge"), 1)
+    for kind, created in {**handled, "drop": 0, "500": 0}.items():
+        with BatchServer() as server:
+            server.fault("create", kind)
+            async with api(name, server) as made:
+                with pytest.raises(UnclearError, match="whether there is a batch now is not known"):
+                    await submit(made, requests(tmp_path / "r.jsonl", name, 2))
+                tags = [each.tag for each in await every(made.listed(0))]
+        assert (server.created, tags) == (created, [TAG if made.tagged else None] * created)
+
+
+@both
+async def test_unclear_after_silence(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A creation that is never answered is unclear once the deadline is over."""
+    async with api(name, batch_server, timeout=0.2) as made:
+        batch_server.fault("create", "hang-after")
+        with pytest.raises(UnclearError, match="did not answer in time"):
+            await submit(made, requests(tmp_path / "r.jsonl", name, 2))
+    assert batch_server.created == 1
+
+
+@both
+async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """What will not pass is refused at once, in a sentence without the key, and never sent elsewhere."""
+    file = requests(tmp_path / "r.jsonl", name, 2)
+    async with api(name, batch_server) as made:
+        for kind in ("401", "403", "quota", "400", "413", "302", "404"):
+            batch_server.fault("create", kind)
+            with pytest.raises(RefusedError) as caught:
+                await submit(made, file)
+            assert str(caught.value).startswith("the batch API at 127.0.0.1:")
+            assert KEY not in str(caught.value)
+    assert batch_server.created == 0
+
+
+@both
+async def test_asked_again(name: str, tmp_path: Path) -> None:
+    """A question that was not answered, or a limit at creation, is asked again, and its answer is whole."""
+    steps = ("list", "retrieve", "results", "cancel")
+    cases = [(step, kind) for step in steps for kind in ("429", "500", "drop", "half")]
+    cases += [("create", "429")] + ([("upload", "drop"), ("upload", "500")] if name == "openai" else [])
+    for step, kind in cases:
+        waits: list[float] = []
+        with BatchServer() as server:
+            server.fault(step, kind, times=2)
+            async with api(name, server, waits) as made:
+                first = await submit(made, requests(tmp_path / "r.jsonl", name, 3))
+                assert len(await every(made.listed(0))) == 1
+                assert len(set(await every(made.results(await made.retrieve(first.id))))) == 3
+                assert (await made.cancel(first.id)).state == "ended"
+        assert (server.created, server.billed) == (1, 3)
+        assert len(waits) in (1, 2), (step, kind)  # aiohttp itself asks once more where a connection broke
+
+
+@both
+async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A provider that stays out of order, or cannot be reached, is given up after a few tries."""
+    waits: list[float] = []
+    with BatchServer() as gone:
+        pass
+    async with api(name, gone, waits) as made:
+        with pytest.raises(RefusedError, match="cannot be reached"):
+            await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
+    async with api(name, batch_server, waits) as made:
+        batch_server.fault("list", "500", times=100)
+        with pytest.raises(RulerError, match=r"answered 500: .*run the same command again later"):
+            await every(made.listed(0))
+    assert 6 <= len(waits) <= 20
+
+
+@both
+async def test_odd_answers(name: str, tmp_path: Path) -> None:
+    """A listing that is none, or goes round, is no empty one; a creation without an id is unclear."""
+    answers: list[Any] = [{"data": {}}, {"data": [{"id": "x"}]}, {"object": "batch"}]
+    whole = {"id": "x", "created_at": 9, "status": "ended", "processing_status": "ended"}
+    around = {"data": [whole], "has_more": True}
+
+    async def play(call: Call) -> None:
+        await call.body()
+        await call.answer(orjson.dumps(answers.pop(0) if answers else around))
+
+    async with serving(play, []) as base:
+        server = BatchServer()
+        server.openai = server.anthropic = base
+        async with api(name, server) as made:
+            for _ in range(2):
+                with pytest.raises(RulerError, match=r"its answer is none .*check --api-base"):
+                    await every(made.listed(0))
+            with pytest.raises(UnclearError, match="whether there is a batch now"):
+                await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
+            with pytest.raises(RulerError, match="comes again"):
+                await every(made.listed(0))
+
+
+async def test_no_batch() -> None:
+    """What has no id, no state or no time is no batch: nothing is guessed."""
+    for name, state in (("openai", "status"), ("anthropic", "processing_status")):
+        whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
+        async with api(name, BatchServer()) as made:
+            assert made.remote(whole).created == made.remote(whole | {"created_at": 10}).created == 10.0
+            odd: list[dict[str, Any]]
+            odd = [{"id": None}, {"id": "a b"}, {"id": ""}, {state: None}, {"created_at": "soon"}]
+            for fields in [*odd, {"created_at": None}]:
+                with pytest.raises(RulerError, match="its answer is none"):
+                    made.remote(whole | fields)
+
+
+def _batch(**fields: Any) -> dict[str, Any]:
+    return {"id": "batch_1", "object": "batch", "status": "in_progress", "created_at": 1000, **fields}
+
+
+async def test_openai_upload(batch_server: BatchServer, tmp_path: Path) -> None:
+    """The file arrives byte by byte under its name; where an endpoint drops the tag, it names the batch."""
+    batch_server.conduct.tags = False
+    file = requests(tmp_path / "r.jsonl", "openai", 5)
+    async with api("openai", batch_server) as made:
+        id = await made.upload(file, TAG)
+        kept = batch_server.store.files[id]
+        assert (kept.data, kept.name, kept.purpose) == (file.read_bytes(), f"ruler-{TAG}.jsonl", "batch")
+        await made.create(file, id, TAG)
+        assert [(each.tag, each.file) for each in await every(made.listed(0))] == [(None, id)]
+
+
+async def test_openai_invalid(batch_server: BatchServer, tmp_path: Path) -> None:
+    """A batch that was not valid has failed, for a reason, and nothing is billed."""
+    file = tmp_path / "r.jsonl"
+    file.write_text(requests(file, "openai", 1).read_text() * 2)
+    async with api("openai", batch_server) as made:
+        remote = await made.retrieve((await submit(made, file)).id)
+        assert (remote.state, remote.label) == ("failed", "failed")
+        assert remote.reason.startswith("line 1: A custom_id comes twice")
+        assert await every(made.results(remote)) == []
+    assert batch_server.billed == 0
+
+
+async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
+    """Answers come first, then the other rows; files that are not there yet, or no more, are told."""
+    file = requests(tmp_path / "r.jsonl", "openai", 6, "some-row-refused")
+    async with api("openai", batch_server) as made:
+        remote = await made.retrieve((await submit(made, file)).id)
+        assert (remote.succeeded, remote.failed) == (4, 2)
+        codes = [orjson.loads(row)["response"]["status_code"] for row in await every(made.results(remote))]
+        assert codes == [200] * 4 + [400] * 2
+        batch_server.store.files.clear()
+        with pytest.raises(RulerError, match=r"no longer \(file file-0002\); submit what is missing again"):
+            await every(made.results(remote))
+        late = await submit(made, requests(file, "openai", 2, start=6))
+        kept = batch_server.store.batches[late.id]
+        kept.output, kept.done, kept.lines = None, [], []
+        with pytest.raises(RulerError, match="not there yet"):
+            await every(made.results(late))
+
+
+async def test_openai_states() -> None:
+    """Every word is of a batch that goes on, unless it is an end whose files are there."""
+    counts = {"total": 3, "completed": 2, "failed": 1}
+    good, bad = {"output_file_id": "o"}, {"error_file_id": "e"}
+    running = ("validating", "in_progress", "finalizing", "cancelling", "a_new_word")
+    cases: list[tuple[str, dict[str, Any], str]] = [(word, {}, "running") for word in running]
+    cases += [(word, {}, "ended") for word in ("completed", "COMPLETED", "expired", "cancelled")]
+    cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # it has answers, which are paid for
+    cases += [("completed", {"request_counts": counts} | files, "running") for files in ({}, bad)]
+    cases += [("completed", {"request_counts": counts} | good | bad, "ended")]
+    async with api("openai", BatchServer()) as made:
+        for word, fields, state in cases:
+            assert made.remote(_batch(status=word, **fields)).state == state, (word, fields)
+
+
+async def test_openai_odd_fields() -> None:
+    """A batch is read, and its answers fetched, although what it can do without has another shape."""
+    async with api("openai", BatchServer()) as made:
+        odd = made.remote(_batch(status="completed", request_counts={"total": None}, metadata=[1], errors=[]))
+        assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
+
+
+async def test_openai_reasons() -> None:
+    """The reason why a batch failed is one clean sentence."""
+    async with api("openai", BatchServer()) as made:
+        for errors, reason in (
+            (None, "its provider does not say why"),
+            ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
+            ({"data": [{"code": "too_many", "line": 7}, {}]}, "line 7: too_many (and 1 more)"),
+        ):
+            assert made.remote(_batch(status="failed", errors=errors)).reason == reason
+
+
+async def test_anthropic_counts(batch_server: BatchServer, tmp_path: Path) -> None:
+    """The total is the sum of the counts, from the start; results before the end are none."""
+    batch_server.conduct.pace = "advance"
+    async with api("anthropic", batch_server) as made:
+        first = await submit(made, requests(tmp_path / "r.jsonl", "anthropic", 6, "some-row-refused"))
+        assert (first.total, first.succeeded, first.failed) == (6, 0, 0)
+        with pytest.raises(RulerError, match="holds no results of batch msgbatch_0001"):
+            await every(made.results(first))
+        batch_server.advance(3)
+        last = await made.retrieve(first.id)
+        assert (last.total, last.succeeded, last.failed) == (6, 4, 2)
+
+
+async def test_anthropic_refuses_together(batch_server: BatchServer, tmp_path: Path) -> None:
+    """Requests that are not valid are refused together, and there is no batch."""
+    file = tmp_path / "r.jsonl"
+    file.write_text(requests(file, "anthropic", 1).read_text() * 2)
+    async with api("anthropic", batch_server) as made:
+        with pytest.raises(RefusedError, match="requests: they are not valid"):
+            await submit(made, file)
+    assert batch_server.created == 0
+
+
+async def test_anthropic_body(tmp_path: Path) -> None:
+    """The body is one JSON object of all lines, and as long as it says, also when it is sent again."""
+    for size in (9, (1 << 18) - 25, 1 << 18, (1 << 18) + 1):
+        lines = [{"custom_id": str(at), "params": {"x": "y" * size}} for at in range(3)]
+        file = tmp_path / "r.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        async with api("anthropic", BatchServer()) as made:
+            body = made.body(file, "", TAG)
+        for _ in range(2):
+            data = b"".join(body.pieces())
+            assert (json.loads(data), len(data)) == ({"requests": lines}, body.length)
+
+
+async def test_anthropic_results_elsewhere(batch_server: BatchServer, tmp_path: Path) -> None:
+    """Results said to stand at another host are fetched from the own one: no key goes elsewhere."""
+    heads: list[str] = []
+
+    async def play(call: Call) -> None:
+        await call.answer(b"1\n")
+
+    async with serving(play, heads) as other:
+        for host in (other, batch_server.root + "0", batch_server.root + "@evil.invalid"):
+            batch_server.conduct.results_host = host
+            async with api("anthropic", batch_server) as made:
+                file = requests(tmp_path / "r.jsonl", "anthropic", 2)
+                remote = await made.retrieve((await submit(made, file)).id)
+                assert remote.files[0].startswith(f"{host}/")
+                assert len(await every(made.results(remote))) == 2
+        assert (heads, batch_server.keys) == ([], {KEY})
+        server = BatchServer()
+        server.anthropic = other
+        remote = Remote("b", "ended", "ended", None, 1, 1, 0, 0.0, files=(f"{other}/kept/b?part=1",))
+        async with api("anthropic", server) as made:  # elsewhere on the own host
+            assert await every(made.results(remote)) == [b"1"]
+    assert heads[0].startswith("GET /kept/b?part=1 HTTP/1.1\r\n")

@@ -1,0 +1,312 @@
+"""Runs on Ray: OUTPUT is one process's, nothing is paid twice, and limits are of the whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.cli import clusters
+from ruler_cli.judges.providers import environment
+from ruler_cli.settings import JudgeSettings
+from tests.conftest import ROOT, Ruler, group, write
+from tests.judge_server import JudgeServer
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed"),
+    pytest.mark.filterwarnings("ignore"),  # Ray's own, of which there are many
+]
+_TIMES = re.compile(rb'"judged_at": ?"[^"]+"|"latency_s": ?[0-9.e+-]+|"cached": ?(true|false)')
+_LONGEST = 120.0
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of two nodes on this machine, each with room for a worker."""
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # Ray's processes find this package there
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        small = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+        nodes = Cluster(initialize_head=True, head_node_args=small)
+        nodes.add_node(num_cpus=1, object_store_memory=100 << 20)
+    yield nodes.address
+    nodes.shutdown()  # type: ignore[no-untyped-call]  # ray's own
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    """An input of eighty groups of four rollouts."""
+    return write(tmp_path / "in.jsonl", many(80))
+
+
+def many(number: int) -> list[Any]:
+    """Groups of four rollouts each."""
+    return [group(f"g{i}", *((7 * i + 13 * k) % 100 / 100 for k in range(4))) for i in range(number)]
+
+
+def line(server: JudgeServer, output: str, *more: str) -> list[str]:
+    """The words of a run with a ledger and a summary beside OUTPUT."""
+    kept = ["--ledger", f"{output}.sqlite", "--summary", f"{output}.json"]
+    return ["score", "in.jsonl", output, "-m", "openai/fine", "--api-base", server.base, *kept, *more]
+
+
+def on_ray(*more: str) -> tuple[str, ...]:
+    """The options of a run on Ray."""
+    return ("--engine", "ray", "--ray-workers", "2", *more)
+
+
+def begun(folder: Path, server: JudgeServer, asked: int, *more: str) -> subprocess.Popen[str]:
+    """A run on Ray in a process of its own, once the judge has been asked so often."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *line(server, "ray.jsonl", *on_ray(*more))],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    until(lambda: server.stats()["requests"] >= asked or process.poll() is not None)
+    return process
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for something, not for ever."""
+    end = time.monotonic() + _LONGEST
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+def timeless(path: Path) -> bytes:
+    """An output without what is time, and what says whether this run asked."""
+    return _TIMES.sub(b"", path.read_bytes())
+
+
+def summary(path: Path) -> dict[str, Any]:
+    """A run's summary without what is time."""
+    found: dict[str, Any] = json.loads(Path(f"{path}.json").read_text())
+    return {
+        name: round(value, 9) if isinstance(value, float) else value
+        for name, value in found.items()
+        if name not in ("seconds", "most_in_flight")
+    }
+
+
+def workers_of(number: int) -> list[int]:
+    """The processes of Ray's workers that this process has started, over others."""
+    parents, found = dict[int, int](), list[int]()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            title, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(state.rpartition(")")[2].split()[1])
+        if title.startswith(b"ray::Worker"):
+            found.append(int(entry.name))
+
+    def below(each: int) -> bool:
+        while each and each != number:
+            each = parents.get(each, 0)
+        return bool(each)
+
+    return [each for each in found if below(each)]
+
+
+def same_as_one_process(process: Ruler, server: JudgeServer, folder: Path, *more: str) -> None:
+    """Assert that a run in one process writes the same."""
+    server.configure(latency=0.0)
+    assert process(*line(server, "one.jsonl", *more)).returncode == 0
+    assert timeless(folder / "ray.jsonl") == timeless(folder / "one.jsonl")
+
+
+def test_equality(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """Two workers write the bytes of one process, with as many calls, as few in flight, the same summary."""
+    options = ("--passes", "3", "--debias", "-c", "3", "--rpm", "60000", "--max-cost", "9", "--price", "1,2")
+    there = process(*line(server, "ray.jsonl", *on_ray(*options)))
+    assert there.returncode == 0, there.stderr
+    stats = server.stats()
+    assert (stats["requests"], stats["books"]["paid_again"]) == (240, 0)
+    assert stats["in_flight_max"] <= 3
+    same_as_one_process(process, server, tmp_path, *options)
+    assert summary(tmp_path / "ray.jsonl") == summary(tmp_path / "one.jsonl")
+
+
+@pytest.mark.long
+def test_decided_together(
+    process: Ruler, server: JudgeServer, groups: Path, cluster: str, tmp_path: Path
+) -> None:
+    """What is decided among all groups is decided as in one process, also by workers of two nodes."""
+    others = ("-m", "openai/other", "--standardize", "--escalate", "openai/stronger")
+    options = ("--adaptive", "--passes", "3", *others)
+    run = line(server, "ray.jsonl", *on_ray("--ray-address", cluster, *options))
+    done = process(*run)
+    assert done.returncode == 0, done.stderr
+    asked, books = server.stats()["requests"], server.stats()["books"]
+    assert books["paid_again"] == 0
+    same_as_one_process(process, server, tmp_path, *options)
+    assert server.stats()["requests"] == 2 * asked
+    again = process(*run)
+    assert "80 groups answered from the ledger" in again.stderr, again.stderr
+    assert server.stats()["requests"] == 2 * asked
+
+
+@pytest.mark.long
+def test_a_node_without_the_input(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """A worker that does not find INPUT is sent a copy."""
+    script = (
+        "import ruler_cli.cluster.run as run; run.size_of = lambda _: 1; "
+        "from ruler_cli.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *line(server, "ray.jsonl", *on_ray())],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert server.stats()["requests"] == 80
+    same_as_one_process(process, server, tmp_path)
+
+
+@pytest.mark.long
+def test_max_cost(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """The cap is of the whole run, what a shard leaves of its share is another's, and the end says so."""
+    cap = ("--max-cost", "0.02", "--price", "1,2", "-c", "2")
+    done = process(*line(server, "ray.jsonl", *on_ray(*cap)))
+    assert done.returncode == 4, done.stderr
+    assert "--max-cost 0.02 is reached" in done.stderr
+    spent = summary(tmp_path / "ray.jsonl")["cost_usd"]
+    assert 0.017 < spent <= 0.02
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
+def test_a_killed_worker(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """A worker that is killed changes nothing: only what it had in flight is paid for twice."""
+    server.configure(latency=0.3)
+    run = begun(tmp_path, server, 20, "-c", "6")
+    os.kill(workers_of(run.pid)[0], signal.SIGKILL)
+    said = run.communicate(timeout=_LONGEST)[1]
+    assert run.returncode == 0, said
+    books = server.stats()["books"]
+    assert books["contents"] == 80
+    assert books["paid_again"] <= 3
+    same_as_one_process(process, server, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_driver_that_ends(
+    how: signal.Signals, joined: bool, process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    """However the driver ends, its workers end, what was kept is there, and the same command goes on."""
+    where = ("--ray-address", request.getfixturevalue("cluster")) if joined else ()
+    server.configure(latency=0.3)
+    run = begun(tmp_path, server, 20, "-c", "6", *where)
+    parent = os.getpid() if joined else run.pid
+    run.send_signal(how)
+    said = run.communicate(timeout=_LONGEST)[1]
+    assert run.returncode == (130 if how == signal.SIGINT else -9), said
+    until(lambda: not workers_of(parent))
+    assert not (tmp_path / "ray.jsonl").exists()
+    if how == signal.SIGINT:
+        assert "to go on: ruler score" in said
+        assert server.stats()["books"]["abandoned"]["calls"] == 0
+    server.configure(latency=0.0)
+    done = process(*line(server, "ray.jsonl", *on_ray(*where)))
+    assert done.returncode == 0, done.stderr
+    assert "answered from the ledger" in done.stderr
+    books = server.stats()["books"]
+    assert books["contents"] == 80
+    lost = 30 if joined else 6  # of a worker elsewhere also what nobody fetches any more until Ray ends it
+    assert books["paid_again"] <= (lost if how == signal.SIGKILL else 0)
+
+
+@pytest.mark.long
+def test_too_many_failures(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """More failures than are allowed, all workers together, stop the run long before its end."""
+    server.configure(latency=0.5)
+    model = ("-m", "openai/refusal", "--api-base", server.base, "-c", "2", "--max-failures", "5")
+    done = process("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite", *on_ray())
+    assert (done.returncode, "more failed than --max-failures 5 allows" in done.stderr) == (1, True)
+    assert server.stats()["requests"] < 40
+
+
+@pytest.mark.long
+def test_a_judge_that_refuses(process: Ruler, server: JudgeServer, groups: Path, tmp_path: Path) -> None:
+    """A key that the judge refuses ends the run as in one process."""
+    model = ("-m", "openai/401", "--api-base", server.base)
+    run = ("score", "in.jsonl", "out.jsonl", *model, "--ledger", "kept.sqlite")
+    here, there = process(*run), process(*run, *on_ray())
+    assert (here.returncode, there.returncode) == (3, 3), there.stderr
+    assert there.stderr.splitlines()[-2] == here.stderr.splitlines()[-2]
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "says"),
+    [
+        ("-", ("--engine", "ray"), "stdin cannot be read by other processes"),
+        ("in.jsonl", on_ray("--ray-address", "ray://head:10001"), "ray job submit"),
+        ("in.jsonl", on_ray("--shard", "1/2"), "workers of Ray share the whole input already"),
+        ("in.jsonl", ("--ray-workers", "4"), "give --engine ray too"),
+    ],
+)
+def test_what_cannot_be(ruler: Ruler, groups: Path, source: str, options: tuple[str, ...], says: str) -> None:
+    """What Ray cannot do is refused with the way out."""
+    done = ruler("score", source, "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1", *options)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_nobody_there(
+    listens: bool, ruler: Ruler, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address where nobody listens, or somebody who is not Ray, is told with the way to the right one."""
+    monkeypatch.setattr(clusters, "_PATIENCE", 0.5)
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        if listens:
+            there.listen()
+        address = f"127.0.0.1:{there.getsockname()[1]}"
+        run = ("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", "--api-base", "http://h/v1")
+        done = ruler(*run, *on_ray("--ray-address", address))
+        told = f"--ray-address {address}: {'what is there does not' if listens else 'nobody answers there'}"
+        assert (done.returncode, told in done.stderr) == (3, True), done.stderr
+        done = ruler(*run, *on_ray(), RAY_ADDRESS=address)
+        assert (done.returncode, f"RAY_ADDRESS {address}: " in done.stderr) == (3, True)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_without_ray(ruler: Ruler, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray that is not installed is told with the command that installs it, before anything is read."""
+    monkeypatch.setattr(clusters, "find_spec", lambda _: None)
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "hosted_vllm/q", *on_ray())
+    assert (done.returncode, "pip install 'ruler-cli[ray]'" in done.stderr) == (2, True)
+
+
+def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are told the keys of the run's judges, and no others."""
+    for name in ("OPENAI_API_KEY", "MINE", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY"):
+        monkeypatch.setenv(name, name.lower())
+    judges = [JudgeSettings("openai/o3"), JudgeSettings("groq/x", api_key_env="MINE")]
+    assert set(environment(judges)) == {"OPENAI_API_KEY", "MINE", "GROQ_API_KEY"}
+    assert "AWS_SECRET_ACCESS_KEY" in environment([JudgeSettings("bedrock/x")])
+    assert "OPENAI_API_KEY" not in environment([JudgeSettings("bedrock/x")])
