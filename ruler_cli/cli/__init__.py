@@ -8,7 +8,7 @@ import sys
 import typer
 
 from ruler_cli import __version__
-from ruler_cli.cli import agree, batch, check, ledger, ledger_import, prompt, render, report, score, select
+from ruler_cli.cli import agree, batch, check, ledger, prompt, render, report, score, select
 
 # plain help: it needs no terminal library, starts in half the time, and reads the same in a README
 app = typer.Typer(
@@ -26,7 +26,6 @@ app.command("render")(render.command)
 app.command("agree")(agree.command)
 app.command("report")(report.command)
 app.command("select")(select.command)
-ledger.app.command("import")(ledger_import.command)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(batch.app, name="batch")
 

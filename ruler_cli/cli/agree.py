@@ -6,27 +6,23 @@ from typing import Annotated
 
 import typer
 
-from ruler_cli.cli import options
 from ruler_cli.cli.messages import told
+from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
 from ruler_cli.errors import UsageError
-from ruler_cli.settings import InputSettings
 
 
+@with_options("labels group_by messages prompt grouping format_ as_json")
 def command(
-    source: options.Scored,
+    source: Scored,
+    options: ScoreOptions,
     second: Annotated[
         str | None,
         typer.Argument(
             metavar="[SCORED2]", help="The same input scored by another judge.", show_default=False
         ),
     ] = None,
-    labels: options.Labels = None,
-    group_by: options.GroupBy = None,
-    messages: options.Messages = None,
-    prompt: options.Prompt = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
-    as_json: options.AsJson = False,
+    labels: Labels = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how well scores agree with labels, or compare two judges on the same rollouts.
 
@@ -41,9 +37,7 @@ def command(
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
         where = [
-            InputSettings(one, format_, grouping, group_by, None, messages, labels, "--labels", prompt=prompt)
-            for one in (source, second)
-            if one is not None
+            options.input(one, labels=labels, scored=True) for one in (source, second) if one is not None
         ]
         from ruler_cli.cli.agree_page import agree
 

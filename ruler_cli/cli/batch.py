@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from ruler_cli.cli import options, sharing
 from ruler_cli.cli.messages import told
+from ruler_cli.cli.options import ApiKeyEnv, LedgerPath, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ruler_cli.pool.halt import Halt
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-_ASK = AskSettings()
 
 Settle = Annotated[
     float,
@@ -56,21 +55,14 @@ def _root() -> None:
 
 
 @app.command("submit")
+@with_options(
+    "model api_base api_key_env rubric param passes adaptive fallback escalate single group_size order seed "
+    "max_cost price group_by reward messages prompt outcome grouping format_ ledger retry_failed "
+    "wait timeout settle"
+)
 def submit(
-    source: options.Source,
-    model: options.Models = None,
-    api_base: options.ApiBase = None,
-    api_key_env: options.ApiKeyEnv = None,
-    rubric: options.Rubric = None,
-    param: options.Param = None,
-    passes: options.Passes = 1,
-    adaptive: options.Adaptive = False,
-    fallback: options.Fallback = False,
-    escalate: options.Escalate = None,
-    single: options.Single = "flag",
-    group_size: options.GroupSize = _ASK.group_size,
-    order: options.Order = "random",
-    seed: options.Seed = 0,
+    source: Source,
+    options: ScoreOptions,
     max_cost: Annotated[
         float | None,
         typer.Option(
@@ -80,16 +72,7 @@ def submit(
             help="Submit nothing where all of it could cost more, by the high estimate.",
         ),
     ] = None,
-    price: options.Prices = None,
-    group_by: options.GroupBy = None,
-    reward: options.Reward = None,
-    messages: options.Messages = None,
-    prompt: options.Prompt = None,
-    outcome: options.Outcome = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
-    ledger: sharing.Ledger = None,
-    retry_failed: options.RetryFailed = False,
+    ledger: LedgerPath = None,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
     settle: Settle = _SETTLE,
@@ -109,25 +92,9 @@ def submit(
     with told(resume=_again(source)):
         from ruler_cli.cli.batch_runs import submitting
         from ruler_cli.files.database import located
-        from ruler_cli.files.location import Location
 
-        usual = JudgeSettings(api_base=api_base, api_key_env=api_key_env, params=options.params(param))
-        judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
-        scoring = 1 if fallback else len(judges)
-        options.refuse_passes(passes, judges=scoring, adaptive=adaptive, escalate=escalate)
-        settings = ScoreSettings(
-            InputSettings(source, format_, grouping, group_by, reward, messages, outcome, prompt=prompt),
-            "",
-            judges[0],
-            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
-            PoolSettings(max_cost=max_cost),
-            ledger=located(ledger),
-            retry_failed=retry_failed,
-            panel=tuple(judges[1:]),
-            fallback=fallback,
-            adaptive=adaptive,
-            escalate=stronger,
-        )
+        settings = replace(options, max_cost=max_cost).settings(source)
+        settings = replace(settings, ledger=located(ledger))
         console = Console("log", Location(source).shown)
         try:
             most = timeout if wait else None
@@ -138,8 +105,8 @@ def submit(
 
 @app.command("status")
 def status(
-    ledger: sharing.Ledger = None,
-    api_key_env: options.ApiKeyEnv = None,
+    ledger: LedgerPath = None,
+    api_key_env: ApiKeyEnv = None,
     every: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
@@ -161,8 +128,8 @@ def status(
 
 @app.command("collect")
 def collect(
-    ledger: sharing.Ledger = None,
-    api_key_env: options.ApiKeyEnv = None,
+    ledger: LedgerPath = None,
+    api_key_env: ApiKeyEnv = None,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
     settle: Settle = _SETTLE,
@@ -196,8 +163,8 @@ def cancel(
             "--forget", help="Give them up without asking the provider; their requests are free at once."
         ),
     ] = False,
-    ledger: sharing.Ledger = None,
-    api_key_env: options.ApiKeyEnv = None,
+    ledger: LedgerPath = None,
+    api_key_env: ApiKeyEnv = None,
     settle: Settle = _SETTLE,
 ) -> None:
     """Call batches off; what is done by then is paid for.

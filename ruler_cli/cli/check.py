@@ -10,49 +10,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from ruler_cli.cli import options, sharing
 from ruler_cli.cli.messages import safe, safe_value, told
+from ruler_cli.cli.options import AsJson, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.files.parse import dump
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings import JudgeSettings, ScoreSettings
 
 if TYPE_CHECKING:
     from ruler_cli.estimate import Bill, Find, Role
     from ruler_cli.records import Problem
 
-_ASK = AskSettings()
 
-
+@with_options(
+    "model api_base rubric param order seed passes group_size single fallback adaptive escalate price "
+    "group_by reward messages prompt outcome grouping format_ ledger batch as_json"
+)
 def command(
-    source: options.Source,
-    model: options.Models = None,
-    api_base: options.ApiBase = None,
-    rubric: options.Rubric = None,
-    param: options.Param = None,
-    order: options.Order = "random",
-    seed: options.Seed = 0,
-    passes: options.Passes = _ASK.passes,
-    group_size: options.GroupSize = _ASK.group_size,
-    single: options.Single = _ASK.single,
-    fallback: options.Fallback = False,
-    adaptive: options.Adaptive = False,
-    escalate: options.Escalate = None,
-    price: options.Prices = None,
-    group_by: options.GroupBy = None,
-    reward: options.Reward = None,
-    messages: options.Messages = None,
-    prompt: options.Prompt = None,
-    outcome: options.Outcome = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
-    ledger: sharing.Ledgers = None,
+    source: Source,
+    options: ScoreOptions,
     batch: Annotated[
         bool,
         typer.Option(
             "--batch", envvar="RULER_BATCH", help="Show, too, what it takes by a provider's batch API."
         ),
     ] = False,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
@@ -64,23 +46,7 @@ def command(
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
     with told():
-        usual = JudgeSettings(api_base=api_base, params=options.params(param))
-        judges, stronger = options.judges(usual, model, escalate, price, fallback=fallback)
-        scoring = 1 if fallback else len(judges)
-        options.refuse_passes(passes, judges=scoring, adaptive=adaptive, escalate=escalate)
-        first_ledger, more_ledgers = sharing.ledgers(ledger)
-        settings = ScoreSettings(
-            InputSettings(source, format_, grouping, group_by, reward, messages, outcome, prompt=prompt),
-            "",
-            judges[0],
-            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
-            ledger=first_ledger,
-            ledgers=more_ledgers,
-            panel=tuple(judges[1:]),
-            fallback=fallback,
-            adaptive=adaptive,
-            escalate=stronger,
-        )
+        settings = options.settings(source)
         raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
 
 

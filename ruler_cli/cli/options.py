@@ -1,18 +1,28 @@
-"""The options that commands share, each with its variable, and how texts become settings."""
+"""The options of `ruler score`, declared once, from which the other commands take those they share."""
 
+# ruff: noqa: RUF009 - `_option` makes a `dataclasses.field`, which ruff knows by that name only
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import replace
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from ruler_cli.cli import units
-from ruler_cli.errors import UsageError
-from ruler_cli.settings import JudgeSettings, MaxFailures
+from ruler_cli.cli import clusters, parsing
+from ruler_cli.cli.refusals import refuse_contradictions
+from ruler_cli.settings import (
+    AskSettings,
+    CombineSettings,
+    InputSettings,
+    JudgeSettings,
+    PoolSettings,
+    ScoreSettings,
+)
+from ruler_cli.shard import shard_of
 
 _JUDGES = (
     "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",
@@ -49,208 +59,20 @@ Source = Annotated[
         "`-` is stdin.",
     ),
 ]
-Models = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--judge-model",
-        "-m",
-        metavar="NAME",
-        envvar="RULER_JUDGE_MODEL",
-        autocompletion=_some_judges,
-        help="The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
-        "repeat it for a panel.  [default: openai/o3]",
-    ),
-]
-ApiBase = Annotated[
-    str | None,
-    typer.Option(metavar="URL", envvar="RULER_API_BASE", help="Chat completions endpoint, up to /v1."),
+Scored = Annotated[
+    str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
 ]
 ApiKeyEnv = Annotated[
     str | None,
     typer.Option(metavar="VAR", envvar="RULER_API_KEY_ENV", help="Name of the variable that holds the key."),
 ]
-Via = Annotated[
-    Literal["auto", "http", "litellm"],
-    typer.Option(envvar="RULER_VIA", help="How the judge is reached."),
-]
-Param = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        "-p",
-        metavar="KEY=VALUE",
-        envvar="RULER_PARAM",
-        help="Extra parameter of the judge call; VALUE is read as JSON where it is JSON. Repeatable.",
-    ),
-]
-Prices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--price",
-        metavar="IN,OUT",
-        envvar="RULER_PRICE",
-        help="USD per million prompt and completion tokens, where it is not known; once, or once for each "
-        "judge in order.",
-    ),
-]
-Passes = Annotated[
-    int,
-    typer.Option(
-        metavar="K",
-        min=1,
-        envvar="RULER_PASSES",
-        help="Times that a judge scores a group, in orders that balance.",
-    ),
-]
-GroupSize = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=2,
-        envvar="RULER_GROUP_SIZE",
-        help="Distinct rollouts shown at once; more are shown in random windows, each in two at least.",
-    ),
-]
-Single = Annotated[
-    Literal["flag", "score"],
-    typer.Option(
-        envvar="RULER_SINGLE",
-        help="A rollout with nothing to compare: asked about once and flagged, or scored in every pass.",
-    ),
-]
-Fallback = Annotated[
-    bool,
-    typer.Option(
-        "--fallback",
-        envvar="RULER_FALLBACK",
-        help="Ask the judges of -m in turn: the next takes over a group that one refuses.",
-    ),
-]
-Adaptive = Annotated[
-    bool,
-    typer.Option(
-        "--adaptive",
-        envvar="RULER_ADAPTIVE",
-        help="Two passes for every group, then where they help, up to --passes on average.",
-    ),
-]
-Escalate = Annotated[
+LedgerPath = Annotated[
     str | None,
     typer.Option(
-        metavar="MODEL",
-        envvar="RULER_ESCALATE",
-        autocompletion=_some_judges,
-        help="A stronger judge for groups that passes leave neither resolved nor tied.",
+        metavar="PATH|none",
+        envvar="RULER_LEDGER",
+        help="Where paid replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
     ),
-]
-Rubric = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT|@FILE",
-        envvar="RULER_RUBRIC",
-        autocompletion=_rubrics,
-        help="Grading standards; a group's own `rubric` wins.",
-    ),
-]
-Order = Annotated[
-    Literal["random", "input"],
-    typer.Option(envvar="RULER_ORDER", help="Order in which the judge sees the rollouts."),
-]
-Seed = Annotated[int, typer.Option(envvar="RULER_SEED", help="Seed of order and labels.")]
-GroupBy = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", envvar="RULER_GROUP_BY", help="Dotted path of the group key."),
-]
-Reward = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", envvar="RULER_REWARD", help="Dotted path of the original reward."),
-]
-Messages = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH",
-        envvar="RULER_MESSAGES",
-        help="Dotted path of the messages, or of an answer's text, in a dump that no format fits.",
-    ),
-]
-Prompt = Annotated[
-    str | None,
-    typer.Option(
-        "--prompt",
-        metavar="PATH",
-        envvar="RULER_PROMPT",
-        help="Dotted path of the task's text, for conversations that do not begin with it.",
-    ),
-]
-Outcome = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", envvar="RULER_OUTCOME", help="Dotted path of what a verifier said."),
-]
-Grouping = Annotated[
-    Literal["auto", "line", "consecutive", "scattered"],
-    typer.Option(envvar="RULER_GROUPING", help="How the records of a group lie."),
-]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        metavar="auto|NAME",
-        envvar="RULER_FORMAT",
-        autocompletion=_formats,
-        help="The dump's shape, where it shall not be found by looking.",
-    ),
-]
-RetryFailed = Annotated[
-    bool,
-    typer.Option(
-        "--retry-failed", envvar="RULER_RETRY_FAILED", help="Ask again what failed in an earlier run."
-    ),
-]
-
-
-MinPasses = Annotated[
-    int,
-    typer.Option(
-        metavar="M",
-        min=1,
-        envvar="RULER_MIN_PASSES",
-        help="Valid passes that a judge must have brought for its scores to count.",
-    ),
-]
-Debias = Annotated[
-    bool,
-    typer.Option(
-        "--debias", envvar="RULER_DEBIAS", help="Subtract what the batch shows that a place is worth."
-    ),
-]
-Standardize = Annotated[
-    bool,
-    typer.Option(
-        "--standardize",
-        envvar="RULER_STANDARDIZE",
-        help="Bring the judges of a panel to one mean and spread before they are averaged.",
-    ),
-]
-Blend = Annotated[
-    float | None,
-    typer.Option(
-        metavar="W",
-        min=0.0,
-        max=1.0,
-        envvar="RULER_BLEND",
-        help="Mix: W times the judge's score, the rest the original reward.",
-    ),
-]
-ByOutcome = Annotated[
-    bool,
-    typer.Option(
-        "--order-by-outcome",
-        envvar="RULER_ORDER_BY_OUTCOME",
-        help="A rollout that failed its check (--outcome, else the reward) never outranks one that passed.",
-    ),
-]
-Scored = Annotated[
-    str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
 ]
 Labels = Annotated[
     str | None,
@@ -263,127 +85,251 @@ Labels = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")]
 
 
-def params(pairs: list[str] | None) -> dict[str, Any]:
-    """`-p KEY=VALUE` → parameters; VALUE is JSON where it is JSON, else text."""
-    found: dict[str, Any] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            name, colon, given = pair.partition(":")
-            example = f"{name}={given}" if colon and name and given else "temperature=0.2"
-            raise UsageError(f"-p {pair}: write it as KEY=VALUE, e.g. -p {example}")
-        if key == "api_key":
-            raise UsageError("-p api_key: a key never stands on a command line; use --api-key-env VAR")
-        if key in ("api_base", "base_url"):  # litellm would send its provider's key there
-            raise UsageError(f"-p {key}: name the endpoint with --api-base URL")
-        try:
-            found[key] = json.loads(value)
-        except ValueError:
-            found[key] = value
-    return found
+def _option(default: Any, text: str, *names: str, **more: Any) -> Any:
+    """Declare an option: its default, its help, its names if they are not the field's, and more for typer."""
+    return field(default=default, metadata={"help": text, "names": names, **more})
 
 
-def price(text: str | None) -> tuple[float, float] | None:
-    """`--price IN,OUT` → USD per million prompt and completion tokens."""
-    if text is None:
-        return None
-    try:
-        given, taken = (float(part) for part in text.split(","))
-        if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
-            raise ValueError
-    except ValueError:
-        raise UsageError(
-            f"--price {text}: write two numbers, USD per million prompt and completion tokens, e.g. 2,8"
-        ) from None
-    return given, taken
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions:
+    """The options of `score`, in the order of its help. One that a command leaves out has its default."""
 
+    model: list[str] | None = _option(
+        None,
+        "The judge: openai/…, hosted_vllm/…, any litellm name, `offline` (no model) or `simulated`; "
+        "repeat it for a panel.  [default: openai/o3]",
+        "--judge-model",
+        "-m",
+        metavar="NAME",
+        autocompletion=_some_judges,
+    )
+    api_base: str | None = _option(None, "Chat completions endpoint, up to /v1.", metavar="URL")
+    api_key_env: ApiKeyEnv = None
+    rubric: str | None = _option(
+        None,
+        "Grading standards; a group's own `rubric` wins.",
+        metavar="TEXT|@FILE",
+        autocompletion=_rubrics,
+    )
+    param: list[str] | None = _option(
+        None,
+        "Extra parameter of the judge call; VALUE is read as JSON where it is JSON. Repeatable.",
+        "--param",
+        "-p",
+        metavar="KEY=VALUE",
+    )
+    passes: int = _option(1, "Times that a judge scores a group, in orders that balance.", metavar="K", min=1)
+    min_passes: int = _option(
+        1, "Valid passes that a judge must have brought for its scores to count.", metavar="M", min=1
+    )
+    adaptive: bool = _option(
+        False, "Two passes for every group, then where they help, up to --passes on average."
+    )
+    fallback: bool = _option(
+        False, "Ask the judges of -m in turn: the next takes over a group that one refuses."
+    )
+    escalate: str | None = _option(
+        None,
+        "A stronger judge for groups that passes leave neither resolved nor tied.",
+        metavar="MODEL",
+        autocompletion=_some_judges,
+    )
+    debias: bool = _option(False, "Subtract what the batch shows that a place is worth.")
+    standardize: bool = _option(
+        False, "Bring the judges of a panel to one mean and spread before they are averaged."
+    )
+    blend: float | None = _option(
+        None, "Mix: W times the judge's score, the rest the original reward.", metavar="W", min=0.0, max=1.0
+    )
+    order_by_outcome: bool = _option(
+        False, "A rollout that failed its check (--outcome, else the reward) never outranks one that passed."
+    )
+    single: Literal["flag", "score"] = _option(
+        "flag", "A rollout with nothing to compare: asked about once and flagged, or scored in every pass."
+    )
+    group_size: int = _option(
+        AskSettings().group_size,
+        "Distinct rollouts shown at once; more are shown in random windows, each in two at least.",
+        metavar="N",
+        min=2,
+    )
+    order: Literal["random", "input"] = _option("random", "Order in which the judge sees the rollouts.")
+    seed: int = _option(0, "Seed of order and labels.")
+    concurrency: int | None = _option(
+        None, "Calls in flight.  [default: as many as the judge takes]", "--concurrency", "-c", min=1
+    )
+    rpm: float | None = _option(None, "Requests per minute.", metavar="N", min=0.01)
+    tpm: float | None = _option(None, "Tokens per minute.", metavar="N", min=1)
+    timeout: float = _option(JudgeSettings().timeout, "Deadline per call, seconds.", metavar="S", min=0.001)
+    retries: int = _option(
+        PoolSettings().retries, "Retries per call; waits at a limit are no retries.", min=0
+    )
+    max_cost: float | None = _option(None, "Stop before spending more.", metavar="USD", min=0)
+    price: list[str] | None = _option(
+        None,
+        "USD per million prompt and completion tokens, where it is not known; once, or once for each "
+        "judge in order.",
+        metavar="IN,OUT",
+    )
+    group_by: str | None = _option(None, "Dotted path of the group key.", metavar="PATH")
+    reward: str | None = _option(None, "Dotted path of the original reward.", metavar="PATH")
+    messages: str | None = _option(
+        None,
+        "Dotted path of the messages, or of an answer's text, in a dump that no format fits.",
+        metavar="PATH",
+    )
+    prompt: str | None = _option(
+        None, "Dotted path of the task's text, for conversations that do not begin with it.", metavar="PATH"
+    )
+    outcome: str | None = _option(None, "Dotted path of what a verifier said.", metavar="PATH")
+    grouping: Literal["auto", "line", "consecutive", "scattered"] = _option(
+        "auto", "How the records of a group lie."
+    )
+    format_: str = _option(
+        "auto",
+        "The dump's shape, where it shall not be found by looking.",
+        metavar="auto|NAME",
+        autocompletion=_formats,
+    )
+    on_failure: Literal["null", "drop", "keep"] = _option(
+        "null", "A group that cannot be scored: reward null, record left out, or reward kept."
+    )
+    failed: Path | None = _option(
+        None,
+        "Where lines that cannot be read and dropped records go.  [default: OUTPUT.failed.jsonl]",
+        metavar="FILE",
+    )
+    max_failures: str | None = _option(
+        None, "Stop when more groups and lines than that fail.", metavar="N|P%"
+    )
+    shard: str | None = _option(
+        None,
+        "Judge only the groups of shard I of N; the first is 1. Limits and cost cap are this process's.",
+        metavar="I/N",
+    )
+    ledger: list[str] | None = _option(
+        None,
+        "Where paid replies are kept; repeat it to read others as well, e.g. of shards.  [default: "
+        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {parsing.LEDGER_VARIABLE}]",
+        metavar="PATH|none",
+        envvar=None,  # typer would split what the variable holds at every space
+    )
+    retry_failed: bool = _option(False, "Ask again what failed in an earlier run.")
+    cached_only: bool = _option(
+        False, "Ask no judge: score what the ledger answers, and mark the rest as failed."
+    )
+    via: Literal["auto", "http", "litellm"] = _option("auto", "How the judge is reached.")
+    summary: Path | None = _option(None, "Write the run's summary as JSON.", metavar="FILE")
+    progress: Literal["auto", "bar", "log", "none"] = _option("auto", "What stderr shows while it runs.")
+    engine: clusters.Engine = "here"
+    ray_address: clusters.Address = None
+    ray_workers: clusters.Workers = None
+    debug: bool = _option(False, "Show each reply.")
 
-def prices(texts: list[str] | None, count: int) -> list[tuple[float, float] | None]:
-    """`--price IN,OUT`, once for all judges or once for each → the price of each of `count`."""
-    if not texts:
-        return [None] * count
-    found = [price(text) for text in texts]
-    if len(found) not in (1, count):
-        raise UsageError(
-            f"--price is given {len(found)} times for {units.count(count, 'judge')}; give it once for all, "
-            "or once for each in order, the one of --escalate last"
+    def input(self, source: str, *, labels: str | None = None, scored: bool = False) -> InputSettings:
+        """Where records stand; in a scored file the labels stand in place of the outcome."""
+        return InputSettings(
+            source,
+            self.format_,
+            self.grouping,
+            self.group_by,
+            self.reward,
+            self.messages,
+            labels if scored else self.outcome,
+            "--labels" if scored else "--outcome",
+            None if self.shard is None else shard_of(self.shard),
+            self.prompt,
         )
-    return found * count if len(found) == 1 else found
+
+    def settings(self, source: str, output: str = "") -> ScoreSettings:
+        """A run of `score` with these options; UsageError for what cannot be meant."""
+        usual = JudgeSettings(
+            api_base=self.api_base,
+            api_key_env=self.api_key_env,
+            via=self.via,
+            params=parsing.params(self.param),
+            timeout=self.timeout,
+        )
+        names = parsing.judges(self.model, self.escalate, fallback=self.fallback)
+        prices = parsing.prices(self.price, len(names))
+        judges = [replace(usual, model=name, price=each) for name, each in zip(names, prices, strict=True)]
+        stronger = None if self.escalate is None else judges.pop()
+        ledger, others = parsing.ledgers(self.ledger)
+        settings = ScoreSettings(
+            self.input(source),
+            output,
+            judges[0],
+            AskSettings(
+                parsing.rubric(self.rubric),
+                self.order,
+                self.seed,
+                None,
+                self.passes,
+                self.group_size,
+                self.single,
+            ),
+            PoolSettings(self.concurrency, self.rpm, self.tpm, self.retries, self.max_cost),
+            self.on_failure,
+            self.failed,
+            parsing.max_failures(self.max_failures),
+            ledger,
+            self.retry_failed,
+            debug=self.debug,
+            combine=CombineSettings(
+                self.min_passes, self.debias, self.standardize, self.blend, self.order_by_outcome, self.single
+            ),
+            panel=tuple(judges[1:]),
+            fallback=self.fallback,
+            adaptive=self.adaptive,
+            escalate=stronger,
+            cached_only=self.cached_only,
+            ledgers=others,
+        )
+        refuse_contradictions(settings)
+        return settings
 
 
-def models(names: list[str] | None, escalate: str | None = None, *, fallback: bool = False) -> list[str]:
-    """`-m NAME`, repeated for a panel → the judges in order, without that of `--escalate`."""
-    found = names or [JudgeSettings().model]
-    every = [*found, escalate] if escalate is not None else found
-    for name in every:
-        if not name:
-            raise UsageError("-m or --escalate: the judge has no name")
-        if name.startswith("-"):
-            raise UsageError(f"-m or --escalate: its value is missing in front of {name}")
-        if name.endswith("/"):
-            raise UsageError(f"-m or --escalate {name}: the model's own name is missing behind its provider")
-        if every.count(name) > 1:
-            raise UsageError(f"{name} is named twice as a judge; --passes asks one judge several times")
-    if fallback and len(found) == 1:
-        raise UsageError("--fallback needs another judge to fall back on; give -m again")
+def _parameters() -> dict[str, inspect.Parameter]:
+    """Each field of ScoreOptions as typer reads it in a signature."""
+    hints = get_type_hints(ScoreOptions, include_extras=True)
+    found = {}
+    for one in fields(ScoreOptions):
+        hint, more = hints[one.name], dict(one.metadata)
+        if more:
+            names = more.pop("names") or (f"--{one.name.rstrip('_').replace('_', '-')}",)
+            variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
+            hint = Annotated[hint, typer.Option(*names, **{"envvar": variable, **more})]
+        found[one.name] = inspect.Parameter(
+            one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hint
+        )
     return found
 
 
-def refuse_passes(passes: int, *, judges: int, adaptive: bool, escalate: str | None) -> None:
-    """UsageError where options need more passes than there are; `judges` score every group."""
-    if passes >= 2:
-        return
-    if adaptive:
-        raise UsageError("--adaptive spends 2 passes on every group first; give --passes 3 or more")
-    if escalate is not None and judges < 2:
-        raise UsageError("--escalate: one pass does not tell what is resolved; give --passes 2 or more")
+_SHARED = _parameters()
 
 
-def max_failures(text: str | None) -> MaxFailures | None:
-    """`--max-failures N|P%` → how much may fail."""
-    if text is None:
-        return None
-    percent = text.endswith("%")
-    try:
-        number = float(text.removesuffix("%")) if percent else int(text)
-        if not 0 <= number <= (100 if percent else 10**12):
-            raise ValueError
-    except ValueError:
-        raise UsageError(f"--max-failures {text}: write a number, e.g. 20, or a share, e.g. 5%") from None
-    return MaxFailures(number, percent)
+def with_options(names: str = " ".join(_SHARED)) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options in the order of `names`, its own and those of `score`.
 
+    A name that is a parameter of the command is its own option; the others reach it in `options`, a
+    ScoreOptions. Parameters that are not named stand in front, as arguments do.
+    """
+    named = names.split()
 
-def rubric(text: str | None) -> str | None:
-    """`--rubric TEXT` or `@FILE` → the text."""
-    if text is None or not text.startswith("@"):
-        if text and len(text) < 4096 and os.path.isfile(text):  # noqa: PTH113 - no error for what is no path
-            raise UsageError(f"--rubric {text}: is a file; write @{text} to have it read")
-        return text
-    try:
-        found = Path(text[1:]).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        from ruler_cli import nearest
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["options"]
+        shared = [name for name in named if name not in own]
+        every = [*(name for name in own if name not in named), *named]
 
-        lost = nearest.file(text[1:]) if isinstance(error, FileNotFoundError) else None
-        hint = nearest.question(lost and f"@{lost}")
-        raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
-    if not found:
-        raise UsageError(f"--rubric {text}: the file is empty")
-    return found
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            options = ScoreOptions(**{name: values.pop(name) for name in shared})
+            command(options=options, **values)
 
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
+            [(_SHARED | own)[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in every]
+        )
+        return run
 
-def judges(
-    usual: JudgeSettings,
-    names: list[str] | None,
-    escalate: str | None,
-    price: list[str] | None,
-    *,
-    fallback: bool,
-) -> tuple[list[JudgeSettings], JudgeSettings | None]:
-    """The judges of `-m` in order and the one of `--escalate`, each with its price."""
-    found = models(names, escalate, fallback=fallback)
-    every = [*found, escalate] if escalate is not None else found
-    each = prices(price, len(every))
-    made = [replace(usual, model=name, price=cost) for name, cost in zip(every, each, strict=True)]
-    return made[: len(found)], made[-1] if escalate is not None else None
+    return decorate

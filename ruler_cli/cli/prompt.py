@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli import options
 from ruler_cli.cli.messages import safe, say, told
+from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings
+from ruler_cli.settings import AskSettings, InputSettings
 
 if TYPE_CHECKING:
     from ruler_cli.records import Group
     from ruler_cli.scoring.request import Part
     from ruler_cli.scoring.sheet import Sheet
 
-_ASK = AskSettings()
 _COMPARED = 1000
 """Groups' keys that are looked through for one that was not found."""
 
 
+@with_options(
+    "group pass_ window model api_base rubric order seed passes group_size single "
+    "group_by messages prompt grouping format_"
+)
 def command(
-    source: options.Source,
+    source: Source,
+    options: ScoreOptions,
     group: Annotated[
         str | None,
         typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Which group.  [default: the first]"),
@@ -39,19 +43,6 @@ def command(
         int,
         typer.Option(metavar="W", min=1, envvar="RULER_WINDOW", help="Which window of that pass."),
     ] = 1,
-    model: options.Models = None,
-    api_base: options.ApiBase = None,
-    rubric: options.Rubric = None,
-    order: options.Order = "random",
-    seed: options.Seed = 0,
-    passes: options.Passes = _ASK.passes,
-    group_size: options.GroupSize = _ASK.group_size,
-    single: options.Single = _ASK.single,
-    group_by: options.GroupBy = None,
-    messages: options.Messages = None,
-    task: options.Prompt = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
 ) -> None:
     """Print the exact request that `score` would send for a group. Nothing is sent.
 
@@ -67,13 +58,10 @@ def command(
         from ruler_cli.judges.choose import answers_of, model_of
         from ruler_cli.scoring.request import compose, lay_out
 
-        judges = [JudgeSettings(name, api_base) for name in options.models(model)]
+        settings = options.settings(source)
+        where, judges = settings.input, [settings.judge, *settings.panel]
         contexts = [model_of(judge).context for judge in judges]
-        text = options.rubric(rubric)
-        first, *others = (
-            AskSettings(text, order, seed, context, passes, group_size, single) for context in contexts
-        )
-        where = InputSettings(source, format_, grouping, group_by, messages=messages, prompt=task)
+        first, *others = (replace(settings.ask, context_tokens=context) for context in contexts)
         one = _group(where, group)
         sheet = lay_out(one, first)
         if not sheet.bodies:

@@ -5,26 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import options, sharing
 from ruler_cli.cli.messages import on_ledger, say, scoring, told
+from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count, size
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.settings import ScoreSettings
 
 if TYPE_CHECKING:
     from ruler_cli.judges.choose import Target
     from ruler_cli.records import Request
     from ruler_cli.rendering import Rendered
 
-_ASK = AskSettings()
 
-
+@with_options(
+    "target model api_base rubric param passes adaptive fallback escalate single group_size order seed "
+    "group_by reward messages prompt outcome grouping format_ shard ledger retry_failed"
+)
 def command(
-    source: options.Source,
+    source: Source,
     requests: Annotated[
         str,
         typer.Argument(
@@ -32,34 +35,21 @@ def command(
             help="A file of requests, or the name of several: requests-0001.jsonl, …; `-` is stdout.",
         ),
     ],
+    options: ScoreOptions,
     target: Annotated[
         Literal["auto", "openai", "anthropic", "vllm"],
         typer.Option(
             envvar="RULER_TARGET", help="Whose form the requests have; auto goes by the judge's name."
         ),
     ] = "auto",
-    model: options.Models = None,
-    api_base: options.ApiBase = None,
-    rubric: options.Rubric = None,
-    param: options.Param = None,
-    passes: options.Passes = 1,
-    adaptive: options.Adaptive = False,
-    fallback: options.Fallback = False,
-    escalate: options.Escalate = None,
-    single: options.Single = "flag",
-    group_size: options.GroupSize = _ASK.group_size,
-    order: options.Order = "random",
-    seed: options.Seed = 0,
-    group_by: options.GroupBy = None,
-    reward: options.Reward = None,
-    messages: options.Messages = None,
-    prompt: options.Prompt = None,
-    outcome: options.Outcome = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
-    shard: sharing.Part = None,
-    ledger: sharing.Ledgers = None,
-    retry_failed: options.RetryFailed = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            envvar="RULER_SHARD",
+            help="Write only the requests for the groups of shard I of N; the first is 1.",
+        ),
+    ] = None,
 ) -> None:
     """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.
 
@@ -74,30 +64,7 @@ def command(
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with told():
-        usual = JudgeSettings(api_base=api_base, params=options.params(param))
-        judges, stronger = options.judges(usual, model, escalate, None, fallback=fallback)
-        options.refuse_passes(
-            passes, judges=1 if fallback else len(judges), adaptive=adaptive, escalate=escalate
-        )
-        kept, others = sharing.ledgers(ledger)
-        part = sharing.shard(shard)
-        where = InputSettings(
-            source, format_, grouping, group_by, reward, messages, outcome, prompt=prompt, shard=part
-        )
-        settings = ScoreSettings(
-            where,
-            requests,
-            judges[0],
-            AskSettings(options.rubric(rubric), order, seed, None, passes, group_size, single),
-            ledger=kept,
-            ledgers=others,
-            retry_failed=retry_failed,
-            panel=tuple(judges[1:]),
-            fallback=fallback,
-            adaptive=adaptive,
-            escalate=stronger,
-        )
-        sharing.refuse_what_needs_all(settings)
+        settings = replace(options, shard=shard).settings(source, requests)
         raise typer.Exit(0 if _render(settings, target) else 1)
 
 
@@ -179,6 +146,3 @@ def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: Sc
         say(f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size(number)}")
     taking = f"ruler ledger import REPLIES{on_ledger(sys.argv)}"
     say(f"ruler: once they are answered: `{taking}`, then `{again}`")
-
-
-__all__ = ["command"]

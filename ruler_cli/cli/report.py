@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli import options
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, say, told
+from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
 from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.cli.signals import in_order
 from ruler_cli.cli.units import count
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from ruler_cli.cli.report_look import One, Run
 
 
+@with_options("output group as_json max_groups labels group_by messages prompt grouping format_")
 def command(
-    source: options.Scored,
+    source: Scored,
+    options: ScoreOptions,
     output: Annotated[
         str | None,
         typer.Option(
@@ -37,7 +39,7 @@ def command(
         str | None,
         typer.Option(metavar="KEY", envvar="RULER_GROUP", help="Show one group as its judge read it."),
     ] = None,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
     max_groups: Annotated[
         int | None,
         typer.Option(
@@ -47,12 +49,7 @@ def command(
             help="Groups in FILE.html, the most telling first.  [default: 10000]",
         ),
     ] = None,
-    labels: options.Labels = None,
-    group_by: options.GroupBy = None,
-    messages: options.Messages = None,
-    prompt: options.Prompt = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
+    labels: Labels = None,
 ) -> None:
     """Look at a scored file: on a terminal, or as a page.
 
@@ -70,10 +67,8 @@ def command(
     of ruler in it.
     """
     with told(), in_order():
-        _refuse(output, group, max_groups, format_, as_json=as_json)
-        where = InputSettings(
-            source, format_, grouping, group_by, None, messages, labels, "--labels", prompt=prompt
-        )
+        _refuse(output, group, max_groups, options.format_, as_json=as_json)
+        where = options.input(source, labels=labels, scored=True)
         problems = Problems(quiet=as_json)
         if output is None:
             _look(where, problems, group, as_json=as_json)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli import options
 from ruler_cli.cli.messages import told
+from ruler_cli.cli.options import Labels, Scored, ScoreOptions, with_options
 from ruler_cli.cli.progress import Console, waiting
 from ruler_cli.cli.signals import in_order
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.settings import InputSettings
+from ruler_cli.files.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.reading import Input
-    from ruler_cli.selection.values import Keep, Tally
+    from ruler_cli.selection.select import Keep, Tally
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -26,12 +26,14 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
+@with_options("where keep by answer labels group_by messages prompt grouping format_")
 def command(
-    source: options.Scored,
+    source: Scored,
     output: Annotated[
         str,
         typer.Argument(metavar="OUTPUT", help="A file as SCORED is, or SCORED itself; `-` is stdout."),
     ],
+    options: ScoreOptions,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,12 +64,7 @@ def command(
             metavar="PATH", envvar="RULER_ANSWER", help="Dotted path of a rollout's answer, for the majority."
         ),
     ] = None,
-    labels: options.Labels = None,
-    group_by: options.GroupBy = None,
-    messages: options.Messages = None,
-    prompt: options.Prompt = None,
-    grouping: options.Grouping = "auto",
-    format_: options.Format = "auto",
+    labels: Labels = None,
 ) -> None:
     """Keep groups and rollouts of a scored file by their scores.
 
@@ -86,10 +83,8 @@ def command(
     usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
     """
     with told(), in_order():
-        from ruler_cli.files.location import Location
         from ruler_cli.selection.conditions import condition
-        from ruler_cli.selection.select import select
-        from ruler_cli.selection.values import SelectSettings
+        from ruler_cli.selection.select import SelectSettings, select
 
         conditions = tuple(condition(one) for one in where or ())
         kept = _keep(keep, by, answer)
@@ -98,9 +93,7 @@ def command(
                 "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
                 "rollouts of each; `ruler select --help` lists all"
             )
-        place = InputSettings(
-            source, format_, grouping, group_by, None, messages, labels, "--labels", prompt=prompt
-        )
+        place = options.input(source, labels=labels, scored=True)
         console = Console("log", Location(source).shown)
         with waiting() as one:
             tally = select(
@@ -119,7 +112,7 @@ def command(
 def _keep(
     most: int | None, by: Literal["variance", "score", "majority"] | None, answer: str | None
 ) -> Keep | None:
-    from ruler_cli.selection.values import Keep
+    from ruler_cli.selection.select import Keep
 
     if most is None and by is not None:
         raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")

@@ -8,11 +8,9 @@ from pathlib import Path
 import typer
 
 from ruler_cli.cli.units import count
-from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.errors import OutputError
 from ruler_cli.figures import Figures, Length, Odd, Pair
-from ruler_cli.files.location import Location
 from ruler_cli.observer import Summary
-from ruler_cli.settings import ScoreSettings
 
 _GROUPS = 20
 """Below this many groups a curve or a slope is mostly chance."""
@@ -138,27 +136,6 @@ def _some(listed: tuple[Odd, ...], number: int) -> str:
 
 def _begun(key: str) -> str:
     return key if len(key) <= _LONG else f"{key[:_LONG]}…"
-
-
-def refuse_summary(path: Path | None, settings: ScoreSettings) -> None:
-    """Tell before a call what would be told after all of them."""
-    if path is None:
-        return
-    taken = [
-        settings.input.source,
-        settings.output,
-        settings.output.rstrip("/") + ".failed.jsonl",
-        settings.failed,
-    ]
-    if Location.of(path).remote:
-        raise UsageError("--summary: is an address; give a file of this machine")
-    files = [other for other in taken if other and not Location(str(other)).remote]
-    if str(path) != "-" and any(path.resolve() == Path(other).resolve() for other in files):
-        raise UsageError(f"--summary {path}: is another file of this run; give it a name of its own")
-    if str(path) == "-" and settings.output == "-":
-        raise UsageError("--summary -: stdout holds the records already; give it a file")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"--summary {path}: is a directory, or its directory does not exist")
 
 
 def write_summary(path: Path, done: Summary) -> None:

@@ -69,14 +69,6 @@ def test_paths_of_score(ruler: Ruler, home_made: Path, tmp_path: Path) -> None:
     assert [r["ruler"].get("independent_reward") for r in out] == [1.0, 0.5, 1.0, "TimeoutError", None]
 
 
-def test_paths_of_prompt(ruler: Ruler, home_made: Path) -> None:
-    """`prompt` finds the messages of such a dump as well."""
-    args = ["--messages", "chat", "--group-by", "q.id", "--group", "b"]
-    said = ruler("prompt", home_made, *args).stdout
-    assert "What is b?" in said
-    assert "What is a?" not in said
-
-
 def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
     """A path that leads nowhere is bad usage, and so is a format beside a path of messages."""
     for option in ("--messages", "--group-by", "--outcome"):

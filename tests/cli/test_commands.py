@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import ROOT, SHARED, Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
+from tests.values import few
 
 TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 OK = [group("a", 0.1, 0.9), group("b", 0.8, 0.2)]
@@ -62,14 +63,17 @@ def test_stdin_key_comes_back(ruler: Ruler) -> None:
     assert "--grouping scattered" in done.stderr
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_compressed(suffix: str, ruler: Ruler, tmp_path: Path) -> None:
+def test_compressed(ruler: Ruler, tmp_path: Path) -> None:
     """Compression is read by content and written by name, scattered groups too."""
     members = [rollout(0.1, f"{g}{i}", group_id=g) for i in range(3) for g in "xy"]
     (tmp_path / "in.bin").write_bytes(gzip.compress(write(tmp_path / "in", members).read_bytes()))
-    assert ruler("score", "in.bin", f"out.jsonl{suffix}", "-m", "offline").returncode == 0
-    assert ruler("score", f"out.jsonl{suffix}", "again.jsonl", "-m", "offline").returncode == 0
-    assert [r["messages"] for r in read(tmp_path / "again.jsonl")] == [m["messages"] for m in members]
+    for source, output in (
+        ("in.bin", "a.jsonl.gz"),
+        ("a.jsonl.gz", "b.jsonl.zst"),
+        ("b.jsonl.zst", "c.jsonl"),
+    ):
+        assert ruler("score", source, output, "-m", "offline").returncode == 0
+    assert [r["messages"] for r in read(tmp_path / "c.jsonl")] == [m["messages"] for m in members]
 
 
 def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
@@ -85,76 +89,6 @@ def test_bad_lines(ruler: Ruler, tmp_path: Path) -> None:
     assert kept == [*bad, b'{"trajectories": [']
     for number in (2, 3, 4, 5, 6, 8):
         assert f"in.jsonl: line {number} " in done.stderr
-
-
-USAGE = [
-    (["score", "no.jsonl", "out.jsonl"], "no such file"),
-    (["score", ".", "out.jsonl"], "lies in INPUT"),
-    (["score", "in.jsonl", "no/out.jsonl"], "mkdir -p"),
-    (["score", "in.jsonl", "."], "directory"),
-    (["score", "in.jsonl", "out.jsonl", "--order", "best"], "random"),
-    (["score", "in.jsonl", "out.jsonl", "-c", "0"], "-c"),
-    (["score", "in.jsonl", "out.jsonl", "-p", "temperature"], "KEY=VALUE"),
-    (["score", "in.jsonl", "out.jsonl", "-p", "api_key=sk-123456789"], "--api-key-env"),
-    (["score", "in.jsonl", "out.jsonl", "-p", "api_base=http://h/v1"], "--api-base URL"),
-    (["score", "in.jsonl", "out.jsonl", "--price", "x"], "2,8"),
-    (["score", "in.jsonl", "out.jsonl", "--rubric", "@no.txt"], "no.txt"),
-    (["score", "in.jsonl", "out.jsonl", "--rubric", "@empty.txt"], "empty"),
-    (["score", "in.jsonl", "out.jsonl", "--failed", "no/f.jsonl"], "--failed"),
-    (["score", "in.jsonl", "out.jsonl", "--grouping", "scattered"], "already is a group"),
-    (["score", "in.jsonl", "out.jsonl", "-p", "sloth=1", "-m", "simulated"], "slot"),
-    (["check", "unknown.jsonl"], "keys: a, b"),
-    (["check", "list.json"], "item 1 holds no rollouts"),
-    (["check", "prompt_only.jsonl"], "lines can be read"),
-    (["prompt", "in.jsonl", "--group", "zzz"], "zzz"),
-]
-
-
-@pytest.mark.parametrize(
-    ("args", "says"), USAGE, ids=lambda x: " ".join(x[1:]) if isinstance(x, list) else ""
-)
-def test_usage(args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
-    """Bad usage ends with 2, one sentence that names the way out, and no traceback."""
-    write(tmp_path / "in.jsonl", OK)
-    write(tmp_path / "unknown.jsonl", [{"a": "x", "b": 2}])
-    write(tmp_path / "prompt_only.jsonl", [{"messages": []}])
-    (tmp_path / "list.json").write_text("[\n{}\n]")
-    (tmp_path / "empty.txt").write_text(" ")
-    more = [] if "-m" in args or args[0] != "score" else ["-m", "offline"]
-    done = ruler(*args, *more)
-    assert done.returncode == 2, done.stderr
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
-    """What an interrupted run left is not overwritten while it is read."""
-    write(tmp_path / "out.jsonl.partial", OK)
-    done = ruler("score", "out.jsonl.partial", "out.jsonl", "-m", "offline")
-    assert done.returncode == 2
-    assert "rename it" in done.stderr
-    assert read(tmp_path / "out.jsonl.partial") == OK
-
-
-@pytest.mark.parametrize(
-    ("model", "args", "says"),
-    [
-        ("openai/o3", [], "OPENAI_API_KEY"),
-        ("openai/o3", ["--api-key-env", "MY_KEY"], "MY_KEY"),
-        ("hosted_vllm/x", [], "HOSTED_VLLM_API_BASE"),
-        ("mine", ["--api-base", "localhost:8000"], "http://"),
-        ("mine", ["--via", "http"], "--api-base"),
-        ("mine", ["--api-base", "http://["], "http://"),
-        ("mine", ["--api-base", "http://h:99999/v1"], "http://"),
-        ("mine", ["--api-base", "http://me:secret@h/v1"], "--api-key-env"),
-    ],
-)
-def test_judge_usage(model: str, args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
-    """A judge without key or endpoint is told before anything is read."""
-    done = ruler("score", "not-there.jsonl", tmp_path / "out.jsonl", "-m", model, *args)
-    assert done.returncode == 2
-    assert says in done.stderr
 
 
 def test_full_disk(process: Ruler, tmp_path: Path) -> None:
@@ -197,14 +131,6 @@ def test_key_stays_at_home(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
     assert not any("verysecret" in str(k) for k in server.stats()["keys"])
 
 
-def test_variables(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Options come from RULER_* variables too."""
-    write(tmp_path / "in.jsonl", OK)
-    env = {"RULER_JUDGE_MODEL": "openai/good", "RULER_API_BASE": server.base, "RULER_PARAM": "seed=7"}
-    assert ruler("score", "in.jsonl", "out.jsonl", **env).returncode == 0
-    assert server.requests()[0]["seed"] == 7
-
-
 def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     """`-p` values are JSON where they are JSON; the rubric reaches the judge, a group's own wins."""
     write(tmp_path / "in.jsonl", [OK[0], {**OK[1], "rubric": "Only brevity counts."}])
@@ -217,36 +143,6 @@ def test_params_and_rubric(ruler: Ruler, server: JudgeServer, tmp_path: Path) ->
     assert "Only brevity counts." in two["messages"][0]["content"]
 
 
-def test_prompt_is_what_is_sent(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """`prompt` prints the request that `score` sends, and sends nothing itself."""
-    write(tmp_path / "in.jsonl", OK)
-    shown = ruler("prompt", "in.jsonl", "--group", "b", "-m", "openai/good", "--api-base", server.base).stdout
-    assert server.stats()["requests"] == 0
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "openai/good", "--api-base", server.base, "-c", "1")
-    system, user = (m["content"] for m in server.requests()[1]["messages"])
-    assert shown == f"system:\n{system}\n\nuser:\n{user}\n"
-
-
-def test_check(ruler: Ruler, tmp_path: Path) -> None:
-    """`check` reports and estimates without a key; its code says whether all can be scored."""
-    write(tmp_path / "in.jsonl", OK)
-    done = ruler("check", "in.jsonl", "-m", "openai/o3")
-    assert done.returncode == 0
-    assert "2 groups of 2 rollouts" in done.stdout
-    assert "cost:               $0.0" in done.stdout
-    assert "unknown" in ruler("check", "in.jsonl", "-m", "mine", "--api-base", "http://x/v1").stdout
-    write(tmp_path / "in.jsonl", [*OK, {"trajectories": [{}]}, {"trajectories": []}])
-    assert ruler("check", "in.jsonl", "-m", "offline").returncode == 1
-
-
-def test_summary_file(ruler: Ruler, tmp_path: Path) -> None:
-    """`--summary` writes what the run did as versioned JSON."""
-    write(tmp_path / "in.jsonl", OK)
-    ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--summary", "s.json")
-    found = json.loads((tmp_path / "s.json").read_text())
-    assert (found["version"], found["scored"], found["rollouts"]) == (1, 2, 4)
-
-
 def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
     """`--progress none` is silent when all goes well."""
     write(tmp_path / "in.jsonl", OK)
@@ -255,19 +151,7 @@ def test_progress_none(ruler: Ruler, tmp_path: Path) -> None:
     assert "2/2" in shown
 
 
-def test_terminal_is_safe(ruler: Ruler, tmp_path: Path) -> None:
-    """Nothing of a rollout reaches a terminal raw."""
-    evil = rollout(0.5, "\x1b[31mred\x9b\u202e")
-    write(tmp_path / "in.jsonl", [{"group_id": "\x1b[2J", "trajectories": [evil, rollout(0.1)]}])
-    for args in (["prompt", "in.jsonl"], ["score", "in.jsonl", "out.jsonl", "-m", "offline", "--debug"]):
-        done = ruler(*args)
-        assert not set("\x1b\x9b\u202e") & set(done.stdout + done.stderr)
-    write(tmp_path / "in.jsonl", [{"group_id": "\x1b[2J", "trajectories": []}])
-    assert "\x1b" not in ruler("score", "in.jsonl", "out.jsonl", "-m", "offline").stderr
-
-
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals(signum: int, code: int, server: JudgeServer, tmp_path: Path) -> None:
+def test_signals(server: JudgeServer, tmp_path: Path) -> None:
     """A signal ends the run with its code, whole records in the partial file and the way on."""
     write(tmp_path / "in.jsonl", [*OK, *(group(f"h{i}", 0.1, 0.2) for i in range(50))])
     args = ["score", "in.jsonl", "out.jsonl", "-m", "openai/slow", "--api-base", server.base, "-c", "1"]
@@ -282,9 +166,9 @@ def test_signals(signum: int, code: int, server: JudgeServer, tmp_path: Path) ->
         if server.stats()["requests"] >= 2:
             break
         time.sleep(0.05)
-    process.send_signal(signum)
+    process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=20)[1]
-    assert process.returncode == code
+    assert process.returncode == 130
     assert "to go on: ruler score in.jsonl" in said
     assert read(tmp_path / "out.jsonl.partial")
     assert not (tmp_path / "out.jsonl").exists()
@@ -325,28 +209,6 @@ def test_tau_bench(ruler: Ruler, tmp_path: Path) -> None:
         assert list(other) == list(one)
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["in.jsonl", "o.jsonl", "--failed", "o.jsonl"], "INPUT or OUTPUT"),
-        (["in.jsonl", "o.jsonl", "--failed", "in.jsonl"], "INPUT or OUTPUT"),
-        (["in.jsonl", "o.jsonl", "--failed", "f.gz"], "plain file"),
-        (["in.jsonl", "o.jsonl", "--summary", "o.jsonl"], "another file"),
-        (["in.jsonl", "o.jsonl", "--summary", "no/s.json"], "does not exist"),
-        (["in.jsonl", "-", "--summary", "-"], "stdout"),
-        (["in.jsonl", "-", "--on-failure", "drop"], "--failed FILE"),
-    ],
-)
-def test_clashing_files(args: list[str], says: str, ruler: Ruler, tmp_path: Path) -> None:
-    """Two files of a run under one name are refused before anything is written."""
-    before = write(tmp_path / "in.jsonl", OK).read_bytes()
-    done = ruler("score", *args, "-m", "offline")
-    assert done.returncode == 2, done.stderr
-    assert says in done.stderr
-    assert (tmp_path / "in.jsonl").read_bytes() == before
-    assert not (tmp_path / "o.jsonl").exists()
-
-
 def test_dropped_file_can_be_scored(ruler: Ruler, tmp_path: Path) -> None:
     """What was dropped stands whole in the failed file, which can be scored again."""
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "c", "trajectories": [{"messages": []}]}])
@@ -372,7 +234,7 @@ def until_it_waits(process: subprocess.Popen[bytes], where: str) -> None:
     pytest.fail("it never came to wait")
 
 
-@pytest.mark.parametrize("where", ["stdin", "stdout"])
+@pytest.mark.parametrize("where", few(1, ["stdin", "stdout"]))
 def test_signal_while_a_pipe_waits(where: str, tmp_path: Path) -> None:
     """A signal ends the run also while a pipe gives or takes nothing."""
     write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.2) for i in range(3000)])
@@ -414,16 +276,3 @@ def test_forged_line(ruler: Ruler, tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [*OK, {"group_id": "a\nruler: all is well", "trajectories": []}])
     said = ruler("score", "in.jsonl", "o.jsonl", "-m", "offline").stderr
     assert not any(line.startswith("ruler: all is well") for line in said.splitlines())
-
-
-@pytest.mark.parametrize(
-    "args",
-    [["x" * 5000, "-"], ["-", "x" * 5000], ["-", "-", "--failed", "x" * 300]],
-    ids=["in", "out", "failed"],
-)
-def test_long_names(args: list[str], ruler: Ruler) -> None:
-    """A name that no system takes is bad usage, told in a sentence."""
-    done = ruler("score", *args, "-m", "offline")
-    assert done.returncode == 2, done.stderr
-    assert "File name too long" in done.stderr
-    assert "Traceback" not in done.stderr

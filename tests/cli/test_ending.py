@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.values import few
 
 COMMANDS = {
     "report": ("report", "-", "-o", "out.html"),
@@ -19,7 +20,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", few(1, COMMANDS))
 def test_a_signal_leaves_nothing_half_done(name: str, number: signal.Signals, tmp_path: Path) -> None:
     """A command that is told to end removes what it has begun, is quiet, and says so by its exit code."""
     with subprocess.Popen(

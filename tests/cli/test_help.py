@@ -80,6 +80,30 @@ def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer,
             assert done.returncode == 0, f"{example}: {done.stderr}"
 
 
+SLOW = {"aiohttp", "fsspec", "litellm", "pandas", "pyarrow", "ray", "rich", "s3fs", "tqdm"}
+LEAN = {
+    "--help": SLOW | {"anyio", "sqlite3"},
+    "check in.jsonl -m openai/o3 --ledger none": SLOW,
+    "prompt in.jsonl -m openai/o3": SLOW,
+    "score in.jsonl out.jsonl -m offline --ledger none": SLOW,
+    "render in.jsonl r.jsonl -m openai/o3": SLOW,
+    "agree out.jsonl": SLOW,
+}
+"""Commands, and the packages that they do without."""
+
+
+def test_imports(process: Ruler, tmp_path: Path) -> None:
+    """A command loads nothing that it does not need, and nothing for mistakes that nobody made."""
+    write(tmp_path / "in.jsonl", [group(name, 0.1, 0.9) for name in ("a", "b")])
+    for line, without in LEAN.items():
+        done = process(*line.split(), PYTHONPROFILEIMPORTTIME="1")
+        assert done.returncode == 0, done.stderr
+        loaded = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
+        assert "ruler_cli.cli" in loaded
+        assert not {name.partition(".")[0] for name in loaded} & without, line
+        assert "ruler_cli.cli.mistakes" not in loaded
+
+
 def test_root_example_is_three_lines(ruler: Ruler) -> None:
     """`ruler --help` shows the way in three lines: what it takes, to score, to look."""
     found = examples(ruler("--help").stdout)

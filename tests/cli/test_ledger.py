@@ -48,12 +48,11 @@ def test_path(ruler: Ruler, tmp_path: Path) -> None:
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("command", ["path", "stats", "clear"])
-def test_none(command: str, ruler: Ruler) -> None:
+def test_none(ruler: Ruler) -> None:
     """`--ledger none` names no ledger that could be looked at."""
-    done = ruler("ledger", command, "--ledger", "none")
-    assert done.returncode == 2
-    assert "leave the option out" in done.stderr
+    for command in ("path", "stats", "clear"):
+        done = ruler("ledger", command, "--ledger", "none")
+        assert (done.returncode, "leave the option out" in done.stderr) == (2, True)
 
 
 def test_nothing_there(ruler: Ruler, tmp_path: Path) -> None:
@@ -103,12 +102,11 @@ def test_clear(ruler: Ruler, place: Path) -> None:
         assert ledger.find(b"1") is None
 
 
-@pytest.mark.parametrize("days", ["nan", "inf", "-1", "soon"])
-def test_clear_usage(days: str, ruler: Ruler, place: Path) -> None:
+def test_clear_usage(ruler: Ruler, place: Path) -> None:
     """An age that is no number of days removes nothing."""
-    done = ruler("ledger", "clear", "--ledger", place, "--older-than", days)
-    assert done.returncode == 2
-    assert "--older-than" in done.stderr
+    for days in ("nan", "inf", "-1", "soon"):
+        done = ruler("ledger", "clear", "--ledger", place, "--older-than", days)
+        assert (done.returncode, "--older-than" in done.stderr) == (2, True)
     with Ledger(place) as ledger:
         assert ledger.find(b"1") is not None
 

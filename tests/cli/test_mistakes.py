@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import typer
 import typer.main
 
 from ruler_cli.cli import app, mistakes
-from tests.conftest import ROOT, Ruler, group, write
+from tests.conftest import Ruler, group, write
 
 S = "score in.jsonl out.jsonl"
 """A command line without a mistake so far."""
@@ -137,13 +134,6 @@ def test_words_of_other_tools_lead_somewhere(ruler: Ruler) -> None:
     assert {instead.split(" ")[0].rstrip(";") for instead in mistakes.OPTIONS.values()} <= options
     for instead in mistakes.COMMANDS.values():
         assert ruler(*instead.split(), "--help").returncode == 0
-
-
-def test_nothing_is_loaded_before() -> None:
-    """A command line without a mistake loads none of this."""
-    seen = "import sys, ruler_cli.cli; print('ruler_cli.cli.mistakes' in sys.modules)"
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    assert subprocess.check_output([sys.executable, "-c", seen], env=env) == b"False\n"
 
 
 TYPED = """score check prompt agree ledger stats clear path help version a.jsonl b.jsonl - -- -m -p -c -y -x

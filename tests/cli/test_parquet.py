@@ -128,16 +128,6 @@ def piped(folder: Path, path: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_framework(ruler: Ruler, tmp_path: Path) -> None:
-    """A table that TRL wrote comes out with all that it held."""
-    if not TRL.exists():
-        pytest.skip("the examples are not here")
-    done = ruler("score", TRL, "out.parquet", *SCORE)
-    assert done.returncode == 0, done.stderr
-    kept(pq.read_table(TRL), pq.read_table(tmp_path / "out.parquet"))
-    assert pd.read_parquet(tmp_path / "out.parquet")["reward"].notna().all()
-
-
 def test_verl(ruler: Ruler, tmp_path: Path) -> None:
     """A list of answers gets a list of rewards beside it."""
     table = verl(["truth=0.1", "truth=0.9"], ["truth=0.5", "truth=0.2", "truth=0.7"])
@@ -205,16 +195,6 @@ def test_drop(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
     more = ("-m", "openai/400", "--api-base", server.base, "--ledger", "none", "--on-failure", "drop")
     assert ruler("score", "in.parquet", "none.parquet", *more).returncode == 1
     kept(table.slice(0, 0), pq.read_table(tmp_path / "none.parquet"))
-
-
-def test_null(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """A group that fails has no reward, and its first one stands in `ruler`."""
-    pq.write_table(art(1), tmp_path / "in.parquet")
-    done = ruler("score", "in.parquet", "out.parquet", "-m", "openai/400", "--api-base", server.base)
-    assert done.returncode == 1, done.stderr
-    frame = pd.read_parquet(tmp_path / "out.parquet")
-    assert frame["reward"].isna().all()
-    assert [mark["independent_reward"] for mark in marks(frame)] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_stopped(ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
-from ruler_cli.records import Group
-from ruler_cli.scoring.request import compose, lay_out, parts
-from ruler_cli.settings import AskSettings
 from tests.conftest import Ruler, write
 from tests.judge_server import JudgeServer
-from tests.values import group, talk
+from tests.values import talk
 
 TEXTS = [f"answer number {i}" for i in range(9)]
-
-
-def one() -> Group:
-    """The group as it is read."""
-    return group(*(talk(text) for text in TEXTS), key="large")
 
 
 @pytest.fixture
@@ -30,18 +23,18 @@ def dump(tmp_path: Path) -> Path:
     return write(tmp_path / "in.jsonl", [large, alone])
 
 
-@pytest.mark.parametrize("turn", [1, 2, 3])
-@pytest.mark.parametrize("window", [1, 2, 3])
-def test_any_request(turn: int, window: int, ruler: Ruler, dump: Path) -> None:
-    """What is printed is what the plan has for that pass and window."""
-    ask = AskSettings(group_size=3, passes=3)
-    sheet = lay_out(one(), ask)
-    part = parts(sheet, ask, turn - 1)[window - 1]
-    request = compose(sheet, ask, part).request
-    args = ["--group-size", "3", "--passes", "3", "--pass", turn, "--window", window]
-    done = ruler("prompt", dump, *args)
-    assert done.stdout == f"system:\n{request.system}\n\nuser:\n{request.user}\n"
-    assert f"pass {turn} of 3, window {window} of 3; the group takes 9 requests" in done.stderr
+def test_any_request(ruler: Ruler, dump: Path, server: JudgeServer) -> None:
+    """Every request of a group that `score` sends can be printed, by its pass and window."""
+    args = ("-m", "openai/good", "--api-base", server.base, "--group-size", "3", "--passes", "3")
+    assert ruler("score", dump, dump.with_name("out.jsonl"), *args, "--ledger", "none").returncode == 0
+    sent = ([message["content"] for message in request["messages"]] for request in server.requests())
+    printed = set()
+    for turn, window in itertools.product((1, 2, 3), repeat=2):
+        done = ruler("prompt", dump, *args, "--pass", turn, "--window", window)
+        assert f"pass {turn} of 3, window {window} of 3; the group takes 9 requests" in done.stderr
+        printed.add(done.stdout)
+    assert len(printed) == 9
+    assert printed <= {f"system:\n{system}\n\nuser:\n{user}\n" for system, user in sent}
 
 
 def test_passes_reverse(ruler: Ruler, dump: Path) -> None:
@@ -74,21 +67,17 @@ def test_panel(ruler: Ruler, dump: Path) -> None:
     assert "of 2 judges the first; the group takes 4 requests" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["--window", "2"], "is shown in 1 window"),
-        (["--group-size", "3", "--window", "4"], "is shown in 3 windows"),
-        (["--group", "alone", "--pass", "2"], "--single score"),
-        (["--pass", "0"], "--pass"),
-    ],
-)
-def test_refused(args: list[str], says: str, ruler: Ruler, dump: Path) -> None:
+def test_refused(ruler: Ruler, dump: Path) -> None:
     """A request that is never made is bad usage, and why is told."""
-    done = ruler("prompt", dump, *args)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert done.stdout == ""
+    cases = {
+        "--window 2": "is shown in 1 window",
+        "--group-size 3 --window 4": "is shown in 3 windows",
+        "--group alone --pass 2": "--single score",
+        "--pass 0": "--pass",
+    }
+    for args, says in cases.items():
+        done = ruler("prompt", dump, *args.split())
+        assert (done.returncode, says in done.stderr, done.stdout) == (2, True, "")
 
 
 def test_alone_in_every_pass(ruler: Ruler, dump: Path) -> None:

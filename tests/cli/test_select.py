@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SHARED, Ruler, read, write
-from tests.selection.values import GROUPS, dump, grouped, lines, marked
+from tests.conftest import SHARED, Ruler, read, write
+from tests.selection.values import GROUPS, dump, lines, marked
 from tests.values import talk
 
 LOG = SHARED / "formats" / "inspect_log.eval"
@@ -64,47 +61,31 @@ def test_variables(ruler: Ruler, scored: Path) -> None:
     assert ruler("select", "s.jsonl", "-", "--keep", "1", **way).stdout.count("\n") == 4
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        ((), "say what to keep: --where live"),
-        (("--keep", "4"), "say which, with --by score, --by variance or --by majority"),
-        (("--by", "score"), "say how many rollouts of each group, with --keep M"),
-        (("--keep", "2", "--by", "majority"), "with --answer PATH"),
-        (("--keep", "2", "--by", "score", "--answer", "a"), "--answer a: is for --keep M --by majority"),
-        (("--keep", "1", "--by", "variance"), "keep 2 or more"),
-        (("--keep", "0", "--by", "score"), "--keep"),
-        (("--where", "relaibility=0.7.."), "write a range, e.g. reliability=0.7.."),
-        (("--where", "score=0.7"), "write a range"),
-        (("--where", "live", "--labels", "no.where"), "--labels no.where"),
-        (("--where", "live", "--format", "verl"), "verl"),
-        (
-            ("--keep", "1", "--by", "majority", "--answer", "no.where"),
-            "no rollout of s.jsonl has an answer there; name a path below a rollout or one of group_id",
-        ),
-        (
-            ("--keep", "1", "--by", "majority", "--answer", "mesages"),
-            "has an answer there; did you mean messages?",
-        ),
-    ],
-)
-def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
+USAGE = {
+    "": "say what to keep: --where live",
+    "--keep 4": "say which, with --by score, --by variance or --by majority",
+    "--by score": "say how many rollouts of each group, with --keep M",
+    "--keep 2 --by majority": "with --answer PATH",
+    "--keep 2 --by score --answer a": "--answer a: is for --keep M --by majority",
+    "--keep 1 --by variance": "keep 2 or more",
+    "--keep 0 --by score": "--keep",
+    "--where relaibility=0.7..": "write a range, e.g. reliability=0.7..",
+    "--where live --labels no.where": "--labels no.where",
+    "--where live --format verl": "verl",
+    "--keep 1 --by majority --answer no.where": "no rollout of s.jsonl has an answer there; name a path "
+    "below a rollout or one of group_id",
+    "--keep 1 --by majority --answer mesages": "has an answer there; did you mean messages?",
+}
+
+
+def test_bad_usage(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Bad usage is told in a sentence with the way out, and nothing is written."""
-    done = ruler("select", "s.jsonl", "out.jsonl", *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
-
-
-def test_not_scored(ruler: Ruler, tmp_path: Path) -> None:
-    """A file that was never scored is told from one of which nothing is left."""
-    write(tmp_path / "s.jsonl", [{"trajectories": [{"messages": talk("a")}]}])
-    done = ruler("select", "s.jsonl", "out.jsonl", "--where", "live")
-    assert done.returncode == 2
-    assert "`ruler score s.jsonl scored.jsonl`" in done.stderr
-    assert not (tmp_path / "out.jsonl").exists()
-    assert ruler("select", "none.jsonl", "out.jsonl", "--where", "live").returncode == 2
+    for args, says in USAGE.items():
+        done = ruler("select", "s.jsonl", "out.jsonl", *args.split())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+        assert "Traceback" not in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
 def test_unreadable_lines(ruler: Ruler, tmp_path: Path) -> None:
@@ -135,14 +116,13 @@ def test_in_place(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]
 
 
-@pytest.mark.parametrize("name", ["out.jsonl.gz", "out.jsonl.zst"])
-def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path, name: str) -> None:
+def test_compressed(ruler: Ruler, scored: Path, tmp_path: Path) -> None:
     """Compression follows the names, and what was packed is selected from as well."""
-    assert ruler("select", "s.jsonl", name, "--where", "scored").returncode == 0
-    again = ruler("select", name, "-", "--where", "live").stdout
+    for source, output in (("s.jsonl", "a.jsonl.gz"), ("a.jsonl.gz", "b.jsonl.zst")):
+        assert ruler("select", source, output, "--where", "scored").returncode == 0
+    assert len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()) == 4
+    again = ruler("select", "b.jsonl.zst", "-", "--where", "live").stdout
     assert again == ruler("select", "s.jsonl", "-", "--where", "live").stdout != ""
-    if name.endswith(".gz"):
-        assert len(gzip.decompress((tmp_path / name).read_bytes()).splitlines()) == 4
 
 
 def test_document(ruler: Ruler, tmp_path: Path) -> None:
@@ -195,22 +175,6 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
     assert (tmp_path / f"none{end}").stat().st_size
 
 
-def test_empty_table(ruler: Ruler, tmp_path: Path) -> None:
-    """A table of which nothing is left is a table still, and gives nothing when it is read."""
-    pq = pytest.importorskip("pyarrow.parquet")
-    pa = pytest.importorskip("pyarrow")
-    pq.write_table(
-        pa.Table.from_pylist([{"prompt": "p", "responses": ["truth=0.1"]}]), tmp_path / "in.parquet"
-    )
-    assert ruler("score", "in.parquet", "s.parquet", "-m", "simulated", "--ledger", "none").returncode == 0
-    assert ruler("select", "s.parquet", "none.parquet", "--where", "score=2..").returncode == 0
-    names = pq.read_table(tmp_path / "s.parquet").column_names
-    found = pq.read_table(tmp_path / "none.parquet")
-    assert (found.num_rows, set(found.column_names) <= set(names)) == (0, True)
-    done = ruler("select", "none.parquet", "empty.jsonl", "--where", "live")
-    assert (done.returncode, (tmp_path / "empty.jsonl").read_bytes()) == (0, b"")
-
-
 def test_table_of_lists(ruler: Ruler, tmp_path: Path) -> None:
     """In a table whose rows are groups the lists of a row lose the items."""
     pa = pytest.importorskip("pyarrow")
@@ -232,14 +196,6 @@ def test_table_of_lists(ruler: Ruler, tmp_path: Path) -> None:
     ]
 
 
-def test_read_by_other_commands(ruler: Ruler, scored: Path) -> None:
-    """What is left is measured and scored again like any other file."""
-    assert ruler("select", "s.jsonl", "out.jsonl", "--where", "live").returncode == 0
-    done = ruler("agree", "out.jsonl", "--json")
-    assert json.loads(done.stdout)["groups"] == 2
-    assert ruler("score", "out.jsonl", "again.jsonl", "-m", "offline").returncode == 0
-
-
 def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
     """Where the messages stand and how groups are found is said as for the other commands."""
     records = [{"task": "ab"[i % 2], "log": {"turns": talk(f"{i}")}} for i in range(6)]
@@ -251,43 +207,6 @@ def test_home_made(ruler: Ruler, tmp_path: Path) -> None:
     assert "2 of 2 groups, 2 of 6 rollouts kept" in done.stderr
     alone = ruler("select", "s.jsonl", "-", *how, "--grouping", "consecutive", "--where", "live")
     assert "are one group with others between" in alone.stderr
-
-
-def test_scattered_stdin(ruler: Ruler, tmp_path: Path) -> None:
-    """A stream whose groups lie apart is selected from as well, when that is said."""
-    records = [
-        r
-        for pair in zip(lines(grouped("a", 0.1, 0.9)), lines(grouped("b", 0.2, 0.3)), strict=True)
-        for r in pair
-    ]
-    text = "".join(json.dumps(r) + "\n" for r in records)
-    assert ruler("select", "-", "-", "--where", "live", stdin=text).returncode == 2
-    done = ruler("select", "-", "-", "--keep", 1, "--by", "score", "--grouping", "scattered", stdin=text)
-    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a1", "b1"]
-
-
-def test_help(ruler: Ruler) -> None:
-    """The help shows what to write."""
-    done = ruler("select", "--help")
-    assert done.returncode == 0
-    assert "ruler select scored.jsonl train.jsonl --where live --where reliability=0.7.." in done.stdout
-    assert done.stdout.count("[env var: RULER_") >= 5
-
-
-def test_completion() -> None:
-    """A shell completes the names of conditions."""
-    words = {"COMP_WORDS": "ruler select s.jsonl out.jsonl --where re", "COMP_CWORD": "5"}
-    code = "import sys; sys.argv = ['ruler']; from ruler_cli.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **words, "_RULER_COMPLETE": "complete_bash"},
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout.split() == ["reliability"], done.stderr
 
 
 def test_scores_that_there_are(ruler: Ruler, scored: Path) -> None:

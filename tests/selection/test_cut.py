@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats import atropos, custom, lm_eval, ms_swift, native, prompt_responses, ultrafeedback
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats import custom, lm_eval, ms_swift, native, prompt_responses
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import Format
 from ruler_cli.records import Group, Line, Record, Rollout
@@ -71,51 +71,15 @@ def test_every_listed_format_says_its_lists() -> None:
     assert [form.name for form in formats() if form.layout.listed and form.layout.lists is None] == []
 
 
-def test_columns() -> None:
-    """Of a columnar line every list loses the item, ruler's too; what is no list stays."""
-    record = {
-        "step": ["1", "1", "1"], "prompt": ["a", "a", "b"], "completion": ["x", "y", "z"], "images": [],
-        "reward": [0.1, 0.2, None], "ruler": [MARK, {**MARK, "score": 0.2}, None], "note": "n",
-        "deep": {"a": [1]},
-    }  # fmt: skip
-    assert without(ms_swift.STEP, record, [0, 2]) == {
-        "step": ["1"], "prompt": ["a"], "completion": ["y"], "images": [],
-        "reward": [0.2], "ruler": [{**MARK, "score": 0.2}], "note": "n", "deep": {"a": [1]},
-    }  # fmt: skip
-
-
-def test_group_of_lists() -> None:
-    """Of a group in lists every list loses the item, and of ruler's the list of marks."""
-    part = {"status": "scored", "size": 3, "rollouts": [MARK, {}, MARK]}
-    record = {"tokens": [[1], [2], [3]], "masks": [[1], [2], [3]], "scores": [1, 2, 3], "messages": [1, 2, 3],
-              "advantages": None, "group_overrides": {"stop": [1, 2, 3]}, "ruler": part}  # fmt: skip
-    found = without(atropos.GROUP, record, [1])
-    assert found["ruler"] == {**part, "rollouts": [MARK, MARK]}
-    assert [found[name] for name in ("scores", "messages")] == [[1, 3], [1, 3]]
-    assert found["tokens"] == [[1], [3]]
-    assert found["group_overrides"] == {"stop": [1, 2, 3]}
-
-
-def test_ultrafeedback() -> None:
-    """The names of the models go with their completions."""
-    record = {
-        "models": ["a", "b"],
-        "completions": [{"model": "a"}, {"model": "b"}],
-        "correct_answers": [1, 2],
-    }
-    raw = json.dumps(record).encode()
-    found = json.loads(cut(raw, ultrafeedback.GROUP, [("completions", 0)], 2))
-    assert found == {"models": ["b"], "completions": [{"model": "b"}], "correct_answers": [1, 2]}
-
-
-@pytest.mark.parametrize(("filtered", "left"), [(["x"], ["x"]), ([["x", "y"]], [["y"]]), ([["x"]], [["x"]])])
-def test_lm_eval(filtered: list[Any], left: list[Any]) -> None:
+def test_lm_eval() -> None:
     """What a filter made of each answer goes along; what it made of all of them stays."""
-    record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
-              "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
-    found = without(lm_eval.GROUP, record, [0])
-    assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
-    assert len(found["ruler"]["rollouts"]) == 1
+    cases: list[tuple[list[Any], list[Any]]] = [(["x"], ["x"]), ([["x", "y"]], [["y"]]), ([["x"]], [["x"]])]
+    for filtered, left in cases:
+        record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
+                  "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
+        found = without(lm_eval.GROUP, record, [0])
+        assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
+        assert len(found["ruler"]["rollouts"]) == 1
 
 
 def answers(**more: Any) -> dict[str, Any]:
@@ -124,21 +88,21 @@ def answers(**more: Any) -> dict[str, Any]:
             "tools": [1, 2, 3], "ruler": {"rollouts": [MARK] * 3}, **more}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"correct": [True, False, True]}, "as many items at `correct` as rollouts"),
-        ({"extra": {"in": {"choices": [1, 2, 3]}}}, "as many items at `extra.in.choices` as rollouts"),
-        ({"rewards": [1, 2]}, "has 2 items at `rewards` for 3 rollouts"),
-        ({"ruler": {"rollouts": [MARK]}}, "has 1 items at `ruler.rollouts` for 3 rollouts"),
-        ({"a\x1bb": [1, 2, 3]}, "items at `a\ufffdb`"),
-    ],
-)
-def test_refused(more: dict[str, Any], says: str) -> None:
+DOUBTED: list[tuple[dict[str, Any], str]] = [
+    ({"correct": [True, False, True]}, "as many items at `correct` as rollouts"),
+    ({"extra": {"in": {"choices": [1, 2, 3]}}}, "as many items at `extra.in.choices` as rollouts"),
+    ({"rewards": [1, 2]}, "has 2 items at `rewards` for 3 rollouts"),
+    ({"ruler": {"rollouts": [MARK]}}, "has 1 items at `ruler.rollouts` for 3 rollouts"),
+    ({"a\x1bb": [1, 2, 3]}, "items at `a\ufffdb`"),
+]
+
+
+def test_refused() -> None:
     """A list that may belong to the rollouts, and one that should and does not, are never guessed about."""
-    with pytest.raises(UnreadableError) as error:
-        cut(json.dumps(answers(**more)).encode(), prompt_responses.GROUP, [(0,)], 3)
-    assert says in str(error.value)
+    for more, says in DOUBTED:
+        with pytest.raises(UnreadableError) as error:
+            cut(json.dumps(answers(**more)).encode(), prompt_responses.GROUP, [(0,)], 3)
+        assert says in str(error.value)
 
 
 def test_lists_that_the_user_names() -> None:
@@ -176,33 +140,22 @@ def parts(*sizes: int) -> list[Group]:
     return out
 
 
-@pytest.mark.parametrize(
-    ("kept", "left"),
-    [
-        ([None, {0}], [2]),
-        ([{1}, None], [1]),
-        ([{0, 1}, {1}], [0, 1, 3]),
-        ([{0, 1}, {0, 1}], [0, 1, 2, 3]),
-        ([None, None], None),
-    ],
-)
-def test_line_of_several_groups(kept: list[set[int] | None], left: list[int] | None) -> None:
+LEFT: list[tuple[list[set[int] | None], list[int] | None]] = [
+    ([None, {0}], [2]),
+    ([{1}, None], [1]),
+    ([{0, 1}, {1}], [0, 1, 3]),
+    ([{0, 1}, {0, 1}], [0, 1, 2, 3]),
+    ([None, None], None),
+]
+"""The places that are kept of the two groups of a line, and what is left of it."""
+
+
+def test_line_of_several_groups() -> None:
     """A columnar line is written once, when the last of its groups is known, with what is left of all."""
-    cutter = Cutter(ms_swift.STEP)
-    first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
-    assert first == []
-    ((number, body),) = last
-    assert number == 7
-    assert (json.loads(body)["completion"] if body else None) == left
-
-
-def test_the_record_is_named() -> None:
-    """A record that cannot lose a rollout is named with its place and the way out."""
-    raw = json.dumps(answers(odd=[1, 2, 3])).encode()
-    group = Group("g", (Record(Line(3, 0, raw), tuple(Rollout([], (i,)) for i in range(3))),))
-    with pytest.raises(
-        UsageError, match=r"line 3 cannot lose a rollout exactly: it has as many .* take `odd` out"
-    ):
-        Cutter(prompt_responses.GROUP).bodies(group, {0})
-    assert Cutter(prompt_responses.GROUP).bodies(group, {0, 1, 2}) == [(3, raw)]
-    assert Cutter(prompt_responses.GROUP).bodies(group, None) == [(3, b"")]
+    for kept, left in LEFT:
+        cutter = Cutter(ms_swift.STEP)
+        first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
+        assert first == []
+        ((number, body),) = last
+        assert number == 7
+        assert (json.loads(body)["completion"] if body else None) == left

@@ -10,7 +10,7 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.selection.values import Keep
+from ruler_cli.selection.select import Keep
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
 from tests.formats.test_every_format import each_example, each_layout, marks
@@ -102,12 +102,3 @@ def test_scored_again(name: str, tmp_path: Path) -> None:
     assert [r.label for group in marked(tmp_path / "twice.jsonl") for r in group.rollouts] == once
     first = Counter(r.label for group in marked(scored) for r in group.rollouts)
     assert not Counter(once) - first
-
-
-@each_layout
-def test_nothing_left(name: str, tmp_path: Path) -> None:
-    """Where nothing is left OUTPUT is empty, and that is no error."""
-    scored = scored_example(name, tmp_path)
-    tally = selected(scored, tmp_path / "out.jsonl", "score=2..")
-    assert (tmp_path / "out.jsonl").read_bytes() == b""
-    assert (tally.kept_groups, tally.kept_rollouts, tally.unscored) == (0, 0, 0)

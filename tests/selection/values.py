@@ -16,8 +16,7 @@ from ruler_cli.reading import open_input
 from ruler_cli.records import Problem
 from ruler_cli.score import score
 from ruler_cli.selection.conditions import condition
-from ruler_cli.selection.select import select
-from ruler_cli.selection.values import Keep, SelectSettings, Tally
+from ruler_cli.selection.select import Keep, SelectSettings, Tally, select
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.values import talk
 

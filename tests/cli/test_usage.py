@@ -1,0 +1,122 @@
+"""What cannot be meant: told before anything is read, sent or written, with the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ruler, group, write
+
+S = "score in.jsonl out.jsonl -m offline"
+R = "score in.jsonl out.jsonl"
+P = f"{R} -m openai/a -m openai/b"
+USAGE = {
+    # files
+    "score no.jsonl out.jsonl -m offline": "no such file",
+    "score . out.jsonl -m offline": "lies in INPUT",
+    "score in.jsonl no/out.jsonl -m offline": "mkdir -p",
+    "score in.jsonl . -m offline": "directory",
+    f"{S} --failed no/f.jsonl": "--failed",
+    f"{S} --failed out.jsonl": "INPUT or OUTPUT",
+    f"{S} --failed in.jsonl": "INPUT or OUTPUT",
+    f"{S} --failed f.gz": "plain file",
+    f"{S} --summary out.jsonl": "another file",
+    f"{S} --summary no/s.json": "does not exist",
+    "score in.jsonl - -m offline --summary -": "stdout",
+    "score in.jsonl - -m offline --on-failure drop": "--failed FILE",
+    f"score {'x' * 5000} - -m offline": "File name too long",
+    f"score - {'x' * 5000} -m offline": "File name too long",
+    f"score - - --failed {'x' * 300} -m offline": "File name too long",
+    # texts that are none of their option
+    f"{S} --order best": "random",
+    f"{S} -c 0": "-c",
+    f"{S} -p temperature": "KEY=VALUE",
+    f"{S} -p api_key=sk-123456789": "--api-key-env",
+    f"{S} -p api_base=http://h/v1": "--api-base URL",
+    f"{S} --price x": "2,8",
+    f"{S} --price nan,1": "2,8",
+    f"{S} --price -1,2": "2,8",
+    f"{S} --max-failures 101%": "e.g. 20, or a share, e.g. 5%",
+    f"{S} --rubric @no.txt": "no.txt",
+    f"{S} --rubric @empty.txt": "empty",
+    f"{S} --blend 1.5": "--blend",
+    f"{S} --blend nan": "--blend nan: is no number",
+    f"{S} --passes 0": "--passes",
+    f"{S} --group-size 1": "--group-size",
+    f"{S} --grouping scattered": "already is a group",
+    "score in.jsonl out.jsonl -p sloth=1 -m simulated": "slot",
+    "check in.jsonl -p sloth=1 -m simulated": "slot",
+    # judges
+    f"{R} -m openai/o3": "OPENAI_API_KEY",
+    f"{R} -m openai/o3 --api-key-env MY_KEY": "MY_KEY",
+    f"{R} -m hosted_vllm/x": "HOSTED_VLLM_API_BASE",
+    f"{R} -m mine --api-base localhost:8000": "http://",
+    f"{R} -m mine --via http": "--api-base",
+    f"{R} -m mine --api-base http://[": "http://",
+    f"{R} -m mine --api-base http://h:99999/v1": "http://",
+    f"{R} -m mine --api-base http://me:secret@h/v1": "--api-key-env",
+    f"{P} -m openai/a": "openai/a is named twice",
+    f"{R} -m a --escalate a --passes 2": "a is named twice",
+    f"{R} -m a -m ''": "the judge has no name",
+    f"{P} --price 1,2 --price 1,2 --price 1,2": "3 times for 2 judges",
+    f"{R} --fallback": "give -m again",
+    # options that contradict one another, with the sentence of every command that has them
+    f"{R} --standardize": "--standardize: there is one judge only",
+    f"{P} --fallback --standardize": "--standardize: there is one judge only",
+    f"{R} --debias --order input": "--debias",
+    f"{R} --adaptive": "give --passes 3",
+    "check in.jsonl --adaptive": "give --passes 3",
+    "render in.jsonl out.jsonl --adaptive": "give --passes 3",
+    "batch submit in.jsonl --adaptive": "give --passes 3",
+    f"{R} --escalate b": "give --passes 2",
+    f"{P} --fallback --escalate b": "give --passes 2",
+    f"{R} --passes 2 --min-passes 3": "--min-passes 3: is more than --passes 2",
+    f"{R} --passes 5 --adaptive --min-passes 3": "--min-passes 3: with --adaptive",
+    f"{R} --passes 5 --escalate b --min-passes 3": "the judge of --escalate gives 2 passes",
+    # input and groups
+    "check unknown.jsonl": "keys: a, b",
+    "check list.json": "item 1 holds no rollouts",
+    "check prompt_only.jsonl": "lines can be read",
+    "prompt in.jsonl --group zzz": "zzz",
+}
+
+
+def test_usage(ruler: Ruler, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """Bad usage ends with 2, one sentence that names the way out, and no file."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9), group("b", 0.8, 0.2)])
+    write(tmp_path / "unknown.jsonl", [{"a": "x", "b": 2}])
+    write(tmp_path / "prompt_only.jsonl", [{"messages": []}])
+    (tmp_path / "list.json").write_text("[\n{}\n]")
+    (tmp_path / "empty.txt").write_text(" ")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for line, says in USAGE.items():
+        with subtests.test(line=line[:90]):
+            done = ruler(*(word.strip("'") for word in line.split()))
+            assert done.returncode == 2, done.stderr
+            assert says in done.stderr.replace("\n", " ")
+            assert "Traceback" not in done.stderr
+            assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_own_partial(ruler: Ruler, tmp_path: Path) -> None:
+    """What an interrupted run left is not overwritten while it is read."""
+    groups = [group("a", 0.1, 0.9)]
+    write(tmp_path / "out.jsonl.partial", groups)
+    done = ruler("score", "out.jsonl.partial", "out.jsonl", "-m", "offline")
+    assert (done.returncode, "rename it" in done.stderr) == (2, True)
+
+
+def test_price_for_each_judge(ruler: Ruler, tmp_path: Path) -> None:
+    """A price given once is that of all judges, given for each that of each, the one of --escalate last."""
+    write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
+    judges = ("-m", "x/a", "-m", "x/b", "--escalate", "x/c", "--passes", "2")
+
+    def costs(*prices: str) -> list[bool]:
+        found = ruler(
+            "check", "in.jsonl", *judges, *(w for price in prices for w in ("--price", price))
+        ).stdout
+        return ["$0.00 (from $0.00 to $0.00)" in line for line in found.splitlines() if line[:6] == "judge "]
+
+    assert costs("1000,1000") == [False, False, False]
+    assert costs("0,0", "1000,1000", "0,0") == [True, False, True]
