@@ -7,7 +7,7 @@ BFCL (`BFCL_v*_result.json`, JSON lines): the question stands in the log where a
 turns, and else in another file; score files hold it, but only what failed. FastChat (`model_answer/*.jsonl`;
 Arena-Hard and LiveBench write the same): the questions are in another file, always. Where the task is in
 another file, the record is refused with the command that joins them. HumanEval (`task_id`, `completion`),
-EvalPlus (`solution`), LiveCodeBench (`code_list`, a group a line): `passed` or `graded_list` is the outcome.
+EvalPlus (`solution`): `passed` is the outcome.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.interface import Format, Layout, Refusal, has, lookup, plain
-from ruler_cli.formats.parallel import beside
 from ruler_cli.formats.reader import hashed
-from ruler_cli.formats.turns import answer_turns, answered, column, of_messages, of_texts, prompt_turns
+from ruler_cli.formats.turns import answer_turns, of_messages, prompt_turns
 from ruler_cli.records import Rollout
 
 _OF_A_RUN = ("sessionId",)
@@ -226,28 +225,10 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("solution"), str) and not asked
 
 
-_LISTS = ("output_list", "code_list")
-
-
-def _live_code(record: dict[str, Any]) -> list[Rollout]:
-    name = _listed(record)
-    if not isinstance(record.get(name), list):
-        raise UnreadableError(f"has no list of answers in `{name}`")
-    prompt = prompt_turns(record.get("question_content"), "question_content")
-    graded = column(record, "graded_list", len(record[name]))
-    return [answered(prompt, said, name, i, outcome=graded[i]) for i, said in enumerate(record[name])]
-
-
-def _listed(record: Mapping[str, Any]) -> str:
-    """The list of whole answers; a record may hold their code alone."""
-    return next((name for name in _LISTS if of_texts(record.get(name))), _LISTS[-1])
-
-
 FORMATS = (
     Format(
         name="promptfoo results",
         family="promptfoo",
-        shape="trajectory",
         tells="`testIdx`, `promptIdx`, `prompt.raw`",
         matches=lambda record: _is_result(record) and isinstance(lookup(record, "prompt.raw"), str),
         rollouts=_promptfoo,
@@ -258,7 +239,6 @@ FORMATS = (
     Format(
         name="BFCL results",
         family="bfcl",
-        shape="trajectory",
         tells="`id`, `result`, `inference_log`",
         matches=_is_bfcl,
         rollouts=_bfcl,
@@ -267,7 +247,6 @@ FORMATS = (
     Format(
         name="MT-bench answers",
         family="mt-bench",
-        shape="trajectory",
         tells="`question_id`, `choices`, `turns`",
         matches=lambda record: _answers(record) and isinstance(record.get("turns"), list),
         rollouts=_mt_bench,
@@ -276,21 +255,10 @@ FORMATS = (
     Format(
         name="code completions",
         family="code",
-        shape="trajectory",
         tells="`task_id`, `completion`",
         matches=_is_completion,
         rollouts=_completion,
         keys=("task_id",),
-    ),
-    Format(
-        name="LiveCodeBench outputs",
-        family="code",
-        shape="group",
-        tells="`question_content`, `code_list`",
-        matches=lambda record: "question_content" in record and of_texts(record.get(_listed(record))),
-        rollouts=_live_code,
-        keys=("question_id",),
-        layout=Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
     ),
 )
 REFUSALS = (

@@ -1,4 +1,4 @@
-"""The session files of Claude Code and Codex: what stands in their events → turns.
+"""The session files of Claude Code and Codex: what stands in their events → the turns of a `Talk`.
 
 Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
 hang side by side. A branch is a prompt whose parent stands in front of an earlier prompt. Codex writes each
@@ -12,9 +12,124 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ruler_cli.formats.talk import Talk, call, dicts, parts_of, plain_content, text_of, without
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import Messages
+from ruler_cli.formats.interface import objects
+from ruler_cli.records import Rollout
 
 Event = dict[str, Any]
+
+
+class Talk:
+    """The turns so far; those that the user took back are histories of their own."""
+
+    def __init__(self) -> None:
+        """Nothing said."""
+        self.turns: Messages = []
+        self._taken: list[Messages] = []
+        self._agent = 0
+        self._session: Any = None
+
+    @property
+    def begun(self) -> bool:
+        """Tell if the agent had a turn."""
+        return self._agent > 0
+
+    def head(self, session: Any, *, behind: bool = False) -> None:
+        """The session that what follows is of; UnreadableError where another one begins `behind` turns."""
+        if (self.begun or behind) and session != self._session:
+            raise UnreadableError(
+                "holds several sessions; give each in a file of its own, and their directory"
+            )
+        self._session = session if self._session is None else self._session
+
+    def say(self, role: str, content: Any, **more: Any) -> None:
+        """One turn; none where it says nothing."""
+        given = {key: value for key, value in more.items() if value not in (None, "", [])}
+        if content not in (None, "", []) or given:
+            self.turns.append({"role": role, "content": plain_content(content), **given})
+            self._agent += role == "assistant"
+
+    def add(self, item: dict[str, Any]) -> None:
+        """An item of the agent's that is shown as it is."""
+        self.turns.append(item)
+        self._agent += 1
+
+    def answer(self, identity: Any, content: Any, name: Any = None) -> None:
+        """Add the answer of a tool."""
+        turn = {"role": "tool", "tool_call_id": str(identity), "content": content}
+        self.turns.append(turn if name is None else {**turn, "name": str(name)})
+
+    def note(self, text: Any) -> None:
+        """Something that the harness told; in front of the agent's first turn it is not what was asked."""
+        if self.begun:
+            self.say("system", text)
+
+    def back(self, to: int) -> None:
+        """Take back all turns from a number on."""
+        taken = self.turns[to:]
+        if taken:
+            del self.turns[to:]
+            self._agent -= sum(turn.get("role") in ("assistant", None) for turn in taken)
+            self._taken.append(taken)
+
+    def aside(self, other: Talk) -> None:
+        """Keep another conversation as one that was taken back."""
+        self._taken.append(other.turns)
+
+    def rollout(self, reward: Any, tools: Any = None) -> Rollout:
+        """The conversation; UnreadableError if it holds no task, or nothing of the agent."""
+        if not self.begun:
+            raise UnreadableError("holds no turn of the agent")
+        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in ("assistant", None))
+        if not any(turn.get("role") == "user" for turn in self.turns[:first]):
+            raise UnreadableError(
+                "holds no task: what the user asked is not in it; give the session's own file"
+            )
+        return Rollout(self.turns, (), tuple(filter(_shown, self._taken)), tools, reward)
+
+
+def _shown(turns: Messages) -> bool:
+    """Tell if the agent did something in what was taken back."""
+    return any(turn.get("role") in ("assistant", None) for turn in turns)
+
+
+def plain_content(content: Any) -> Any:
+    """Content that is nothing but texts as one text: equal prompts are equal however they were written."""
+    if not isinstance(content, list):
+        return content
+    texts = [text_of(part) for part in content]
+    return content if None in texts else "\n".join(map(str, texts))
+
+
+def text_of(part: Any) -> str | None:
+    """The text of a part of a message; None where it is something else."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or part.get("type") not in (None, "text", "input_text", "output_text"):
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None
+
+
+def parts_of(content: Any) -> list[Any]:
+    """Content as its parts."""
+    return content if isinstance(content, list) else [] if content in (None, "") else [content]
+
+
+def without(text: str, opens: str, closes: str) -> str:
+    """Text without what a harness put between two tags; a tag that is not closed stays."""
+    kept, at = [], 0
+    while (start := text.find(opens, at)) >= 0 and (end := text.find(closes, start)) >= 0:
+        kept.append(text[at:start])
+        at = end + len(closes)
+    return "".join([*kept, text[at:]])
+
+
+def call(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A tool call as messages have it."""
+    return {"id": str(identity), "name": str(name), "arguments": arguments}
+
 
 _ADDED = ("system-reminder", "ide_opened_file", "ide_diagnostics")
 """Tags of what the harness adds to a prompt."""
@@ -38,10 +153,10 @@ _SILENT = ("ghost_snapshot", "compaction", "compaction_summary", "context_compac
 
 def claude(events: list[Any], talk: Talk) -> None:
     """A session of Claude Code, in the order of its file."""
-    answers = [event for event in dicts(events) if event.get("type") == "assistant" and is_main(event)]
+    answers = [event for event in objects(events) if event.get("type") == "assistant" and is_main(event)]
     session = _Claude(
         talk,
-        attached=any(_queued(event) is not None for event in dicts(events)),
+        attached=any(_queued(event) is not None for event in objects(events)),
         tree=bool(answers) and all(event.get("parentUuid") is not None for event in answers),
     )
     for event in events:
@@ -188,7 +303,7 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _results(content: Any) -> bool:
-    return any(part.get("type") == "tool_result" for part in dicts(content))
+    return any(part.get("type") == "tool_result" for part in objects(content))
 
 
 def _unreminded(part: Any) -> Any:
@@ -228,7 +343,7 @@ def codex(events: list[Any], talk: Talk) -> None:
 
 def is_sub_agent(events: list[Any]) -> bool:
     """Tell if the head of a rollout file says that it is a sub-agent's."""
-    head = next((e.get("payload") for e in dicts(events) if e.get("type") == "session_meta"), None)
+    head = next((e.get("payload") for e in objects(events) if e.get("type") == "session_meta"), None)
     if not isinstance(head, dict):
         return False
     source = head.get("source")
@@ -269,7 +384,7 @@ def _respond(item: Event, talk: Talk) -> None:
         _message(str(item["role"]), item, talk)
     elif kind == "reasoning":
         thought = plain_content(item.get("content") or item.get("summary"))
-        texts = [part.get("text") for part in dicts(thought)] if isinstance(thought, list) else [thought]
+        texts = [part.get("text") for part in objects(thought)] if isinstance(thought, list) else [thought]
         talk.say("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
         given = next((item[k] for k in ("arguments", "input", "action") if item.get(k) is not None), None)

@@ -281,7 +281,6 @@ def _format(name: str, tells: str, matches: Any) -> Format:
     return Format(
         name=name,
         family="traces",
-        shape="trajectory",
         tells=tells,
         matches=matches,
         rollouts=_read,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats import atropos, custom, lm_eval, ms_swift, native, prompt_responses, ultrafeedback
+from ruler_cli.formats import custom
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import Format
 from ruler_cli.records import Group, Line, Record, Rollout
@@ -18,6 +18,7 @@ from ruler_cli.selection.cut import Cutter, cut
 from tests.values import layouts, same, text_of, texts, values
 
 MARK = {"status": "scored", "score": 0.5}
+FORMATS = {form.name: form for form in formats()}
 
 
 def without(form: Format, record: Any, lost: list[int], *named: str, at: tuple[str, ...] = ()) -> Any:
@@ -48,7 +49,7 @@ def test_just_these_bytes(
     record = {**held, **more, **held} if not behind else {**more, **held}
     record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
     raw = text_of(record, layout)
-    found = cut(raw, native.GROUP, [("trajectories", i) for i in lost], len(items))
+    found = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items))
     kept = [item for i, item in enumerate(items) if i not in lost]
     assert same(json.loads(found), {**record, "trajectories": kept})
     assert is_part(found, raw)
@@ -60,9 +61,9 @@ def test_odd_bytes_stay() -> None:
     raw = (
         rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
     )
-    found = cut(raw, native.GROUP, [("trajectories", 1)], 3)
+    found = cut(raw, FORMATS["native groups"], [("trajectories", 1)], 3)
     assert found == raw.replace(rb',"\u00e9"', b"")
-    first = cut(raw, native.GROUP, [("trajectories", 0)], 3)
+    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)], 3)
     assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
 
 
@@ -78,7 +79,7 @@ def test_columns() -> None:
         "reward": [0.1, 0.2, None], "ruler": [MARK, {**MARK, "score": 0.2}, None], "note": "n",
         "deep": {"a": [1]},
     }  # fmt: skip
-    assert without(ms_swift.STEP, record, [0, 2]) == {
+    assert without(FORMATS["ms-swift steps"], record, [0, 2]) == {
         "step": ["1"], "prompt": ["a"], "completion": ["y"], "images": [],
         "reward": [0.2], "ruler": [{**MARK, "score": 0.2}], "note": "n", "deep": {"a": [1]},
     }  # fmt: skip
@@ -89,7 +90,7 @@ def test_group_of_lists() -> None:
     part = {"status": "scored", "size": 3, "rollouts": [MARK, {}, MARK]}
     record = {"tokens": [[1], [2], [3]], "masks": [[1], [2], [3]], "scores": [1, 2, 3], "messages": [1, 2, 3],
               "advantages": None, "group_overrides": {"stop": [1, 2, 3]}, "ruler": part}  # fmt: skip
-    found = without(atropos.GROUP, record, [1])
+    found = without(FORMATS["Atropos groups"], record, [1])
     assert found["ruler"] == {**part, "rollouts": [MARK, MARK]}
     assert [found[name] for name in ("scores", "messages")] == [[1, 3], [1, 3]]
     assert found["tokens"] == [[1], [3]]
@@ -104,7 +105,7 @@ def test_ultrafeedback() -> None:
         "correct_answers": [1, 2],
     }
     raw = json.dumps(record).encode()
-    found = json.loads(cut(raw, ultrafeedback.GROUP, [("completions", 0)], 2))
+    found = json.loads(cut(raw, FORMATS["UltraFeedback"], [("completions", 0)], 2))
     assert found == {"models": ["b"], "completions": [{"model": "b"}], "correct_answers": [1, 2]}
 
 
@@ -113,7 +114,7 @@ def test_lm_eval(filtered: list[Any], left: list[Any]) -> None:
     """What a filter made of each answer goes along; what it made of all of them stays."""
     record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
               "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
-    found = without(lm_eval.GROUP, record, [0])
+    found = without(FORMATS["lm-eval samples"], record, [0])
     assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
     assert len(found["ruler"]["rollouts"]) == 1
 
@@ -137,14 +138,16 @@ def answers(**more: Any) -> dict[str, Any]:
 def test_refused(more: dict[str, Any], says: str) -> None:
     """A list that may belong to the rollouts, and one that should and does not, are never guessed about."""
     with pytest.raises(UnreadableError) as error:
-        cut(json.dumps(answers(**more)).encode(), prompt_responses.GROUP, [(0,)], 3)
+        cut(json.dumps(answers(**more)).encode(), FORMATS["prompts with a list of responses"], [(0,)], 3)
     assert says in str(error.value)
 
 
 def test_lists_that_the_user_names() -> None:
     """A list that the user says each rollout has goes along, wherever it stands."""
     record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
-    found = without(prompt_responses.GROUP, record, [1], "correct", "extra.right", "nowhere.at.all")
+    found = without(
+        FORMATS["prompts with a list of responses"], record, [1], "correct", "extra.right", "nowhere.at.all"
+    )
     assert (found["correct"], found["extra"]) == ([1, 3], {"right": ["p", "r"], "n": [1, 2]})
     assert (found["responses"], found["rewards"], found["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
 
@@ -188,7 +191,7 @@ def parts(*sizes: int) -> list[Group]:
 )
 def test_line_of_several_groups(kept: list[set[int] | None], left: list[int] | None) -> None:
     """A columnar line is written once, when the last of its groups is known, with what is left of all."""
-    cutter = Cutter(ms_swift.STEP)
+    cutter = Cutter(FORMATS["ms-swift steps"])
     first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
     assert first == []
     ((number, body),) = last
@@ -203,6 +206,6 @@ def test_the_record_is_named() -> None:
     with pytest.raises(
         UsageError, match=r"line 3 cannot lose a rollout exactly: it has as many .* take `odd` out"
     ):
-        Cutter(prompt_responses.GROUP).bodies(group, {0})
-    assert Cutter(prompt_responses.GROUP).bodies(group, {0, 1, 2}) == [(3, raw)]
-    assert Cutter(prompt_responses.GROUP).bodies(group, None) == [(3, b"")]
+        Cutter(FORMATS["prompts with a list of responses"]).bodies(group, {0})
+    assert Cutter(FORMATS["prompts with a list of responses"]).bodies(group, {0, 1, 2}) == [(3, raw)]
+    assert Cutter(FORMATS["prompts with a list of responses"]).bodies(group, None) == [(3, b"")]
