@@ -8,7 +8,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.scoring.render import render
-from tests.formats.changes import SCORED, changed, keyed, same_twice, sample, written
+from tests.formats.changes import keyed, sample
 from tests.values import read, reader, talk
 
 ASKED = [
@@ -113,13 +113,6 @@ def test_predictions() -> None:
     assert [m["role"] for m in groups["acme__gate-3"][0].messages] == ["user", "assistant", "submission"]
 
 
-@pytest.mark.parametrize("patch", [None, "", " \n", 7, ["x"]])
-def test_no_prediction(patch: Any) -> None:
-    """A prediction without a patch is refused: there is nothing to judge."""
-    with pytest.raises(UnreadableError, match="no patch in `model_patch`"):
-        read({**sample("swe_bench")[0], "model_patch": patch})
-
-
 def test_predictions_by_instance() -> None:
     """An object of predictions is refused with the way to lines."""
     with pytest.raises(UsageError, match=r"preds\.json.*jq -c"):
@@ -201,25 +194,3 @@ def test_openhands_lone_event() -> None:
         reader(event)
     with pytest.raises(UnreadableError, match="holds one event"):
         read({"events": [event]})
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_done(name: str) -> None:
-    """A run without a step says so."""
-    where = "messages" if name == "mini_swe_agent" else "history"
-    with pytest.raises(UnreadableError, match=rf"has no (messages|events) in `{where}`"):
-        read({**sample(name)[0], where: []})
-
-
-def test_demonstration_only() -> None:
-    """A history that is a demonstration only is no rollout."""
-    with pytest.raises(UnreadableError, match="a demonstration only"):
-        read({**sample("swe_agent")[0], "history": [{"role": "user", "content": "d", "is_demo": True}]})
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_written(name: str) -> None:
-    """There was no reward, so one is added, and `ruler`."""
-    for record in sample(name):
-        assert changed(record, written(record, SCORED)) == {"reward", "ruler"}
-        same_twice(record)

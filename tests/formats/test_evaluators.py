@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import keyed, said, sample
 from tests.values import line, read, reader, talk
 
 
@@ -68,13 +68,6 @@ def test_promptfoo_prompt_of_text(raw: str) -> None:
     assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
 
 
-def test_promptfoo_written() -> None:
-    """The score is replaced where promptfoo has it."""
-    record = sample("promptfoo")[0]
-    assert changed(record, written(record, SCORED)) == {"score", "ruler"}
-    same_twice(record)
-
-
 def test_bfcl() -> None:
     """Turns come from the log, or from the question that was joined in; calls are calls."""
     talk, single = keyed(*sample("bfcl")).values()
@@ -111,24 +104,6 @@ def test_bfcl_error() -> None:
         reader(*sample("bfcl")).read(line(failed))
 
 
-def test_mt_bench() -> None:
-    """Each choice of each model is a rollout, its questions between its answers."""
-    first, second = keyed(*sample("mt_bench")).values()
-    assert said(first) == ["At 22:10.", "I do not know.", "In the evening."]
-    assert [m["content"] for m in first[1].messages[::2]] == [
-        "Which gate does the night train to Tromsø leave from?", "And when?",
-    ]  # fmt: skip
-    assert said(second) == ["8 by 6 tiles: 48.", "2.4 × 1.8 = 4.32 m², so 43 tiles."]
-
-
-@pytest.mark.parametrize("turns", [None, [], ["one", "two", "three"], [None]])
-def test_mt_bench_fault(turns: Any) -> None:
-    """A choice that cannot be paired with the questions is at fault, and the other is not."""
-    record = sample("mt_bench")[0]
-    record["choices"][1]["turns"] = turns
-    assert [r.fault is None for r in read(record)[0].rollouts] == [True, False]
-
-
 @pytest.mark.parametrize(
     ("name", "field"), [("mt_bench", "choices"), ("live_code_bench", "output_list")]
 )  # fmt: skip
@@ -139,14 +114,6 @@ def test_no_list(name: str, field: str, value: Any) -> None:
     record.pop("code_list", None)
     with pytest.raises(UnreadableError, match="has no list of answers"):
         reader(*sample(name)).read(line({**record, field: value}))
-
-
-def test_mt_bench_written() -> None:
-    """Score and mark stand in the choice."""
-    record = sample("mt_bench")[0]
-    done = written(record, SCORED)
-    assert changed(record, done) == {f"choices.{i}.{name}" for i in (0, 1) for name in ("reward", "ruler")}
-    same_twice(record)
 
 
 @pytest.mark.parametrize("name", ["mt_bench", "bfcl"])

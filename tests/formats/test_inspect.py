@@ -76,17 +76,6 @@ def test_tool_error() -> None:
     assert found == "half\nerror: too slow"
 
 
-def test_written() -> None:
-    """The score is a scorer of its own and the mark is sample metadata, which Inspect's reader keeps."""
-    record = one(scores=scores("C"), metadata={"difficulty": "easy"})
-    done = written(record, SCORED)
-    assert changed(record, done) == {"scores.ruler", "metadata.ruler"}
-    assert done["scores"]["ruler"] == {"value": 0.625}
-    assert done["metadata"]["ruler"]["independent_reward"] == "C"
-    same_twice(record)
-    same_twice(one(scores=scores(float("nan"))))
-
-
 @pytest.mark.parametrize("how", ["null", "keep"])
 def test_failed(how: Any) -> None:
     """No score is no scorer, also where there was one: a null would make the log unreadable."""

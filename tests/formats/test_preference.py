@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from tests.formats.changes import SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import keyed, said, sample
 from tests.values import read, reader, talk
 
 
@@ -46,13 +46,6 @@ def test_other_shapes(record: Any) -> None:
     """Figures and lists of texts are no pair."""
     with pytest.raises(UsageError):
         reader(record)
-
-
-def test_written() -> None:
-    """There is no room for a score but `ruler`."""
-    for record in (*sample("preference"), *sample("preference_openai")):
-        assert changed(record, written(record, SCORED)) == {"ruler"}
-        same_twice(record)
 
 
 def test_sides() -> None:

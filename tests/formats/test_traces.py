@@ -16,7 +16,7 @@ from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.formats.trace_talks import _above
 from ruler_cli.records import Rollout
 from ruler_cli.scoring.render import render
-from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import keyed, said, sample
 from tests.formats.test_detect import refused
 from tests.values import read
 
@@ -498,15 +498,6 @@ def test_tools() -> None:
     for spans in ({**one, "input": {"messages": [ASKED], "tools": [offer]}}, among):
         assert rollout(trace(spans)).tools == [offer]
         assert shown(trace(spans)) == [SHOWN[1], SHOWN[-1]]
-
-
-def test_written() -> None:
-    """A score goes to the record of the trace, and nothing else changes."""
-    for name in ("traces", "langfuse", "langsmith"):
-        record = sample(name)[0]
-        assert changed(record, written(record, SCORED)) == {"reward", "ruler"}
-        assert changed(record, written(record, LOST)) == {"reward", "ruler"}
-        same_twice(record)
 
 
 def test_refused() -> None:

@@ -13,7 +13,7 @@ from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings
 from tests.formats.changes import LOST, SCORED, written
 from tests.formats.marking import marked, sample, without
-from tests.values import line, read, reader, talk
+from tests.values import read, reader, talk
 
 TASK = {"type": "T", "data": {"idx": 0, "prompt": "q"}}
 WEIGHTED = {"correct": {"score": 1.0, "weight": 1.0}, "style": {"score": 0.5, "weight": 0.2}}
@@ -69,40 +69,11 @@ def test_last_leaf() -> None:
     assert [texts(history) for history in rollout.histories] == [["q", "a", "b", "lost"]]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "says"),
-    [
-        ([], "no messages in `nodes`"),
-        (None, "no messages in `nodes`"),
-        ([node("q"), node("a", 1)], "no earlier node"),
-        ([node("q", 1), node("a", 0)], "no earlier node"),
-        ([node("q"), node("a", -1)], "no earlier node"),
-        ([7], r"`nodes\[0\]` holds no `message`"),
-        ([{"message": 7}], "no message object"),
-        ([{"message": {"content": "x"}}], "no role"),
-    ],
-)
-def test_broken_graph(nodes: Any, says: str) -> None:
-    """A graph that is none is told, in a trace and in an episode."""
-    with pytest.raises(UnreadableError, match=says):
-        read(bare(nodes=nodes))
-    with pytest.raises(UnreadableError, match=says):
-        read(episode(trace(nodes=nodes)))
-
-
 def test_nothing_said() -> None:
     """A tool call without `content`, as `None` is left out, is shown with the thought before it."""
     call = {"role": "assistant", "reasoning_content": "I add.", "tool_calls": [{"id": "c", "name": "f"}]}
     rollout = read(bare(nodes=[NODES[0], {"parent": 0, "message": call}]))[0].rollouts[0]
     assert render(rollout.messages)[1] == 'assistant thinking: "I add."\ncall f: null'
-
-
-@pytest.mark.parametrize("traces", [[], None, 7, ["x"]])
-def test_no_traces(traces: Any) -> None:
-    """An environment that failed before any agent began is told as that."""
-    found = reader(episode(trace()))
-    with pytest.raises(UnreadableError, match="`traces`"):
-        found.read(line(episode(traces=traces)))
 
 
 def test_roles() -> None:
