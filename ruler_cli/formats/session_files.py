@@ -14,10 +14,14 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import objects
+from ruler_cli.formats.interface import first_at, lookup, objects
 from ruler_cli.records import Rollout
 
 Event = dict[str, Any]
+
+
+_OWN = ("assistant", None)
+"""Roles of the agent's turns; an item that is shown as it is has none."""
 
 
 class Talk:
@@ -70,7 +74,7 @@ class Talk:
         taken = self.turns[to:]
         if taken:
             del self.turns[to:]
-            self._agent -= sum(turn.get("role") in ("assistant", None) for turn in taken)
+            self._agent -= sum(turn.get("role") in _OWN for turn in taken)
             self._taken.append(taken)
 
     def aside(self, other: Talk) -> None:
@@ -81,17 +85,13 @@ class Talk:
         """The conversation; UnreadableError if it holds no task, or nothing of the agent."""
         if not self.begun:
             raise UnreadableError("holds no turn of the agent")
-        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in ("assistant", None))
+        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in _OWN)
         if not any(turn.get("role") == "user" for turn in self.turns[:first]):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
-        return Rollout(self.turns, (), tuple(filter(_shown, self._taken)), tools, reward)
-
-
-def _shown(turns: Messages) -> bool:
-    """Tell if the agent did something in what was taken back."""
-    return any(turn.get("role") in ("assistant", None) for turn in turns)
+        taken = [turns for turns in self._taken if any(turn.get("role") in _OWN for turn in turns)]
+        return Rollout(self.turns, (), tuple(taken), tools, reward)
 
 
 def plain_content(content: Any) -> Any:
@@ -292,10 +292,8 @@ def _is_command(turns: list[Any]) -> bool:
 
 
 def _queued(event: Event) -> Any:
-    attachment = event.get("attachment")
-    if isinstance(attachment, dict) and attachment.get("type") == "queued_command":
-        return attachment.get("prompt")
-    return None
+    queued = lookup(event, "attachment.type") == "queued_command"
+    return lookup(event, "attachment.prompt") if queued else None
 
 
 def _blocks(content: Any) -> list[Any]:
@@ -344,10 +342,8 @@ def codex(events: list[Any], talk: Talk) -> None:
 def is_sub_agent(events: list[Any]) -> bool:
     """Tell if the head of a rollout file says that it is a sub-agent's."""
     head = next((e.get("payload") for e in objects(events) if e.get("type") == "session_meta"), None)
-    if not isinstance(head, dict):
-        return False
-    source = head.get("source")
-    return (isinstance(source, dict) and "subagent" in source) or head.get("thread_source") == "subagent"
+    source = lookup(head, "source")
+    return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
 
 
 def _item(event: Any) -> Event | None:
@@ -387,7 +383,7 @@ def _respond(item: Event, talk: Talk) -> None:
         texts = [part.get("text") for part in objects(thought)] if isinstance(thought, list) else [thought]
         talk.say("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
-        given = next((item[k] for k in ("arguments", "input", "action") if item.get(k) is not None), None)
+        given = first_at(item, "arguments", "input", "action")
         talk.say("assistant", None, tool_calls=[call(identity, item.get("name") or kind, given)])
     elif str(kind).endswith("_output"):
         talk.answer(identity, item.get("output"))

@@ -17,7 +17,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
-from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, objects
+from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, lookup, objects
 from ruler_cli.formats.session_files import (
     Talk,
     call,
@@ -78,24 +78,21 @@ def _gemini_turn(turn: Any, talk: Talk) -> None:
     if kind == "message":
         _streamed(turn, talk)
     elif kind == "tool_use":
-        talk.say(
-            "assistant",
-            None,
-            tool_calls=[call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))],
-        )
+        asked = call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
+        talk.say("assistant", None, tool_calls=[asked])
     elif kind == "tool_result":
         talk.answer(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
     elif kind == "user":
         kept = [part for part in parts_of(content) if not str(text_of(part)).startswith(_CONTEXT)]
         talk.say("user", plain_content(kept))
     elif kind in ("gemini", "model", "assistant"):
-        calls = list(objects(turn.get("toolCalls")))
+        calls = objects(turn.get("toolCalls"))
         told = [
             ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
             for t in objects(turn.get("thoughts"))
         ]
-        asked = [call(c.get("id"), c.get("name"), c.get("args")) for c in calls]
-        talk.say("assistant", content, reasoning="\n".join(told), tool_calls=asked)
+        both = [call(c.get("id"), c.get("name"), c.get("args")) for c in calls]
+        talk.say("assistant", content, reasoning="\n".join(told), tool_calls=both)
         for one in calls:
             talk.answer(one.get("id"), _gemini_result(one), one.get("name"))
     elif kind in ("error", "warning"):
@@ -121,8 +118,7 @@ def _gemini_result(one: Mapping[str, Any]) -> Any:
     """The answer of a tool as the model read it, else as the user saw it."""
     out = []
     for part in parts_of(one.get("result")):
-        told = part.get("functionResponse") if isinstance(part, dict) else None
-        response = told.get("response") if isinstance(told, dict) else None
+        response = lookup(part, "functionResponse.response")
         if isinstance(response, dict):
             out.append(next((response[k] for k in ("output", "error") if k in response), response))
         else:
@@ -133,9 +129,7 @@ def _gemini_result(one: Mapping[str, Any]) -> Any:
 
 def opencode(record: Record, talk: Talk) -> None:
     """OpenCode: messages with `info` and `parts`; what was reverted stays behind the rest for a while."""
-    info = record.get("info")
-    revert = info.get("revert") if isinstance(info, dict) else None
-    cut = revert.get("messageID") if isinstance(revert, dict) else None
+    cut = lookup(record, "info.revert.messageID")
     gone: int | None = None
     for message in record.get("messages") or ():
         if not isinstance(message, dict) or not isinstance(message.get("info"), dict):
@@ -178,12 +172,9 @@ def _opencode_part(part: Mapping[str, Any], talk: Talk) -> None:
     elif kind == "reasoning":
         talk.say("assistant", None, reasoning=part.get("text"))
     elif kind == "tool":
-        state = part.get("state")
-        state = state if isinstance(state, dict) else {}
-        talk.say(
-            "assistant", None, tool_calls=[call(part.get("callID"), part.get("tool"), state.get("input"))]
-        )
-        answer = next((state[k] for k in ("output", "error") if state.get(k) is not None), None)
+        asked = call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
+        talk.say("assistant", None, tool_calls=[asked])
+        answer = first_at(part, "state.output", "state.error")
         if answer is not None:
             talk.answer(part.get("callID"), answer)
 
@@ -226,12 +217,7 @@ def _pi_entry(event: Mapping[str, Any], talk: Talk) -> None:
     elif not isinstance(message, dict):
         return
     elif message.get("role") == "toolResult":
-        answer = {
-            "role": "tool",
-            "tool_call_id": str(message.get("toolCallId")),
-            "content": message.get("content"),
-        }
-        talk.turns.append({**answer, "name": str(message.get("toolName"))})
+        talk.answer(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
     elif message.get("role") == "bashExecution":
         talk.say("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
     elif message.get("role") in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
@@ -296,6 +282,7 @@ _claude_events = _made_of(is_claude, "events")
 _claude_lines = _made_of(_is_turn, "loglines")
 _codex_events = _made_of(is_codex, "events")
 
+
 DIALECTS = (
     _Dialect(
         "claude-code",
@@ -327,7 +314,7 @@ DIALECTS = (
         "`messages` with `info` and `parts` in each",
         _made_of(is_exported, "messages"),
         opencode,
-        lambda record: isinstance(record.get("info"), dict) and bool(record["info"].get("parentID")),
+        lambda record: bool(lookup(record, "info.parentID")),
     ),
     _Dialect("pi", "pi sessions", "`events` with `message` in each", _made_of(is_pi, "events"), pi),
 )
