@@ -18,17 +18,8 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, lookup, objects
-from ruler_cli.formats.session_files import (
-    Talk,
-    call,
-    claude,
-    codex,
-    is_main,
-    is_sub_agent,
-    parts_of,
-    plain_content,
-    text_of,
-)
+from ruler_cli.formats.session_files import claude, codex, is_main, is_sub_agent
+from ruler_cli.formats.talk import Talk, call, parts_of, plain_content, text_of
 from ruler_cli.records import Rollout
 
 Record = Mapping[str, Any]

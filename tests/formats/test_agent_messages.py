@@ -11,16 +11,17 @@ from tests.formats.changes import sample
 from tests.values import read, reader
 
 
-@pytest.mark.parametrize("name", ["adk_sessions", "autogen", "langchain"])
-def test_calls(name: str) -> None:
+def test_calls(subtests: pytest.Subtests) -> None:
     """A call is shown once, with its arguments, and its result as the tool's."""
-    messages = read(sample(name)[0])[0].rollouts[0].messages
-    (call,) = [call for m in messages for call in m.get("tool_calls") or ()]
-    assert call["name"] == "timetable"
-    assert "Troms" in str(call["arguments"])
-    assert "tool_use" not in str(messages)
-    (result,) = [m for m in messages if m["role"] == "tool"]
-    assert result["tool_call_id"] == call["id"]
+    for name in ["adk_sessions", "autogen", "langchain"]:
+        with subtests.test(name=str(name)):
+            messages = read(sample(name)[0])[0].rollouts[0].messages
+            (call,) = [call for m in messages for call in m.get("tool_calls") or ()]
+            assert call["name"] == "timetable"
+            assert "Troms" in str(call["arguments"])
+            assert "tool_use" not in str(messages)
+            (result,) = [m for m in messages if m["role"] == "tool"]
+            assert result["tool_call_id"] == call["id"]
 
 
 def events(*parts: Any, **more: Any) -> list[Any]:

@@ -71,15 +71,17 @@ def test_swe_agent_end() -> None:
         assert last({**given, "trajectory": odd})[0] == 'submission: "the patch"'
 
 
-@pytest.mark.parametrize(
-    "more", [{"model_patch": "fix"}, {"git_patch": "fix"}, {"test_result": {"git_patch": "fix"}}]
-)
-def test_handed_in(more: dict[str, Any]) -> None:
+HANDED_IN: list[Any] = [{"model_patch": "fix"}, {"git_patch": "fix"}, {"test_result": {"git_patch": "fix"}}]
+
+
+def test_handed_in(subtests: pytest.Subtests) -> None:
     """A patch that stands beside the messages is the last line, of a coding agent's and of any record."""
-    assert last({**sample("openhands")[0], **more}) == ['submission: "fix"']
-    assert last({**sample("mini_swe_agent")[0], **more}) == ['submission: "fix"']
-    assert last({"messages": talk("4"), **more}) == ['submission: "fix"']
-    assert last({"trajectories": [{"messages": talk("4"), **more}]}) == ['submission: "fix"']
+    for more in HANDED_IN:
+        with subtests.test(more=str(more)):
+            assert last({**sample("openhands")[0], **more}) == ['submission: "fix"']
+            assert last({**sample("mini_swe_agent")[0], **more}) == ['submission: "fix"']
+            assert last({"messages": talk("4"), **more}) == ['submission: "fix"']
+            assert last({"trajectories": [{"messages": talk("4"), **more}]}) == ['submission: "fix"']
 
 
 def test_said_once() -> None:
@@ -91,11 +93,12 @@ def test_said_once() -> None:
         assert last({"messages": talk("4"), "model_patch": blank}) == ['assistant: "4"']
 
 
-@pytest.mark.parametrize("name", ["patch", "test_patch", "gold_patch"])
-def test_solution(name: str) -> None:
+def test_solution(subtests: pytest.Subtests) -> None:
     """The reference solution is never shown."""
-    for where in ({name: "solved"}, {"info": {name: "solved"}}, {"instance": {name: "solved"}}):
-        assert last({"messages": talk("4"), **where}) == ['assistant: "4"']
+    for name in ["patch", "test_patch", "gold_patch"]:
+        with subtests.test(name=str(name)):
+            for where in ({name: "solved"}, {"info": {name: "solved"}}, {"instance": {name: "solved"}}):
+                assert last({"messages": talk("4"), **where}) == ['assistant: "4"']
 
 
 def test_forged_submission() -> None:

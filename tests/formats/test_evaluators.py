@@ -61,11 +61,12 @@ def test_promptfoo_answers() -> None:
         read({**record, "response": None, "error": "API error: 429"})
 
 
-@pytest.mark.parametrize("raw", ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"])
-def test_promptfoo_prompt_of_text(raw: str) -> None:
+def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
     """A prompt that only looks like messages is a text."""
-    (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
-    assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
+    for raw in ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"]:
+        with subtests.test(raw=str(raw)):
+            (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
+            assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
 
 
 def test_bfcl() -> None:
@@ -116,14 +117,15 @@ def test_no_list(name: str, field: str, value: Any) -> None:
         reader(*sample(name)).read(line({**record, field: value}))
 
 
-@pytest.mark.parametrize("name", ["mt_bench", "bfcl"])
-def test_no_question(name: str) -> None:
+def test_no_question(subtests: pytest.Subtests) -> None:
     """Answers whose questions are in another file are refused with the command that joins them."""
-    record = sample(name)[1]
-    record.pop("turns", None)
-    record.pop("question", None)
-    with pytest.raises(UsageError, match="join them: jq -c --slurpfile"):
-        reader(record)
+    for name in ["mt_bench", "bfcl"]:
+        with subtests.test(name=str(name)):
+            record = sample(name)[1]
+            record.pop("turns", None)
+            record.pop("question", None)
+            with pytest.raises(UsageError, match="join them: jq -c --slurpfile"):
+                reader(record)
 
 
 def test_judgments() -> None:
@@ -140,17 +142,17 @@ def test_completions() -> None:
     assert [[m["role"] for m in r.messages] for r in second] == [["assistant"]] * 2
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"task_id": "t/0", "prompt": "p", "solution": "of the data set"},
-        {"task_id": "t/0", "canonical_solution": "x", "prompt": "p"},
-    ],
-)
-def test_solution_of_a_data_set(record: Any) -> None:
+SOLUTION_OF_A_DATA_SET: list[Any] = [
+    {"task_id": "t/0", "prompt": "p", "solution": "of the data set"},
+    {"task_id": "t/0", "canonical_solution": "x", "prompt": "p"},
+]
+
+
+def test_solution_of_a_data_set(subtests: pytest.Subtests) -> None:
     """A solution beside its prompt is the data set's own."""
-    with pytest.raises(UsageError):
-        reader(record)
+    for record in SOLUTION_OF_A_DATA_SET:
+        with subtests.test(record=str(record)), pytest.raises(UsageError):
+            reader(record)
 
 
 def test_live_code_bench() -> None:

@@ -86,15 +86,16 @@ def test_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.masked("again.jsonl") == before
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"gen_args_0": {"arg_0": ASKED}},
-        [[ASKED, {"until": []}]],
-        {"gen_args_0": {"arg_0": json.dumps(talk("x")[:1])}},
-        {"gen_args_0": {"arg_0": [json.dumps(talk("x")[:1])]}},
-    ],
-)
-def test_prompts(arguments: Any) -> None:
+PROMPTS: list[Any] = [
+    {"gen_args_0": {"arg_0": ASKED}},
+    [[ASKED, {"until": []}]],
+    {"gen_args_0": {"arg_0": json.dumps(talk("x")[:1])}},
+    {"gen_args_0": {"arg_0": [json.dumps(talk("x")[:1])]}},
+]
+
+
+def test_prompts(subtests: pytest.Subtests) -> None:
     """A prompt is text or a chat as JSON text, in the newer files and in the older ones."""
-    assert read(one(arguments=arguments))[0].rollouts[0].messages == talk("4")
+    for arguments in PROMPTS:
+        with subtests.test(arguments=str(arguments)):
+            assert read(one(arguments=arguments))[0].rollouts[0].messages == talk("4")

@@ -22,13 +22,14 @@ def test_kinds(answer: Any, names: tuple[str, str]) -> None:
     assert rollout.messages == talk("4")
 
 
-@pytest.mark.parametrize(("rewards", "says"), [([1.0], "has 1 items for 2"), (0.5, "is no list")])
-def test_unequal(rewards: Any, says: str) -> None:
+def test_unequal(subtests: pytest.Subtests) -> None:
     """Rewards that do not run parallel belong to nobody knows which answer, and are never overwritten."""
-    with pytest.raises(UnreadableError, match=says):
-        read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
-    with pytest.raises(UnreadableError, match=says):
-        read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
+    for rewards, says in [([1.0], "has 1 items for 2"), (0.5, "is no list")]:
+        with subtests.test(rewards=str(rewards), says=str(says)):
+            with pytest.raises(UnreadableError, match=says):
+                read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
+            with pytest.raises(UnreadableError, match=says):
+                read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
 
 
 def test_steps_are_no_rollouts() -> None:

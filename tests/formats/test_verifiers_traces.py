@@ -107,21 +107,22 @@ def test_one_broken_trace() -> None:
     assert [r.fault is None for r in found.rollouts] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("record", "key"),
-    [
-        (episode(trace()), "k"),
-        (episode(trace(), task={**TASK, "hash": "h"}), "h"),
-        (episode(trace(task={**TASK, "key": "inner"}), task=None), "inner"),
-        (bare(task={**TASK, "key": "k"}), "k"),
-        (episode(trace(), group={"id": "g"}), "g"),
-        (bare(group_id="g"), "g"),
-        (trace(group_id="g"), "g"),
-    ],
-)
-def test_key(record: Any, key: str) -> None:
+KEY: list[Any] = [
+    (episode(trace()), "k"),
+    (episode(trace(), task={**TASK, "hash": "h"}), "h"),
+    (episode(trace(task={**TASK, "key": "inner"}), task=None), "inner"),
+    (bare(task={**TASK, "key": "k"}), "k"),
+    (episode(trace(), group={"id": "g"}), "g"),
+    (bare(group_id="g"), "g"),
+    (trace(group_id="g"), "g"),
+]
+
+
+def test_key(subtests: pytest.Subtests) -> None:
     """The group's id where there is one, else the task's key or hash, of the episode or its first trace."""
-    assert read(record)[0].key == key
+    for record, key in KEY:
+        with subtests.test(record=str(record), key=str(key)):
+            assert read(record)[0].key == key
 
 
 def test_key_of_the_task_itself() -> None:
@@ -133,24 +134,25 @@ def test_key_of_the_task_itself() -> None:
     assert inside.key == one.key
 
 
-@pytest.mark.parametrize(
-    ("record", "name"),
-    [
-        (episode(), "verifiers episodes"),
-        (episode(group={"id": "g"}), "prime-rl episodes"),
-        (trace(), "verifiers traces"),
-        (trace(rewards={}), "verifiers traces"),
-        (trace(rewards={"ruler": None}), "verifiers traces"),
-        (trace(version=2, rewards={"correct": 1.0}), "verifiers 0.2 traces"),
-        (bare(), "verifiers 0.2 traces"),
-        (bare(rewards={}), "verifiers 0.2 traces"),
-        (bare(group_id="g"), "prime-rl traces"),
-        (trace(group_id="g"), "prime-rl weighted traces"),
-    ],
-)
-def test_names(record: Any, name: str) -> None:
+NAMES: list[Any] = [
+    (episode(), "verifiers episodes"),
+    (episode(group={"id": "g"}), "prime-rl episodes"),
+    (trace(), "verifiers traces"),
+    (trace(rewards={}), "verifiers traces"),
+    (trace(rewards={"ruler": None}), "verifiers traces"),
+    (trace(version=2, rewards={"correct": 1.0}), "verifiers 0.2 traces"),
+    (bare(), "verifiers 0.2 traces"),
+    (bare(rewards={}), "verifiers 0.2 traces"),
+    (bare(group_id="g"), "prime-rl traces"),
+    (trace(group_id="g"), "prime-rl weighted traces"),
+]
+
+
+def test_names(subtests: pytest.Subtests) -> None:
     """Ages and owners are told apart by keys, and by what a reward is made of."""
-    assert reader(record).format.name == name
+    for record, name in NAMES:
+        with subtests.test(record=str(record), name=str(name)):
+            assert reader(record).format.name == name
 
 
 def test_written_back() -> None:
@@ -183,13 +185,6 @@ def test_not_scored() -> None:
     again = marked(episode(done), 0.25)["traces"][0]
     assert again["rewards"]["ruler"]["score"] == 0.25
     assert again["info"]["ruler"]["independent_reward"] == WEIGHTED
-
-
-def test_sample() -> None:
-    """The samples are two groups each, their lines apart."""
-    for name in ("verifiers_episodes", "verifiers_traces", "prime_rl"):
-        one, other, again, last = (r.key for r in read(*sample(name)))
-        assert one == again != other == last
 
 
 @pytest.mark.parametrize("more", [{}, {"version": 1}, {"group_id": "g"}])
