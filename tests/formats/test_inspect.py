@@ -8,6 +8,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
+from ruler_cli.settings import OnFailure
 from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
 from tests.values import read, reader, talk
 
@@ -79,7 +80,8 @@ def test_tool_error() -> None:
 
 def test_failed(subtests: pytest.Subtests) -> None:
     """No score is no scorer, also where there was one: a null would make the log unreadable."""
-    for how in ["null", "keep"]:
+    hows: list[OnFailure] = ["null", "keep"]
+    for how in hows:
         with subtests.test(how=str(how)):
             record = one(scores=scores("C"))
             for before in (record, written(record, SCORED)):
@@ -118,7 +120,8 @@ def test_failed_sample() -> None:
 
 def test_blocked(subtests: pytest.Subtests) -> None:
     """What stands where an object should is never overwritten."""
-    for blocked in [{"metadata": "x"}, {"scores": 7}, {"metadata": []}]:
+    cases: list[Any] = [{"metadata": "x"}, {"scores": 7}, {"metadata": []}]
+    for blocked in cases:
         with subtests.test(blocked=str(blocked)), pytest.raises(UnreadableError, match="no object at"):
             read(one(**blocked))
 

@@ -48,7 +48,8 @@ def test_responses() -> None:
 
 def test_no_answer(subtests: pytest.Subtests) -> None:
     """What holds no answer adds no turn."""
-    for value in [None, 0.5, [], {}, {"score": 1}, True]:
+    nothing: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
+    for value in nothing:
         with subtests.test(value=str(value)):
             assert with_answer({"output": value, "prediction": value}, [ASKED]) == [ASKED]
 
