@@ -1,4 +1,4 @@
-"""Histories of agent frameworks that have messages of their own: AutoGen, LangChain and LangGraph, CrewAI.
+"""Histories of agent frameworks that have messages of their own: AutoGen, LangChain, LangGraph, CrewAI, ADK.
 
 AutoGen: `TaskResult.messages` and a team's state have a `source` and a `type` each; a piece of a stream and a
 choice of the next speaker say nothing that is not said again. Its version 0.2 (`ChatResult.chat_history`)
@@ -6,43 +6,53 @@ writes roles as the agent sees them that asked: the task is its `assistant`, the
 spoke first has asked, and all others have answered. LangChain: a message has a `type`, stands below `data` or
 `kwargs` in other dumps, and may hold its calls twice, as parts of Anthropic and as `tool_calls`. CrewAI:
 each of `tasks_output` is a task and what came of it.
+
+Google ADK; trpc-agent-go writes the same evaluations. A session (`Session`, with `events`) is a rollout. In a
+result (`.evalset_result.json`) each of `evalCaseResults` is one, with its session in `sessionDetails`, or
+with the `actualInvocation` of each metric. Names are written in both spellings. Traps: the role of a tool's
+result is `user`, so that who speaks is told by `author`; `partial` events are pieces of a later one; the
+number 1 as `finalEvalStatus` means passed, 2 failed, 3 not evaluated; the answers of an evaluation set are
+the expected ones, so a set is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import LANGCHAIN, is_autogen, is_langchain, langchain_body
-from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.interface import ID_KEYS, Format, lookup
+from ruler_cli.formats.chat import Messages, check_messages
+from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, items, lookup, objects
 from ruler_cli.formats.turns import of_messages
 from ruler_cli.records import Rollout
 
 _USERS = ("user", "human", "user_proxy", "userproxy", "userproxyagent", "user_proxy_agent")
 _SILENT = ("ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "UserInputRequestedEvent")
 _RESULTS = ("ToolCallExecutionEvent", "FunctionExecutionResultMessage")
+_THREADS = ("messages", "message_thread", "llm_messages", "llm_context.messages")
+_STATES = ("messages", "values.messages", "channel_values.messages")
 
 
-def _thread(record: Mapping[str, Any]) -> list[Any] | None:
+def _first_list(record: Mapping[str, Any], paths: tuple[str, ...], *more: Any) -> list[Any]:
+    found = (*(lookup(record, path) for path in paths), *more)
+    return next((value for value in found if of_messages(value)), [])
+
+
+def _thread(record: Mapping[str, Any]) -> list[Any]:
     """AutoGen's messages: a result's, those of a team's manager, or what an agent's model was given."""
     states = record.get("agent_states")
     held = [lookup(state, "message_thread") for state in states.values()] if isinstance(states, dict) else []
-    paths = ("messages", "message_thread", "llm_messages", "llm_context.messages")
-    return _first_of(*(lookup(record, path) for path in paths), *held)
+    return _first_list(record, _THREADS, *held)
 
 
-def _first_of(*values: Any) -> list[Any] | None:
-    return next((value for value in values if of_messages(value)), None)
-
-
-def _autogen(record: dict[str, Any]) -> list[Rollout]:
+def _autogen(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     thread = _thread(record)
-    if thread is None:
+    if not thread:
         raise UnreadableError("has no messages in `messages`, nor in the state of a team's manager")
-    messages = [turn for message in thread for turn in _autogen_turns(message)]
-    return [Rollout(messages, reward=record.get("reward"))]
+    for message in thread:
+        yield from _autogen_turns(message)
 
 
 def _autogen_turns(message: Any) -> Iterator[dict[str, Any]]:
@@ -53,54 +63,40 @@ def _autogen_turns(message: Any) -> Iterator[dict[str, Any]]:
         return
     if "role" in message:  # what could not be read
         yield message
-        return
-    if kind in _RESULTS:
+    elif kind in _RESULTS:
         for result in content if isinstance(content, list) else [content]:
-            said, call = (result, None) if not isinstance(result, dict) else _result(result)
-            yield {"role": "tool", "tool_call_id": call, "content": said}
-        return
-    if kind == "SystemMessage":
+            said = result.get("content") if isinstance(result, dict) else result
+            yield {"role": "tool", "tool_call_id": lookup(result, "call_id"), "content": said}
+    elif kind == "SystemMessage":
         yield {"role": "system", "content": content}
-        return
-    if kind == "UserMessage" or str(source).casefold() in _USERS:
+    elif kind == "UserMessage" or str(source).casefold() in _USERS:
         yield {"role": "user", "content": content}
-        return
+    else:
+        yield _agent_turn(message, kind, source, content)
+
+
+def _agent_turn(message: dict[str, Any], kind: Any, source: Any, content: Any) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": "assistant", "name": source} if source else {"role": "assistant"}
     if kind == "ThoughtEvent":
         turn |= {"content": None, "reasoning_content": content}
     elif kind == "CodeExecutionEvent":
         turn = {"role": "tool", "content": lookup(message, "result.output")}
-    elif isinstance(content, list) and content and all(map(_is_call, content)):
+    elif items(content) and all(isinstance(c, dict) and {"name", "arguments"} <= c.keys() for c in content):
         turn |= {"content": None, "tool_calls": content}
     else:
         turn |= {"content": content}
-    yield turn | ({"reasoning_content": message["thought"]} if message.get("thought") else {})
+    return turn | ({"reasoning_content": message["thought"]} if message.get("thought") else {})
 
 
-def _is_call(value: Any) -> bool:
-    return isinstance(value, dict) and {"name", "arguments"} <= value.keys()
-
-
-def _result(result: Mapping[str, Any]) -> tuple[Any, Any]:
-    return result.get("content"), result.get("call_id")
-
-
-def _is_autogen(record: Mapping[str, Any]) -> bool:
-    thread = _thread(record)
-    return thread is not None and is_autogen(thread[0])
-
-
-def _chat_history(record: dict[str, Any]) -> list[Rollout]:
+def _chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     history = check_messages(record["chat_history"], "chat_history")
     first = _speaker(history[0])
-    messages = []
     for message in history:
         role = message.get("role")
         if role not in ("tool", "function", "system"):
             role = "user" if _speaker(message) == first and not message.get("tool_calls") else "assistant"
         results = message.get("tool_responses")
-        messages += [*results] if of_messages(results) else [{**message, "role": role}]
-    return [Rollout(messages, reward=record.get("reward"))]
+        yield from results if of_messages(results) else [{**message, "role": role}]
 
 
 def _speaker(message: Mapping[str, Any]) -> Any:
@@ -112,14 +108,11 @@ def _is_chat_history(record: Mapping[str, Any]) -> bool:
     return told and "messages" not in record and of_messages(record.get("chat_history"))
 
 
-_STATES = ("messages", "values.messages", "channel_values.messages")
-
-
-def _langchain(record: dict[str, Any]) -> list[Rollout]:
-    messages = [_langchain_turn(message) for message in _state(record) or ()]
+def _langchain(record: dict[str, Any]) -> Messages:
+    messages = [_langchain_turn(message) for message in _first_list(record, _STATES)]
     if not messages:
         raise UnreadableError("has no messages in `messages`")
-    return [Rollout(messages, reward=record.get("reward"))]
+    return messages
 
 
 def _langchain_turn(message: Any) -> dict[str, Any]:
@@ -128,88 +121,213 @@ def _langchain_turn(message: Any) -> dict[str, Any]:
     kind, body = langchain_body(message)
     role = message.get("role") or LANGCHAIN.get(kind or "") or body.get("role") or str(kind)
     content, more = body.get("content"), body.get("additional_kwargs")
-    more = more if isinstance(more, dict) else {}
     listed = [*(body.get("tool_calls") or ()), *(body.get("invalid_tool_calls") or ())]
-    calls = [_langchain_call(call) for call in listed] or more.get("tool_calls")
+    calls = [_langchain_call(call) for call in listed] or lookup(more, "tool_calls")
     if calls and isinstance(content, list):
-        content = [
-            part for part in content if not (isinstance(part, dict) and part.get("type") == "tool_use")
-        ]
+        content = [part for part in content if lookup(part, "type") != "tool_use"]
     fields = {
         "name": body.get("name"),
         "tool_calls": calls,
         "tool_call_id": body.get("tool_call_id"),
-        "reasoning_content": more.get("reasoning_content"),
+        "reasoning_content": lookup(more, "reasoning_content"),
     }
     return {"role": str(role), "content": content} | {key: value for key, value in fields.items() if value}
 
 
 def _langchain_call(call: Any) -> Any:
-    if isinstance(call, dict) and "args" in call:
-        return {"id": call.get("id"), "name": call.get("name"), "arguments": call["args"]}
-    return call
-
-
-def _state(record: Mapping[str, Any]) -> list[Any] | None:
-    return _first_of(*(lookup(record, path) for path in _STATES))
+    return _call(call) if isinstance(call, dict) and "args" in call else call
 
 
 def _is_langchain(record: Mapping[str, Any]) -> bool:
-    found = _state(record)
-    return found is not None and is_langchain(found[0]) and not is_autogen(found[0])
+    found = _first_list(record, _STATES)
+    return bool(found) and is_langchain(found[0]) and not is_autogen(found[0])
 
 
-def _crew(record: dict[str, Any]) -> list[Rollout]:
-    messages: list[Any] = []
+def _crew(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for task in record["tasks_output"]:
         asked = [task.get(name) for name in ("description", "expected_output") if task.get(name)]
-        messages.append({"role": "user", "content": "\n\n".join(map(str, asked))})
-        messages.append({"role": "assistant", "name": task.get("agent"), "content": task.get("raw")})
-    return [Rollout(messages, reward=record.get("reward"))]
+        yield {"role": "user", "content": "\n\n".join(map(str, asked))}
+        yield {"role": "assistant", "name": task.get("agent"), "content": task.get("raw")}
 
 
 def _is_crew(record: Mapping[str, Any]) -> bool:
-    tasks = record.get("tasks_output")
-    if not isinstance(tasks, list) or not tasks:
-        return False
-    return all(isinstance(task, dict) and {"description", "raw"} <= task.keys() for task in tasks)
+    tasks = items(record.get("tasks_output"))
+    return bool(tasks) and all({"description", "raw"} <= task.keys() for task in tasks)
+
+
+_STATUS = {1: True, 2: False, "passed": True, "failed": False}
+
+
+def _pick(value: Any, name: str) -> Any:
+    """A field that is written as `two_words` or as `twoWords`; None where it is absent."""
+    if not isinstance(value, Mapping):
+        return None
+    first, *rest = name.split("_")
+    found = value.get(name)
+    return found if found is not None else value.get(first + "".join(map(str.capitalize, rest)))
+
+
+def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, Any]]:
+    """Gemini's content as messages: its text and calls, then the result of each call."""
+    if isinstance(content, str | None):
+        content = {"content": content}
+    if isinstance(content.get("content"), str):  # trpc-agent-go
+        yield {"role": role, "content": content["content"]}
+        return
+    said, thoughts, calls, results = list[Any](), list[str](), list[Any](), list[Any]()
+    for part in content.get("parts") or ():
+        call, result = _pick(part, "function_call"), _pick(part, "function_response")
+        code, ran = _pick(part, "executable_code"), _pick(part, "code_execution_result")
+        if call or code:
+            calls.append(_call(call) if call else {"name": "code", "arguments": code})
+        elif result or ran:
+            found = result or {"name": "code", "response": ran}
+            told = {"tool_call_id": found.get("id"), "name": found.get("name")}
+            results.append({"role": "tool", **told, "content": found.get("response")})
+        elif lookup(part, "thought"):
+            thoughts.append(str(part.get("text")))
+        elif isinstance(lookup(part, "text"), str):
+            said.append({"type": "text", "text": part["text"]})
+        elif isinstance(part, Mapping) and any(value is not None for value in part.values()):
+            medium = _pick(part, "inline_data") or _pick(part, "file_data")
+            said.append({"type": str(_pick(medium, "mime_type") or "file")} if medium else part)
+    if said or thoughts or calls:
+        one = len(said) == 1 and "text" in said[0]
+        message = {"role": role, "content": said[0]["text"] if one else said or None}
+        more = {"name": name, "reasoning_content": "\n".join(thoughts), "tool_calls": calls}
+        yield message | {key: value for key, value in more.items() if value}
+    yield from results
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    given = call["args"] if "args" in call else call.get("arguments")
+    return {"id": call.get("id"), "name": call.get("name"), "arguments": given}
+
+
+def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for event in events:
+        if not isinstance(event, dict) or event.get("partial"):
+            continue
+        asked = event.get("author") == "user"
+        if isinstance(event.get("content"), dict):
+            name = None if asked else event.get("author")
+            yield from _content(event["content"], "user" if asked else "assistant", name)
+        failed = _pick(event, "error_message") or _pick(event, "error_code")
+        if failed:
+            yield {"role": "error", "content": failed}
+
+
+def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A turn of an evaluation: the user's, the calls and results between, the final answer."""
+    yield from _content(_pick(invocation, "user_content"), "user")
+    between = _pick(invocation, "intermediate_data") or {}
+    results = {result.get("id"): result for result in _pick(between, "tool_responses") or ()}
+    calls = _pick(between, "tool_uses") or _pick(between, "tool_calls") or invocation.get("tools")
+    for call in calls or ():
+        yield {"role": "assistant", "content": None, "tool_calls": [_call(call)]}
+        result = results.get(call.get("id"))
+        seen = call.get("result") if result is None else result.get("response")
+        if seen is not None:
+            yield {"role": "tool", "name": call.get("name"), "content": seen}
+    for said in _pick(between, "intermediate_responses") or ():
+        if isinstance(said, list) and len(said) == 2:
+            yield from _content({"parts": said[1]}, "assistant", said[0])
+    yield from _events(_pick(between, "invocation_events") or ())
+    final = _pick(invocation, "final_response")
+    if final is not None:
+        yield from _content(final, "assistant")
+
+
+def _case(record: dict[str, Any]) -> list[Rollout]:
+    events = _pick(_pick(record, "session_details"), "events")
+    metrics = _pick(record, "eval_metric_result_per_invocation") or ()
+    actual = objects([_pick(metric, "actual_invocation") for metric in metrics])
+    messages = (
+        list(_events(events)) if events else [turn for one in actual if one for turn in _invocation(one)]
+    )
+    if not messages:
+        raise UnreadableError("has no session in `sessionDetails`, and no `actualInvocation`")
+    status = _pick(record, "final_eval_status")
+    outcome = _STATUS.get(status) if isinstance(status, int | str) else None
+    return [Rollout(messages, reward=record.get("reward"), outcome=outcome)]
+
+
+def _is_session(record: Mapping[str, Any]) -> bool:
+    events = items(record.get("events"))[:5]
+    told = bool(events) and all(isinstance(event, dict) and "author" in event for event in events)
+    return told and "messages" not in record
+
+
+def _is_case(record: Mapping[str, Any]) -> bool:
+    told = ("overall_eval_metric_results", "final_eval_status", "session_details")
+    return _pick(record, "eval_id") is not None and any(_pick(record, name) is not None for name in told)
+
+
+def _case_key(record: Mapping[str, Any]) -> str | None:
+    identity, holder = _pick(record, "eval_id"), _pick(record, "eval_set_id")
+    return f"{holder}: {identity}" if holder else str(identity) if identity else None
+
+
+def _history(read: Any, record: dict[str, Any]) -> list[Rollout]:
+    return [Rollout(list(read(record)), reward=record.get("reward"))]
 
 
 FORMATS = (
     Format(
+        name="ADK sessions",
+        family="adk",
+        tells="`events` with `author` in each",
+        matches=_is_session,
+        rollouts=partial(_history, lambda record: _events(record["events"])),
+    ),
+    Format(
+        name="ADK evaluations",
+        family="adk",
+        tells="`evalId`, `finalEvalStatus`",
+        matches=_is_case,
+        rollouts=_case,
+        key_of=_case_key,
+        key_told="evalSetId and evalId",
+    ),
+    Format(
         name="AutoGen messages",
         family="autogen",
-        shape="trajectory",
         tells="`messages` with `source`, `type` in each",
-        matches=_is_autogen,
-        rollouts=_autogen,
+        matches=lambda record: any(map(is_autogen, _thread(record)[:1])),
+        rollouts=partial(_history, _autogen),
         keys=ID_KEYS,
     ),
     Format(
         name="AutoGen 0.2 histories",
         family="autogen",
-        shape="trajectory",
         tells="`chat_history`, `summary`",
         matches=_is_chat_history,
-        rollouts=_chat_history,
+        rollouts=partial(_history, _chat_history),
         keys=ID_KEYS,
     ),
     Format(
         name="LangChain messages",
         family="langchain",
-        shape="trajectory",
         tells="`messages` with `type` (human, ai) in each",
         matches=_is_langchain,
-        rollouts=_langchain,
+        rollouts=partial(_history, _langchain),
         keys=ID_KEYS,
     ),
     Format(
         name="CrewAI outputs",
         family="crewai",
-        shape="trajectory",
         tells="`tasks_output` with `description`, `raw` in each",
         matches=_is_crew,
-        rollouts=_crew,
+        rollouts=partial(_history, _crew),
         keys=ID_KEYS,
+    ),
+)
+REFUSALS = (
+    Refusal(
+        lambda record: (
+            _pick(record, "eval_id") is not None and "conversation" in record and not _is_case(record)
+        ),
+        "is of an ADK evaluation set, whose answers are the expected ones; give the results that `adk eval` "
+        "wrote (.evalset_result.json), or sessions",
     ),
 )

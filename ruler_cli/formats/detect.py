@@ -20,9 +20,9 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse, parse_text
 from ruler_cli.formats import custom
 from ruler_cli.formats.chat import asked_of, says
+from ruler_cli.formats.custom import with_reward
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, Refusal, fits, lookup, plain
 from ruler_cli.formats.reader import Reader, guarded
-from ruler_cli.formats.told_reward import with_reward
 from ruler_cli.nearest import nearest
 from ruler_cli.nearest import path as near_path
 from ruler_cli.records import Line, Record
@@ -244,7 +244,7 @@ def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> s
 
 def _known(record: Any) -> Format | None:
     """The format by which an object can be judged; None where it shows no task, or no agent at work."""
-    if not isinstance(record, dict) or any(refusal.matches(record) for refusal in refusals()):
+    if not isinstance(record, dict) or any(fits(refusal, record) for refusal in refusals()):
         return None
     found = [one for one in formats() if fits(one, record)]
     best = max(found, key=lambda one: one.rank, default=None)
@@ -313,8 +313,9 @@ def _near_members(holder: Any) -> Iterator[tuple[str, Any]]:
 
 @cache
 def formats() -> tuple[Format, ...]:
-    """All formats, in the order of their modules' names."""
-    return tuple(f for module in _modules() for f in getattr(module, "FORMATS", ()))
+    """All formats, in the order of their families."""
+    found = (f for module in _modules() for f in getattr(module, "FORMATS", ()))
+    return tuple(sorted(found, key=lambda f: f.family))
 
 
 @cache

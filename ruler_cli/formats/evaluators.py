@@ -7,22 +7,22 @@ BFCL (`BFCL_v*_result.json`, JSON lines): the question stands in the log where a
 turns, and else in another file; score files hold it, but only what failed. FastChat (`model_answer/*.jsonl`;
 Arena-Hard and LiveBench write the same): the questions are in another file, always. Where the task is in
 another file, the record is refused with the command that joins them. HumanEval (`task_id`, `completion`),
-EvalPlus (`solution`), LiveCodeBench (`code_list`, a group a line): `passed` or `graded_list` is the outcome.
+EvalPlus (`solution`): `passed` is the outcome.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, Layout, Refusal, has, lookup, plain
-from ruler_cli.formats.parallel import beside
+from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, lookup, objects, plain
 from ruler_cli.formats.reader import hashed
-from ruler_cli.formats.turns import answer_turns, answered, column, of_messages, of_texts, prompt_turns
-from ruler_cli.records import Rollout
+from ruler_cli.formats.turns import answer_turns, of_messages, or_fault, prompt_turns
+from ruler_cli.records import Path, Rollout
 
 _OF_A_RUN = ("sessionId",)
 """Variables of promptfoo that are another value in each run of a test."""
@@ -75,8 +75,8 @@ def _bfcl(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has an error in `result` and no answer (BFCL writes this with `traceback`)")
     question = _question(record)
     log = record.get("inference_log")
-    if isinstance(log, list) and any(isinstance(turn, dict) and _QUERY in turn for turn in log):
-        messages = [turn for part in log if isinstance(part, dict) for turn in _logged(part)]
+    if any(_QUERY in turn for turn in objects(log)):
+        messages = [turn for part in objects(log) for turn in _logged(part)]
     elif question:
         messages = list(_paired(question, _result(record)))
     else:
@@ -103,14 +103,13 @@ def _question(record: Mapping[str, Any]) -> Any:
 
 
 def _result(record: Mapping[str, Any]) -> Any:
-    found = (record.get(name) for name in ("result", "model_result_raw", "model_result"))
-    return next((value for value in found if value is not None), None)
+    return first_at(record, "result", "model_result_raw", "model_result")
 
 
 def _inputs(log: Any) -> Iterator[Any]:
     """The requests that BFCL noted (`--include-input-log`)."""
-    for entry in log if isinstance(log, list) else ():
-        if isinstance(entry, dict) and entry.get("role") == "inference_input" and entry.get("content"):
+    for entry in objects(log):
+        if entry.get("role") == "inference_input" and entry.get("content"):
             yield entry["content"]
 
 
@@ -118,8 +117,8 @@ def _logged(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One turn of a log: the query, then what the model and the tools said at each step."""
     yield from check_messages(turn[_QUERY], _QUERY) if turn.get(_QUERY) else ()
     for name, step in turn.items():
-        for entry in step if name.startswith("step_") and isinstance(step, list) else ():
-            role = entry.get("role") if isinstance(entry, dict) else None
+        for entry in objects(step) if name.startswith("step_") else ():
+            role = entry.get("role")
             if role == "assistant":
                 yield {**_model(entry.get("content")), "reasoning_content": entry.get("reasoning_content")}
             elif role == "tool":
@@ -139,7 +138,7 @@ def _paired(question: list[Any], result: Any) -> Iterator[dict[str, Any]]:
 
 def _model(said: Any) -> dict[str, Any]:
     """An answer of a model: a text, or calls as `{name: arguments}`."""
-    calls = [call for call in said if isinstance(call, dict)] if isinstance(said, list) else []
+    calls = objects(said)
     if not calls or len(calls) != len(said):
         return {"role": "assistant", "content": said}
     listed = [{"name": name, "arguments": given} for call in calls for name, given in call.items()]
@@ -158,7 +157,7 @@ def _is_score(record: Mapping[str, Any]) -> bool:
 
 def _is_bfcl(record: Mapping[str, Any]) -> bool:
     log = record.get("inference_log")
-    told = any(isinstance(part, dict) and _QUERY in part for part in log) if isinstance(log, list) else False
+    told = any(_QUERY in part for part in objects(log))
     return _of_bfcl(record) and bool(_question(record) or told or next(_inputs(log), None))
 
 
@@ -169,16 +168,13 @@ def _mt_bench(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has no list of questions in `turns`")
     out = []
     for i, choice in enumerate(record["choices"]):
-        turns = choice.get("turns") if isinstance(choice, dict) else None
-        reward = choice.get("reward") if isinstance(choice, dict) else None
-        try:
-            out.append(Rollout(_turn_by_turn(record["turns"], turns), ("choices", i), reward=reward))
-        except UnreadableError as error:
-            out.append(Rollout([], ("choices", i), reward=reward, fault=str(error)))
+        path, reward = ("choices", i), lookup(choice, "reward")
+        read = partial(_turn_by_turn, record["turns"], lookup(choice, "turns"), path, reward)
+        out.append(or_fault(read, path, reward=reward))
     return out
 
 
-def _turn_by_turn(questions: list[Any], answers: Any) -> Messages:
+def _turn_by_turn(questions: list[Any], answers: Any, path: Path, reward: Any) -> Rollout:
     """Questions, each with its answer; both are texts or objects with `content`."""
     if not isinstance(answers, list) or not answers:
         raise UnreadableError("has no answers in `turns`")
@@ -190,7 +186,7 @@ def _turn_by_turn(questions: list[Any], answers: Any) -> Messages:
     out: Messages = []
     for question, answer in zip(*texts, strict=False):
         out += [{"role": "user", "content": question}, *answer_turns(answer, "turns")]
-    return out
+    return Rollout(out, path, reward=reward)
 
 
 def _answers(record: Mapping[str, Any]) -> bool:
@@ -226,28 +222,10 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("solution"), str) and not asked
 
 
-_LISTS = ("output_list", "code_list")
-
-
-def _live_code(record: dict[str, Any]) -> list[Rollout]:
-    name = _listed(record)
-    if not isinstance(record.get(name), list):
-        raise UnreadableError(f"has no list of answers in `{name}`")
-    prompt = prompt_turns(record.get("question_content"), "question_content")
-    graded = column(record, "graded_list", len(record[name]))
-    return [answered(prompt, said, name, i, outcome=graded[i]) for i, said in enumerate(record[name])]
-
-
-def _listed(record: Mapping[str, Any]) -> str:
-    """The list of whole answers; a record may hold their code alone."""
-    return next((name for name in _LISTS if of_texts(record.get(name))), _LISTS[-1])
-
-
 FORMATS = (
     Format(
         name="promptfoo results",
         family="promptfoo",
-        shape="trajectory",
         tells="`testIdx`, `promptIdx`, `prompt.raw`",
         matches=lambda record: _is_result(record) and isinstance(lookup(record, "prompt.raw"), str),
         rollouts=_promptfoo,
@@ -258,7 +236,6 @@ FORMATS = (
     Format(
         name="BFCL results",
         family="bfcl",
-        shape="trajectory",
         tells="`id`, `result`, `inference_log`",
         matches=_is_bfcl,
         rollouts=_bfcl,
@@ -267,7 +244,6 @@ FORMATS = (
     Format(
         name="MT-bench answers",
         family="mt-bench",
-        shape="trajectory",
         tells="`question_id`, `choices`, `turns`",
         matches=lambda record: _answers(record) and isinstance(record.get("turns"), list),
         rollouts=_mt_bench,
@@ -276,21 +252,10 @@ FORMATS = (
     Format(
         name="code completions",
         family="code",
-        shape="trajectory",
         tells="`task_id`, `completion`",
         matches=_is_completion,
         rollouts=_completion,
         keys=("task_id",),
-    ),
-    Format(
-        name="LiveCodeBench outputs",
-        family="code",
-        shape="group",
-        tells="`question_content`, `code_list`",
-        matches=lambda record: "question_content" in record and of_texts(record.get(_listed(record))),
-        rollouts=_live_code,
-        keys=("question_id",),
-        layout=Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
     ),
 )
 REFUSALS = (

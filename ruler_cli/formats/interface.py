@@ -79,10 +79,10 @@ class Format:
 
     name: str
     family: str
-    shape: Literal["group", "trajectory", "columns"]
     tells: str
     matches: Callable[[Mapping[str, Any]], bool | None]
     rollouts: Callable[[dict[str, Any]], list[Rollout]]
+    shape: Literal["group", "trajectory", "columns"] = "trajectory"
     keys: tuple[str, ...] = ()
     layout: Layout = Layout()
     key_of: Callable[[Mapping[str, Any]], str | None] | None = None
@@ -123,6 +123,21 @@ def has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     """A test for records with all of these keys."""
     wanted = frozenset(keys)
     return lambda record: wanted <= record.keys()
+
+
+def items(value: Any) -> list[Any]:
+    """A list as it is, anything else as an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list."""
+    return [item for item in items(value) if isinstance(item, dict)]
+
+
+def first_at(record: Any, *paths: str) -> Any:
+    """The first value at these paths that is not null; None where there is none."""
+    return next((found for path in paths if (found := lookup(record, path)) is not None), None)
 
 
 def lookup(record: Any, path: str) -> Any:

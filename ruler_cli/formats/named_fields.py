@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import check_messages
+from ruler_cli.formats.chat import Messages, check_messages, tools_of
 from ruler_cli.formats.interface import Format, Layout, Refusal, has
 from ruler_cli.formats.turns import answer_turns, prompt_turns, rollout
 from ruler_cli.records import Rollout
@@ -61,16 +61,39 @@ def _verl(record: dict[str, Any]) -> list[Rollout]:
     return [pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)]
 
 
+def _slime(record: dict[str, Any]) -> list[Rollout]:
+    """Recorded `messages` are the conversation; `response` is empty where a sample was aborted.
+
+    `reward` may be a dict of which the trainer picks a key (`--reward-key`). ruler's is a number in its
+    place, or at that key with `--reward reward.KEY`.
+    """
+    asked: Messages = []
+    if record.get("messages"):
+        said = check_messages(record["messages"], "messages")
+    elif record.get("response") is not None:
+        asked = prompt_turns(record.get("prompt"), "prompt")
+        said = answer_turns(record["response"], "response")
+    else:
+        raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
+    reward = record.get("reward")
+    outcome = reward.get("acc") if isinstance(reward, dict) else None
+    return [rollout(asked, said, tools=tools_of(record), reward=reward, outcome=outcome)]
+
+
+def _is_miles(record: Mapping[str, Any]) -> bool:
+    table = "trajectory_json" in record or "group_metadata" in record
+    return {"group_index", "sample_index"} <= record.keys() and not table
+
+
 def _verl_group(record: Mapping[str, Any]) -> str | None:
     uid = _verl_uid(record)
     return uid["group"] if uid else None
 
 
-_row = partial(Format, shape="trajectory")
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
-    _row(
+    Format(
         name="AReaL rollouts",
         family="areal",
         tells="`task_id`, `sample_idx`, `prompt`, `completion`",
@@ -82,7 +105,7 @@ FORMATS = (
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
     # `env_extras.extra_info.index` comes again in another data source and on each step. `score` may be a
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
-    _row(
+    Format(
         name="SkyRL evaluations",
         family="skyrl",
         tells="`input_prompt`, `output_response`, `score`",
@@ -90,8 +113,38 @@ FORMATS = (
         rollouts=_pair("input_prompt", "output_response", "score"),
         layout=Layout(reward=("score",)),
     ),
+    # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
+    Format(
+        name="miles samples",
+        family="miles",
+        tells="`group_index`, `sample_index`",
+        matches=_is_miles,
+        rollouts=_slime,
+        keys=("group_index",),
+    ),
+    # `save_debug_rollout_data` of `slime/observability/rollout_data_utils.py` saves a torch pickle, which is
+    # never unpickled here; its samples, exported as JSON lines, are read. Older slime refuses fields that it
+    # does not know: ruler's own stands in `metadata`, which is free.
+    Format(
+        name="slime samples",
+        family="slime",
+        tells="`group_index`, `prompt`, `response`",
+        matches=lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
+        rollouts=_slime,
+        keys=("group_index",),
+        layout=Layout(ruler=("metadata", "ruler")),
+    ),
+    # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
+    Format(
+        name="slime buffer items",
+        family="slime",
+        tells="`uid`, `instance_id`, `messages`",
+        matches=has("uid", "instance_id", "messages"),
+        rollouts=_slime,
+        keys=("instance_id",),
+    ),
     # tau-bench results.
-    _row(
+    Format(
         name="tau-bench",
         family="tau-bench",
         tells="`task_id`, `traj`",
@@ -103,7 +156,7 @@ FORMATS = (
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
-    _row(
+    Format(
         name="tinker evaluations",
         family="tinker",
         tells="`example_id`, `turns`",
@@ -114,7 +167,7 @@ FORMATS = (
     # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
     # There is a column for each reward function and no total (its weights are not in the file): ruler writes
     # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
-    _row(
+    Format(
         name="TRL completions",
         family="trl",
         tells="`prompt`, `completion`, `step`, `advantage`",
@@ -124,7 +177,7 @@ FORMATS = (
     # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
     # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
     # (2025, without; `_balance_batch` shuffles the lines, and equal (`input`, `step`) are a group).
-    _row(
+    Format(
         name="verl (V1)",
         family="verl",
         tells="`input`, `output`, `score`, `step`, `uid`",
@@ -134,7 +187,7 @@ FORMATS = (
         key_told="uid without its two numbers",
         layout=Layout(reward=("score",)),
     ),
-    _row(
+    Format(
         name="verl",
         family="verl",
         tells="`input`, `output`, `score`, `step`",

@@ -1,4 +1,9 @@
-"""ruler's own shapes: `{"trajectories": [{"messages": …}, …]}` and `{"messages": …}`, with their extras."""
+"""ruler's own shapes, `{"trajectories": [{"messages": …}, …]}` and `{"messages": …}`, and OpenPipe ART's.
+
+ART: groups and trajectories with `messages_and_choices` or `exchanges`, and table rows. Every key is
+optional: the newest `model_dump` leaves out what equals its default (a reward of 0.0 too). The rows of ART's
+Parquet files, exported as JSON lines, hold metrics, tools and payloads as JSON text; `trajectory_json` wins.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,21 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import SYSTEM, with_system
 from ruler_cli.formats.chat import TOOLS, Messages, histories, messages_of, tools_of
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout
-from ruler_cli.formats.submission import FIELDS, with_submission
-from ruler_cli.formats.turns import ANSWERS, LISTS, chat_turns, prompt_size, several, with_answer
+from ruler_cli.formats.turns import (
+    ANSWERS,
+    FIELDS,
+    LISTS,
+    chat_turns,
+    listed,
+    prompt_size,
+    several,
+    with_answer,
+    with_submission,
+)
 from ruler_cli.records import Path, Rollout
 
 _BESIDE = frozenset((
@@ -52,9 +67,7 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 def read_group(record: dict[str, Any]) -> list[Rollout]:
     """All trajectories of a group line; one that cannot be read does not stop the others."""
-    trajectories = record.get("trajectories")
-    if not isinstance(trajectories, list):
-        raise UnreadableError("has no list `trajectories`, though the file is one group per line")
+    trajectories = listed(record, "trajectories", ", though the file is one group per line")
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
@@ -69,34 +82,82 @@ def read_line(record: dict[str, Any]) -> list[Rollout]:
     return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
 
 
-def _is_group(record: Mapping[str, Any]) -> bool | None:
+def _groups(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool | None:
+    """Tell if a trajectory has one of these keys; `empty` is what a group without trajectories comes to."""
     trajectories = record.get("trajectories")
     if not isinstance(trajectories, list):
         return False
-    return any(isinstance(t, dict) and "messages" in t for t in trajectories) or None
+    return any(isinstance(t, dict) and any(k in t for k in keys) for t in trajectories) or empty
 
 
-_LAYOUT = Layout(extras=True)
+def _is_row(record: Mapping[str, Any]) -> bool:
+    return "group_index" in record and ("trajectory_json" in record or "group_metadata" in record)
 
-GROUP = Format(
-    name="native groups",
-    family="native",
-    shape="group",
-    tells="`trajectories` with `messages` in each",
-    matches=_is_group,
-    rollouts=read_group,
-    keys=("group_id",),
-    layout=_LAYOUT,
+
+def _read_row(record: dict[str, Any]) -> list[Rollout]:
+    payload = record.get("trajectory_json")
+    if payload is None:
+        if "trajectory_index" in record and record["trajectory_index"] is None:
+            raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
+        return read_line(record)
+    try:
+        inner = parse_text(payload) if isinstance(payload, str) else None
+    except UnreadableError:
+        inner = None
+    if not isinstance(inner, dict):
+        raise UnreadableError("holds no JSON object in `trajectory_json`")
+    return read_line(inner)
+
+
+_ART = ("messages_and_choices", "exchanges")
+_LAYOUT, _ART_LAYOUT = Layout(extras=True), Layout(extras=True, absent=b"0.0", refuses_null="ART")
+FORMATS = (
+    Format(
+        name="ART table rows",
+        family="art",
+        tells="`group_index` with `trajectory_json` or `group_metadata`",
+        matches=_is_row,
+        rollouts=_read_row,
+        keys=("group_index",),
+        layout=replace(_ART_LAYOUT, payload="trajectory_json"),
+    ),
+    Format(
+        name="ART groups",
+        family="art",
+        shape="group",
+        tells="`trajectories` with `messages_and_choices` or `exchanges` in each",
+        matches=lambda record: _groups(record, *_ART, empty=False if record.get("trajectories") else None),
+        rollouts=read_group,
+        keys=("group_id", "metadata.scenario_id"),
+        layout=_ART_LAYOUT,
+    ),
+    Format(
+        name="ART trajectories",
+        family="art",
+        tells="`messages_and_choices` or `exchanges`",
+        matches=lambda record: any(key in record for key in _ART) and not _is_row(record),
+        rollouts=read_line,
+        keys=("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"),
+        layout=_ART_LAYOUT,
+    ),
+    Format(
+        name="native groups",
+        family="native",
+        shape="group",
+        tells="`trajectories` with `messages` in each",
+        matches=lambda record: _groups(record, "messages", empty=None),
+        rollouts=read_group,
+        keys=("group_id",),
+        layout=_LAYOUT,
+    ),
+    Format(
+        name="native trajectories",
+        family="native",
+        tells="`messages`",
+        matches=lambda record: "messages" in record and not several(record),
+        rollouts=read_line,
+        keys=ID_KEYS,
+        layout=_LAYOUT,
+        rank=0,
+    ),
 )
-TRAJECTORY = Format(
-    name="native trajectories",
-    family="native",
-    shape="trajectory",
-    tells="`messages`",
-    matches=lambda record: "messages" in record and not several(record),
-    rollouts=read_line,
-    keys=ID_KEYS,
-    layout=_LAYOUT,
-    rank=0,
-)
-FORMATS = (GROUP, TRAJECTORY)

@@ -13,9 +13,6 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Lists, item_at, plain
 from ruler_cli.records import Path
 
-_OURS = ("ruler",)
-"""What ruler writes is known to be parallel, or to be the group's."""
-
 
 def columns(*apart: str) -> Lists:
     """Every list of the record has an item for each rollout, but for what stands in these fields."""
@@ -44,7 +41,8 @@ def known(
     `apart` are fields that are read as something else.
     """
     found = _even(record, size, paths)
-    where = _doubtful(record, size, (), {_OURS, *found, *((name,) for name in apart)})
+    # what ruler writes is parallel, or the group's
+    where = _doubtful(record, size, (), {("ruler",), *found, *((name,) for name in apart)})
     if where:
         shown = plain(".".join(where))
         raise UnreadableError(

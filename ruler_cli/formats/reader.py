@@ -239,20 +239,10 @@ def guarded(rollout: Rollout) -> Rollout:
     return rollout if reason is None else replace(rollout, fault=reason)
 
 
-def _told(rollout: Rollout, reward: Any, outcome: Any) -> Rollout:
+def _told(one: Rollout, reward: Any, outcome: Any) -> Rollout:
     """A rollout with another reward and outcome; `replace` takes four times as long."""
-    return Rollout(
-        rollout.messages,
-        rollout.path,
-        rollout.histories,
-        rollout.tools,
-        reward,
-        rollout.fault,
-        outcome,
-        rollout.member,
-        rollout.key,
-        rollout.asked,
-    )
+    before, behind = (one.messages, one.path, one.histories, one.tools), (one.member, one.key, one.asked)
+    return Rollout(*before, reward, one.fault, outcome, *behind)
 
 
 def owner(value: Any, rollout: Rollout) -> Any:

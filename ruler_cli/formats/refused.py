@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -31,21 +31,15 @@ def _figures_only(record: Mapping[str, Any]) -> bool:
     return bool(known) and all(isinstance(v, int | float) for v in known)
 
 
+_SPANS = (
+    "resourceSpans", "batches", "traceId spanId", "traceID spanID", "trace_id span_id", "trace_id spans",
+    "name ph ts", "name context parent_id start_time",
+)  # fmt: skip
+
+
 def _spans(record: Mapping[str, Any]) -> bool:
     """Whether it is a profiler's or a tracer's span: `traces.jsonl` is a name of those, too."""
-    return any(
-        wanted <= record.keys()
-        for wanted in (
-            {"resourceSpans"},
-            {"batches"},
-            {"traceId", "spanId"},
-            {"traceID", "spanID"},
-            {"trace_id", "span_id"},
-            {"trace_id", "spans"},
-            {"name", "ph", "ts"},
-            {"name", "context", "parent_id", "start_time"},
-        )
-    )
+    return any(set(wanted.split()) <= record.keys() for wanted in _SPANS)
 
 
 def _by_columns(record: Mapping[str, Any]) -> bool:
@@ -57,12 +51,9 @@ def _by_columns(record: Mapping[str, Any]) -> bool:
     )
 
 
-def _has_turns(value: Any) -> bool:
-    return isinstance(value, dict) and {"query", "turn_history"} <= value.keys()
-
-
-def _has_tools(value: Any) -> bool:
-    return isinstance(value, dict) and {"query", "available_tools", "answer"} <= value.keys()
+def _numbered(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    """A test for objects whose members are objects with these keys."""
+    return lambda record: bool(record) and all(map(has(*keys), itertools.islice(record.values(), 3)))
 
 
 _PROMPTS = {"prompt", "messages", "request", "input", "question", "query"}
@@ -144,14 +135,14 @@ REFUSALS = (
         "logs (Harbor, which came after it, writes `agent/trajectory.json`)",
     ),
     Refusal(
-        lambda record: bool(record) and all(map(_has_turns, itertools.islice(record.values(), 3))),
+        _numbered("query", "turn_history"),
         "holds InterCode's runs by number; write one a line: jq -c '.[] | .turn_history as $t | {task_id, "
         'messages: ([{role: "user", content: .query}] + [range($t.actions | length) as $i | {role: '
         '"assistant", content: $t.actions[$i]}, {role: "tool", content: ($t.observations[$i] | '
         "tostring)}]), reward: .summary.max_reward}'",
     ),
     Refusal(
-        lambda record: bool(record) and all(map(_has_tools, itertools.islice(record.values(), 3))),
+        _numbered("query", "available_tools", "answer"),
         "holds ToolBench's answers by number; write one a line: jq -c '.[] | {query, tools: "
         ".available_tools, response: .answer.final_answer}' (its steps: `.answer.answer_details`)",
     ),

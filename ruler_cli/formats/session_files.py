@@ -1,4 +1,4 @@
-"""The session files of Claude Code and Codex: what stands in their events → turns.
+"""The session files of Claude Code and Codex: what stands in their events → the turns of a `Talk`.
 
 Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
 hang side by side. A branch is a prompt whose parent stands in front of an earlier prompt. Codex writes each
@@ -12,9 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ruler_cli.formats.talk import Talk, call, dicts, parts_of, plain_content, text_of, without
+from ruler_cli.formats.interface import first_at, lookup, objects
+from ruler_cli.formats.talk import Talk, call, parts_of, plain_content, text_of, without
 
 Event = dict[str, Any]
+
 
 _ADDED = ("system-reminder", "ide_opened_file", "ide_diagnostics")
 """Tags of what the harness adds to a prompt."""
@@ -38,10 +40,10 @@ _SILENT = ("ghost_snapshot", "compaction", "compaction_summary", "context_compac
 
 def claude(events: list[Any], talk: Talk) -> None:
     """A session of Claude Code, in the order of its file."""
-    answers = [event for event in dicts(events) if event.get("type") == "assistant" and is_main(event)]
+    answers = [event for event in objects(events) if event.get("type") == "assistant" and is_main(event)]
     session = _Claude(
         talk,
-        attached=any(_queued(event) is not None for event in dicts(events)),
+        attached=any(_queued(event) is not None for event in objects(events)),
         tree=bool(answers) and all(event.get("parentUuid") is not None for event in answers),
     )
     for event in events:
@@ -177,10 +179,8 @@ def _is_command(turns: list[Any]) -> bool:
 
 
 def _queued(event: Event) -> Any:
-    attachment = event.get("attachment")
-    if isinstance(attachment, dict) and attachment.get("type") == "queued_command":
-        return attachment.get("prompt")
-    return None
+    queued = lookup(event, "attachment.type") == "queued_command"
+    return lookup(event, "attachment.prompt") if queued else None
 
 
 def _blocks(content: Any) -> list[Any]:
@@ -188,7 +188,7 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _results(content: Any) -> bool:
-    return any(part.get("type") == "tool_result" for part in dicts(content))
+    return any(part.get("type") == "tool_result" for part in objects(content))
 
 
 def _unreminded(part: Any) -> Any:
@@ -228,11 +228,9 @@ def codex(events: list[Any], talk: Talk) -> None:
 
 def is_sub_agent(events: list[Any]) -> bool:
     """Tell if the head of a rollout file says that it is a sub-agent's."""
-    head = next((e.get("payload") for e in dicts(events) if e.get("type") == "session_meta"), None)
-    if not isinstance(head, dict):
-        return False
-    source = head.get("source")
-    return (isinstance(source, dict) and "subagent" in source) or head.get("thread_source") == "subagent"
+    head = next((e.get("payload") for e in objects(events) if e.get("type") == "session_meta"), None)
+    source = lookup(head, "source")
+    return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
 
 
 def _item(event: Any) -> Event | None:
@@ -269,10 +267,10 @@ def _respond(item: Event, talk: Talk) -> None:
         _message(str(item["role"]), item, talk)
     elif kind == "reasoning":
         thought = plain_content(item.get("content") or item.get("summary"))
-        texts = [part.get("text") for part in dicts(thought)] if isinstance(thought, list) else [thought]
+        texts = [part.get("text") for part in objects(thought)] if isinstance(thought, list) else [thought]
         talk.say("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
-        given = next((item[k] for k in ("arguments", "input", "action") if item.get(k) is not None), None)
+        given = first_at(item, "arguments", "input", "action")
         talk.say("assistant", None, tool_calls=[call(identity, item.get("name") or kind, given)])
     elif str(kind).endswith("_output"):
         talk.answer(identity, item.get("output"))

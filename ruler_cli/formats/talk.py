@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.records import Rollout
+
+_OWN = ("assistant", None)
+"""Roles of the agent's turns; an item that is shown as it is has none."""
 
 
 class Talk:
@@ -60,7 +62,7 @@ class Talk:
         taken = self.turns[to:]
         if taken:
             del self.turns[to:]
-            self._agent -= sum(turn.get("role") in ("assistant", None) for turn in taken)
+            self._agent -= sum(turn.get("role") in _OWN for turn in taken)
             self._taken.append(taken)
 
     def aside(self, other: Talk) -> None:
@@ -71,17 +73,13 @@ class Talk:
         """The conversation; UnreadableError if it holds no task, or nothing of the agent."""
         if not self.begun:
             raise UnreadableError("holds no turn of the agent")
-        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in ("assistant", None))
+        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in _OWN)
         if not any(turn.get("role") == "user" for turn in self.turns[:first]):
             raise UnreadableError(
                 "holds no task: what the user asked is not in it; give the session's own file"
             )
-        return Rollout(self.turns, (), tuple(filter(_shown, self._taken)), tools, reward)
-
-
-def _shown(turns: Messages) -> bool:
-    """Tell if the agent did something in what was taken back."""
-    return any(turn.get("role") in ("assistant", None) for turn in turns)
+        taken = [turns for turns in self._taken if any(turn.get("role") in _OWN for turn in turns)]
+        return Rollout(self.turns, (), tuple(taken), tools, reward)
 
 
 def plain_content(content: Any) -> Any:
@@ -119,8 +117,3 @@ def without(text: str, opens: str, closes: str) -> str:
 def call(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
     """A tool call as messages have it."""
     return {"id": str(identity), "name": str(name), "arguments": arguments}
-
-
-def dicts(value: Any) -> Iterable[dict[str, Any]]:
-    """The objects of a list."""
-    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()

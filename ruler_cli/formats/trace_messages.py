@@ -18,7 +18,7 @@ from typing import Any
 
 from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import RESULT_KINDS, Messages, unread
-from ruler_cli.formats.interface import lookup
+from ruler_cli.formats.interface import items, lookup, objects
 
 _ROLES = {
     "human": "user", "humanmessage": "user", "humanmessagechunk": "user", "ai": "assistant",
@@ -101,10 +101,8 @@ def as_json(value: Any) -> str:
 
 def holds_result(message: Mapping[str, Any]) -> bool:
     """Tell if a message is, or holds, what came back from a tool."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else ()
-    found = any(isinstance(part, Mapping) and part.get("type") in RESULT_KINDS for part in parts)
-    return found or is_result(message)
+    parts = objects(message.get("content"))
+    return any(part.get("type") in RESULT_KINDS for part in parts) or is_result(message)
 
 
 def is_message(value: Any) -> bool:
@@ -171,12 +169,10 @@ def turns(value: Mapping[str, Any]) -> Messages:
 
 def is_result(message: Mapping[str, Any]) -> bool:
     """Tell if a message is what came back from tools, and nothing else."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else ()
-    only = bool(parts) and all(isinstance(p, Mapping) and p.get("type") == "tool_result" for p in parts)
-    return (
-        only or message.get("role") in ("tool", "function") or message.get("type") == "function_call_output"
-    )
+    parts = items(message.get("content"))
+    only = bool(parts) and all(lookup(part, "type") == "tool_result" for part in parts)
+    called = message.get("role") in ("tool", "function")
+    return only or called or message.get("type") == "function_call_output"
 
 
 def offered(value: Any) -> list[Any]:
@@ -186,8 +182,9 @@ def offered(value: Any) -> list[Any]:
         if isinstance(found, list) and found:
             return [d for tool in found for d in (lookup(tool, "function_declarations") or [tool])]
         value = value.get("messages")
-    found = [m.get("content") for m in value if isinstance(m, Mapping)] if isinstance(value, list) else []
-    return [tool for tool in found if isinstance(tool, Mapping) and tool.get("type") == "function"]
+    return [
+        tool for tool in objects([m.get("content") for m in objects(value)]) if tool.get("type") == "function"
+    ]
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -197,12 +194,9 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 def names_of(message: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the tools that a message calls."""
-    listed = message.get("tool_calls")
-    found = [_name(call) for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
-    content = message.get("content")
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, Mapping) and part.get("type") == "tool_use":
-            found.append(str(part.get("name")))
+    found = [_name(call) for call in objects(message.get("tool_calls"))]
+    uses = [part for part in objects(message.get("content")) if part.get("type") == "tool_use"]
+    found += [str(part.get("name")) for part in uses]
     if message.get("type") == "function_call":
         found.append(str(message.get("name")))
     return tuple(found)
@@ -269,12 +263,9 @@ def _expanded(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def calls_of(body: Mapping[str, Any], content: Any) -> list[Any]:
     """The tool calls of a message; none where its content holds them."""
-    if isinstance(content, list) and any(
-        isinstance(part, Mapping) and part.get("type") == "tool_use" for part in content
-    ):
+    if any(part.get("type") == "tool_use" for part in objects(content)):
         return []
-    listed = body.get("tool_calls") or lookup(body, "additional_kwargs.tool_calls")
-    listed = listed if isinstance(listed, list) else []
+    listed = items(body.get("tool_calls") or lookup(body, "additional_kwargs.tool_calls"))
     single = body.get("function_call") or lookup(body, "additional_kwargs.function_call")
     return [_call(call) for call in [*listed, *([single] if isinstance(single, Mapping) else [])]]
 
@@ -300,12 +291,9 @@ def part_of(part: Any) -> Any:
         return part
     part = {key.removeprefix("message_content."): value for key, value in part.items()}
     kind = str(part.get("type")).replace("-", "_")
-    for name in ("function_call", "functionCall"):
+    for name, read in _GEMINI.items():
         if isinstance(part.get(name), Mapping):
-            return _use(part[name])
-    for name in ("function_response", "functionResponse"):
-        if isinstance(part.get(name), Mapping):
-            return _result(part[name])
+            return read(part[name])
     if kind in ("tool_call", "tool_use") or (
         kind == "function" and isinstance(part.get("function"), Mapping)
     ):
@@ -324,7 +312,7 @@ def part_of(part: Any) -> Any:
 
 def _use(part: Mapping[str, Any]) -> dict[str, Any]:
     call = _call(part)
-    return {"type": "tool_use", "id": _id(call["id"]), "name": call["name"], "input": call["arguments"]}
+    return {"type": "tool_use", "id": str(call["id"]), "name": call["name"], "input": call["arguments"]}
 
 
 def _result(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,9 +320,10 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     told = next((part[key] for key in keys if part.get(key) is not None), None)
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = next((part[key] for key in names if part.get(key)), None)
-    return {"type": "tool_result", "tool_use_id": _id(identity), "content": told}
+    return {"type": "tool_result", "tool_use_id": str(identity), "content": told}
 
 
-def _id(value: Any) -> str:
-    """An id as text; some writers have lists of two."""
-    return str(value)
+_GEMINI = {
+    "function_call": _use, "functionCall": _use, "function_response": _result, "functionResponse": _result,
+}  # fmt: skip
+"""Gemini's parts of a message."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
-from ruler_cli.formats.interface import lookup
+from ruler_cli.formats.interface import items, lookup, objects
 
 IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
 PARENTS = (
@@ -29,13 +29,8 @@ PARENTS = (
     "parent_observation_id", "references.0.spanID",
 )  # fmt: skip
 _STARTS = (
-    "startTimeUnixNano",
-    "start_time_unix_nano",
-    "start_time",
-    "startTime",
-    "started_at",
-    "dotted_order",
-)
+    "startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "started_at", "dotted_order",
+)  # fmt: skip
 _KINDS = (
     "openinference.span.kind", "gen_ai.operation.name", "traceloop.span.kind", "mlflow.spanType",
     "langfuse.observation.type", "lmnr.span.type", "llm.request.type", "operation.name",
@@ -46,27 +41,27 @@ _CALLS = frozenset((
     "call_llm", "response", "chat_completion", "ai.generatetext.dogenerate", "ai.streamtext.dostream",
 ))  # fmt: skip
 _TOOLS = frozenset(("tool", "execute_tool", "function", "tool_call", "ai.toolcall"))
-_ASKED: tuple[tuple[str, str], ...] = (
-    ("gen_ai.input.messages", "json"), ("llm.input_messages", "json"), ("gen_ai.prompt", ""),
-    ("gcp.vertex.agent.llm_request", "json"), ("ai.prompt.messages", "json"), ("mlflow.spanInputs", "json"),
-    ("traceloop.entity.input", "json"), ("langfuse.observation.input", "json"),
-    ("input.value", "input.mime_type"), ("ai.prompt", "json"),
+_ASKED = (
+    "gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "gcp.vertex.agent.llm_request",
+    "ai.prompt.messages", "mlflow.spanInputs", "traceloop.entity.input", "langfuse.observation.input",
+    "input.value", "ai.prompt",
 )  # fmt: skip
-_SAID: tuple[tuple[str, str], ...] = (
-    ("gen_ai.output.messages", "json"), ("llm.output_messages", "json"), ("gen_ai.completion", "json"),
-    ("gcp.vertex.agent.llm_response", "json"), ("mlflow.spanOutputs", "json"),
-    ("traceloop.entity.output", "json"), ("langfuse.observation.output", "json"),
-    ("output.value", "output.mime_type"), ("gen_ai.output", ""), ("ai.response.text", ""),
+_SAID = (
+    "gen_ai.output.messages", "llm.output_messages", "gen_ai.completion", "gcp.vertex.agent.llm_response",
+    "mlflow.spanOutputs", "traceloop.entity.output", "langfuse.observation.output", "output.value",
+    "gen_ai.output", "ai.response.text",
 )  # fmt: skip
-_GIVEN: tuple[tuple[str, str], ...] = (
-    ("gen_ai.tool.call.arguments", ""), ("gen_ai.tool.args", ""), ("gcp.vertex.agent.tool_call_args", ""),
-    ("ai.toolCall.args", ""), ("tool.arguments", ""), ("input.value", ""), ("traceloop.entity.input", ""),
-    ("mlflow.spanInputs", ""), ("tool.parameters", ""),
+_TEXTS = ("gen_ai.prompt", "gen_ai.output", "ai.response.text")
+"""What a model was asked and said; in these it is text, whatever it looks like, in the others JSON."""
+_MIMES = {"input.value": "input.mime_type", "output.value": "output.mime_type"}
+"""Of these the writer says what they are."""
+_GIVEN = (
+    "gen_ai.tool.call.arguments", "gen_ai.tool.args", "gcp.vertex.agent.tool_call_args", "ai.toolCall.args",
+    "tool.arguments", "input.value", "traceloop.entity.input", "mlflow.spanInputs", "tool.parameters",
 )  # fmt: skip
-_GOT: tuple[tuple[str, str], ...] = (
-    ("gen_ai.tool.call.result", ""), ("gcp.vertex.agent.tool_response", ""), ("ai.toolCall.result", ""),
-    ("tool.result", ""), ("output.value", ""), ("traceloop.entity.output", ""), ("mlflow.spanOutputs", ""),
-    ("gen_ai.output", ""),
+_GOT = (
+    "gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "ai.toolCall.result", "tool.result",
+    "output.value", "traceloop.entity.output", "mlflow.spanOutputs", "gen_ai.output",
 )  # fmt: skip
 _NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TITLES = ("name", "operationName", "op_name", "span_name")
@@ -78,15 +73,8 @@ _EVENTS = {
     "gen_ai.assistant.message": "assistant", "gen_ai.choice": "choice",
 }  # fmt: skip
 _TELLING = (
-    "gen_ai.",
-    "llm.",
-    "input.value",
-    "output.value",
-    "traceloop.",
-    "mlflow.span",
-    "ai.prompt",
-    "langfuse.",
-)
+    "gen_ai.", "llm.", "input.value", "output.value", "traceloop.", "mlflow.span", "ai.prompt", "langfuse.",
+)  # fmt: skip
 _NESTED = 100
 """Spans inside spans."""
 
@@ -110,11 +98,8 @@ def spans_of(listed: Any) -> list[Span]:
     """The spans of a list, those inside them too, in the order of their times where all have one."""
     found = [_span(raw, parent) for raw, parent in _flat(listed)]
     starts = {type(span.start) for span in found}
-    return (
-        sorted(found, key=lambda span: span.start)
-        if starts in ({str}, {int}, {float}, {int, float})
-        else found
-    )
+    alike = starts in ({str}, {int}, {float}, {int, float})
+    return sorted(found, key=lambda span: span.start) if alike else found
 
 
 def has_talk(raw: Any) -> bool:
@@ -126,11 +111,7 @@ def has_talk(raw: Any) -> bool:
     found = attributes_of(raw)
     if any(key.startswith(_TELLING) or key in ("gen_ai", "llm", "input", "output") for key in found):
         return True
-    return any(
-        str(event.get("name")).startswith("gen_ai.")
-        for event in list_at(raw, ("events",))
-        if isinstance(event, Mapping)
-    )
+    return any(str(event.get("name")).startswith("gen_ai.") for event in objects(raw.get("events")))
 
 
 def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
@@ -138,12 +119,12 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
         raw = {**raw["span_data"], **raw}
     attributes = attributes_of(raw)
     kind = _kind(raw, attributes)
-    given, got = (_GIVEN, _GOT) if kind == "tool" else (_ASKED, _SAID)
+    tool = kind == "tool"
     asked, said = _first(raw, _OWN_ASKED), _first(raw, _OWN_SAID)
     if "run_type" in raw:  # objects, which LangSmith's tables write as JSON text
         asked, said = decoded(asked), decoded(said)
-    asked = _value(attributes, given) if asked is None else asked
-    said = _value(attributes, got) if said is None else said
+    asked = _value(attributes, _GIVEN if tool else _ASKED, text=tool) if asked is None else asked
+    said = _value(attributes, _GOT if tool else _SAID, text=tool) if said is None else said
     if kind == "other" and _is_request(asked) and isinstance(said, Mapping) and "choices" in said:
         kind = "call"
     if kind == "call" and (asked is None or said is None):
@@ -153,7 +134,7 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     if rules and asked is not None:
         asked = {"system": rules, "messages": asked}
     name = next((n for key in _NAMES if isinstance(n := find(attributes, key), str)), None)
-    name = (name if kind == "tool" else None) or _first(raw, _TITLES)
+    name = (name if tool else None) or _first(raw, _TITLES)
     tools = next((decoded(found) for key in _OFFERED if (found := attributes.get(key))), None)
     identity = _first(raw, IDS)
     above = _first(raw, PARENTS)
@@ -191,14 +172,14 @@ def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
     return "call" if messages and not agent else "other"
 
 
-def _value(attributes: Mapping[str, Any], rows: tuple[tuple[str, str], ...]) -> Any:
-    """The first content that is there; JSON text is read where the row says that it is JSON."""
-    for name, form in rows:
+def _value(attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False) -> Any:
+    """The first content that is there; JSON text is read where its writer always writes JSON, or says so."""
+    for name in names:
         found = find(attributes, name)
-        if found in (None, "", [], {}):
-            continue
-        mime = find(attributes, form) if form not in ("", "json") else None
-        return decoded(found) if form == "json" or (isinstance(mime, str) and "json" in mime) else found
+        if found not in (None, "", [], {}):
+            mime = find(attributes, _MIMES[name]) if name in _MIMES else "json"
+            plain = text or name in _TEXTS or not isinstance(mime, str) or "json" not in mime
+            return found if plain else decoded(found)
     return None
 
 
@@ -206,13 +187,7 @@ def _told(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Any, A
     """The messages in events, of the span or in an attribute `events` (Logfire)."""
     asked: list[Any] = []
     said: list[Any] = []
-    events = [
-        *list_at(raw, ("events",)),
-        *list_at({"events": decoded(attributes.get("events"))}, ("events",)),
-    ]
-    for event in events:
-        if not isinstance(event, Mapping):
-            continue
+    for event in objects([*items(raw.get("events")), *items(decoded(attributes.get("events")))]):
         body = attributes_of(event) or event
         role = _EVENTS.get(str(event.get("name") or event.get("event.name") or body.get("event.name")))
         if _value(body, _ASKED[:1]) or _value(body, _SAID[:1]):
@@ -230,9 +205,7 @@ def _flat(
     listed: Any, parent: str | None = None, depth: int = 0
 ) -> Iterator[tuple[Mapping[str, Any], str | None]]:
     """Spans and those that stand inside them, each with the id of the one around it."""
-    for raw in listed if isinstance(listed, list) else ():
-        if not isinstance(raw, Mapping):
-            continue
+    for raw in objects(listed):
         yield raw, parent
         identity = _first(raw, IDS)
         for key in ("child_runs", "child_spans", "children"):
@@ -264,7 +237,7 @@ def attributes_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     found = next((raw[key] for key in ("attributes", "span_attributes", "tags") if raw.get(key)), None)
     found = decoded(found)
     if isinstance(found, list):
-        found = {str(i.get("key")): _any_value(i.get("value")) for i in found if isinstance(i, Mapping)}
+        found = {str(i.get("key")): _any_value(i.get("value")) for i in objects(found)}
     own = {key[11:]: value for key, value in raw.items() if key.startswith("attributes.")}
     found = {**found, **own} if isinstance(found, Mapping) else own
     flat: dict[str, list[tuple[str, Any]]] = {}
@@ -301,12 +274,6 @@ def _listed(value: Any) -> Any:
     return {key: _listed(inner) for key, inner in value.items()}
 
 
-def list_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
-    """The list at the first of these keys that is there."""
-    found = next((value[key] for key in keys if key in value), None) if isinstance(value, Mapping) else None
-    return found if isinstance(found, list) else []
-
-
 def decoded(value: Any) -> Any:
     """JSON text as what it says; other text as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
@@ -326,9 +293,9 @@ def _any_value(value: Any, depth: int = 0) -> Any:
             return value[key]
     for key in ("arrayValue", "array_value"):
         if key in value:
-            return [_any_value(item, depth + 1) for item in list_at(value[key], ("values",))]
+            return [_any_value(item, depth + 1) for item in items(value[key].get("values"))]
     for key in ("kvlistValue", "kvlist_value"):
         if key in value:
-            pairs = [pair for pair in list_at(value[key], ("values",)) if isinstance(pair, Mapping)]
+            pairs = objects(value[key].get("values"))
             return {str(pair.get("key")): _any_value(pair.get("value"), depth + 1) for pair in pairs}
     return value

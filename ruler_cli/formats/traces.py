@@ -21,7 +21,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import Messages, first_turn
-from ruler_cli.formats.interface import Format, lookup
+from ruler_cli.formats.interface import Format, items, lookup
 from ruler_cli.formats.reader import as_text
 from ruler_cli.formats.trace_messages import (
     as_json,
@@ -96,8 +96,7 @@ def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
 def _once_as_text(value: Any) -> Any:
     """An output that stands as JSON text; a text in it is the model's, whatever it says."""
     value = _once(value)
-    quoted = _once(value) if isinstance(value, str) and value[:1] == '"' else None
-    return quoted if isinstance(quoted, str) else value
+    return quoted if isinstance(quoted := _once(value), str) and str(value)[:1] == '"' else value
 
 
 def _once(value: Any) -> Any:
@@ -222,8 +221,7 @@ def _outcome(record: Mapping[str, Any], spans: list[Span]) -> Any:
 def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
     """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback."""
     for path in ("scores", "annotations", "span_annotations", "info.assessments"):
-        listed = lookup(holder, path)
-        for score in listed if isinstance(listed, list) else ():
+        for score in items(lookup(holder, path)):
             for key in ("value", "result.score", "score", "feedback.value"):
                 value = lookup(score, key)
                 if isinstance(value, int | float):
@@ -281,7 +279,6 @@ def _format(name: str, tells: str, matches: Any) -> Format:
     return Format(
         name=name,
         family="traces",
-        shape="trajectory",
         tells=tells,
         matches=matches,
         rollouts=_read,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import ASKING, Messages, check_messages, first_turn
+from ruler_cli.formats.interface import lookup
 from ruler_cli.formats.transcript import json_messages, named_turns
 from ruler_cli.records import Path, Rollout
 
@@ -168,6 +169,22 @@ def _options(value: Any) -> bool:
     return isinstance(value, list) and any(not isinstance(item, dict) for item in value)
 
 
+def listed(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
+    """A list of the record; UnreadableError where there is none."""
+    found = record.get(name)
+    if not isinstance(found, list):
+        raise UnreadableError(f"has no list `{name}`{more}")
+    return found
+
+
+def or_fault(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
+    """One rollout of several; one that cannot be read has these fields and says why."""
+    try:
+        return read()
+    except UnreadableError as error:
+        return Rollout([], path, fault=str(error), **fields)
+
+
 def rollout(prompt: Messages, answer: Messages, path: Path = (), **fields: Any) -> Rollout:
     """A prompt and what followed; turns of the agent in the prompt are part of what was asked."""
     asked = len(prompt) if first_turn(prompt) < len(prompt) else None
@@ -215,3 +232,30 @@ def answered(prompt: Messages, value: Any, where: str, i: int, **fields: Any) ->
         return rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
     except UnreadableError as error:
         return Rollout(prompt, (i,), fault=str(error), **fields)
+
+
+_HANDED_IN = (
+    *("model_patch", "generated_patch", "git_patch"),
+    *("info.submission", "test_result.git_patch", "test_result.model_patch"),
+)
+"""Places of the work that an agent handed in, a patch. Never `patch`, `test_patch` and `gold_patch`: the data
+sets of SWE-bench have the reference solution there, which tells the judge what it is to find out."""
+FIELDS = frozenset(path.split(".", 1)[0] for path in _HANDED_IN)
+"""Fields of which one is there if anything was handed in."""
+
+
+def with_submission(record: Mapping[str, Any], messages: Messages) -> Messages:
+    """A conversation with what was handed in as its last line, unless a message says it already."""
+    for path in _HANDED_IN:
+        text = lookup(record, path)
+        if isinstance(text, str) and text.strip() and not any(text.strip() in _said(m) for m in messages):
+            messages = [*messages, {"role": "submission", "content": text}]
+    return messages
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    """The text of a message; nothing for one that is in another shape."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str))

@@ -7,45 +7,21 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import sample
 from tests.values import read, reader
 
-EACH = ["adk_sessions", "adk_evaluations", "autogen", "autogen_old", "langchain", "crewai"]
 
-
-@pytest.mark.parametrize("name", EACH)
-def test_reading(name: str) -> None:
-    """Runs of one task are a group, and a rollout ends with the agent's last words."""
-    groups = list(keyed(*sample(name)).values())
-    assert [said(group) for group in groups] == [
-        ["Platform 4, at 22:10.", "Platform 7, I think."],
-        ["8 by 6 tiles: 48.", "2.4 × 1.8 = 4.32 m², so 43 tiles."],
-    ]
-    for rollout in (r for group in groups for r in group):
-        roles = [m["role"] for m in rollout.messages if m["role"] != "system"]
-        assert roles[0] == "user"
-        assert roles[-1] == "assistant"
-        assert roles.count("user") == 1
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_written(name: str) -> None:
-    """Reward and `ruler` alone are written."""
-    record = sample(name)[0]
-    assert changed(record, written(record, SCORED)) == {"reward", "ruler"}
-    same_twice(record)
-
-
-@pytest.mark.parametrize("name", ["adk_sessions", "autogen", "langchain"])
-def test_calls(name: str) -> None:
+def test_calls(subtests: pytest.Subtests) -> None:
     """A call is shown once, with its arguments, and its result as the tool's."""
-    messages = read(sample(name)[0])[0].rollouts[0].messages
-    (call,) = [call for m in messages for call in m.get("tool_calls") or ()]
-    assert call["name"] == "timetable"
-    assert "Troms" in str(call["arguments"])
-    assert "tool_use" not in str(messages)
-    (result,) = [m for m in messages if m["role"] == "tool"]
-    assert result["tool_call_id"] == call["id"]
+    for name in ["adk_sessions", "autogen", "langchain"]:
+        with subtests.test(name=str(name)):
+            messages = read(sample(name)[0])[0].rollouts[0].messages
+            (call,) = [call for m in messages for call in m.get("tool_calls") or ()]
+            assert call["name"] == "timetable"
+            assert "Troms" in str(call["arguments"])
+            assert "tool_use" not in str(messages)
+            (result,) = [m for m in messages if m["role"] == "tool"]
+            assert result["tool_call_id"] == call["id"]
 
 
 def events(*parts: Any, **more: Any) -> list[Any]:

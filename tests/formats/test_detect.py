@@ -18,30 +18,31 @@ NATIVE = {"messages": talk("4")}
 PAIR = {"prompt": "q", "completion": "a"}
 
 
-@pytest.mark.parametrize(
-    ("record", "name", "key"),
-    [
-        ({"trajectories": [NATIVE]}, "native groups", PROMPT_HASH),
-        ({"group_id": 1, "trajectories": [NATIVE]}, "native groups", "group_id"),
-        ({"trajectories": []}, "native groups", PROMPT_HASH),
-        ({"trajectories": [ART]}, "ART groups", PROMPT_HASH),
-        ({"trajectories": [ART], "metadata": {"scenario_id": "s"}}, "ART groups", "metadata.scenario_id"),
-        ({"trajectories": [{"exchanges": {}}]}, "ART groups", PROMPT_HASH),
-        (ART, "ART trajectories", PROMPT_HASH),
-        ({**ART, "metadata": {"scenario_id": "s"}}, "ART trajectories", "metadata.scenario_id"),
-        ({"group_index": 0, "group_metadata": "{}", "messages": []}, "ART table rows", "group_index"),
-        ({"group_index": 0, "trajectory_json": "{}"}, "ART table rows", "group_index"),
-        ({"group_index": 0, **NATIVE}, "native trajectories", "group_index"),
-        ({"task_id": 0, "trial": 1, "traj": []}, "tau-bench", "task_id"),
-        (NATIVE, "native trajectories", PROMPT_HASH),
-        ({**NATIVE, "task_id": 3, "group_id": "a"}, "native trajectories", "group_id"),
-        ({**NATIVE, "tools": []}, "native trajectories", PROMPT_HASH),
-    ],
-)
-def test_found(record: dict[str, Any], name: str, key: str) -> None:
+FOUND: list[Any] = [
+    ({"trajectories": [NATIVE]}, "native groups", PROMPT_HASH),
+    ({"group_id": 1, "trajectories": [NATIVE]}, "native groups", "group_id"),
+    ({"trajectories": []}, "native groups", PROMPT_HASH),
+    ({"trajectories": [ART]}, "ART groups", PROMPT_HASH),
+    ({"trajectories": [ART], "metadata": {"scenario_id": "s"}}, "ART groups", "metadata.scenario_id"),
+    ({"trajectories": [{"exchanges": {}}]}, "ART groups", PROMPT_HASH),
+    (ART, "ART trajectories", PROMPT_HASH),
+    ({**ART, "metadata": {"scenario_id": "s"}}, "ART trajectories", "metadata.scenario_id"),
+    ({"group_index": 0, "group_metadata": "{}", "messages": []}, "ART table rows", "group_index"),
+    ({"group_index": 0, "trajectory_json": "{}"}, "ART table rows", "group_index"),
+    ({"group_index": 0, **NATIVE}, "native trajectories", "group_index"),
+    ({"task_id": 0, "trial": 1, "traj": []}, "tau-bench", "task_id"),
+    (NATIVE, "native trajectories", PROMPT_HASH),
+    ({**NATIVE, "task_id": 3, "group_id": "a"}, "native trajectories", "group_id"),
+    ({**NATIVE, "tools": []}, "native trajectories", PROMPT_HASH),
+]
+
+
+def test_found(subtests: pytest.Subtests) -> None:
     """Each shape is recognised, with its group key."""
-    found = reader(record)
-    assert (found.format.name, found.key) == (name, key)
+    for record, name, key in FOUND:
+        with subtests.test(record=str(record), name=str(name), key=str(key)):
+            found = reader(record)
+            assert (found.format.name, found.key) == (name, key)
 
 
 def refused(*records: Any, **how: Any) -> str:
@@ -63,60 +64,61 @@ def test_unsure() -> None:
     assert reader({"trajectories": []}, {"trajectories": [ART]}).format.name == "ART groups"
 
 
-@pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        ({"a": "x", "b": 2}, "(its keys: a, b)"),
-        ({}, "(its keys: none)"),
-        ({"\ud800\n\x1b[31m": "x"}, "(its keys: \ufffd\ufffd\ufffd[31m)"),
-        ({"k" * 99: "x"}, f"(its keys: {'k' * 60}…)"),
-        ({"trajectory_groups": []}, "jq -c '.trajectory_groups[]'"),
-        ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
-        ({"tokens": [], "scores": []}, "token ids only"),
-        ({"responses_create_params": {}}, "NeMo-Gym"),
-        ({"prompt": "", "completions": ["a"], "labels": [True]}, "stepwise supervision"),
-        ({"eval/all/avg_score": 0.66}, "figures only"),
-        ({"train/reward": 0.5, "step": 3, "extra": {"a": 1}}, "figures only"),
-        (
-            {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]},
-            "no turn of an",
-        ),
-        ({"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"}, "no turn of an agent"),
-        ({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "1"}}, "no answer"),
-        ({"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {}}, "request of a batch"),
-        ({"eval": {}, "plan": {}, "samples": []}, "jq -c '.samples[]'"),
-        ({"info": {}, "tasks": [], "simulations": []}, "jq -c '.simulations[]'"),
-        ({"custom_id": "1", "response": {"body": {}}, "error": None}, "an answer of a batch without its"),
-        ({"code": "f", "input": "f(????) == 1", "output": "f(1) == ????"}, "no answer"),
-        ({"post": [], "patch": []}, "what a client sends to LangSmith"),
-        ({"name": "s", "spanContext": {"traceId": "t"}, "attributes": {}}, "JavaScript keeps it"),
-        ({"parts": [], "kind": "request"}, "a message of Pydantic AI"),
-        ({"q": {"0": "a", "1": "b"}, "a": {"0": "c", "1": "d"}}, "a table by columns"),
-        ({"id": "x", "trial_name": "t", "is_resolved": True}, "Terminal-Bench"),
-        ({"title": "t", "mapping": {}}, "a conversation of ChatGPT's export"),
-        ({"0": {"query": "q", "turn_history": {}}}, "InterCode's runs by number"),
-        ({"9": {"query": "q", "available_tools": [], "answer": {}}}, "ToolBench's answers by number"),
-        ({"question_id": 1, "text": "t", "model_id": "m"}, "an answer or a question alone"),
-        ({"run": 1, "samples": [PAIR, PAIR]}, "in a list; write one a line: jq -c '.samples[]'"),
-        ({"run": {"groups": [{"id": 1, "rollouts": [PAIR]}]}}, "jq -c '.run.groups[].rollouts[]'"),
-        ({"a-1": PAIR, "b-2": PAIR}, "prompts with a completion in a list; write one a line: jq -c '.[]'"),
-        # parts of a rollout, items of several kinds, and those without a task are no rollouts in a list
-        ({"run": 1, "steps": [PAIR], "llmSpans": [PAIR]}, "holds no rollouts that ruler knows"),
-        ({"run": 1, "samples": [PAIR, {"x": 1}]}, "holds no rollouts that ruler knows"),
-        ({"run": 1, "samples": [{"messages": [{"role": "assistant", "content": "x"}]}]}, "holds no rollouts"),
-        ({"type": "thread.started", "thread_id": "t"}, "codex exec --json"),
-        ({"type": "step_start", "sessionID": "s", "part": {}}, "opencode export"),
-        ({"events": [{"type": "summary", "leafUuid": "u"}]}, "no session of the agent itself"),
-        ({"resourceSpans": []}, "a span of a tracer"),
-        ({"traceId": "1", "spanId": "2", "name": "rollout"}, "a span of a tracer"),
-        ({"name": "step", "ph": "X", "ts": 1, "dur": 2, "pid": 0}, "a span of a tracer"),
-        (b"nothing", "none of the first 1 records is a JSON object; line 1 is not JSON"),
-        (b"\xff", "is not UTF-8"),
-    ],
-)
-def test_unknown(record: Any, says: str) -> None:
+UNKNOWN: list[Any] = [
+    ({"a": "x", "b": 2}, "(its keys: a, b)"),
+    ({}, "(its keys: none)"),
+    ({"\ud800\n\x1b[31m": "x"}, "(its keys: \ufffd\ufffd\ufffd[31m)"),
+    ({"k" * 99: "x"}, f"(its keys: {'k' * 60}…)"),
+    ({"trajectory_groups": []}, "jq -c '.trajectory_groups[]'"),
+    ({"prompt_tokens": [], "response_tokens": []}, "token ids only"),
+    ({"tokens": [], "scores": []}, "token ids only"),
+    ({"responses_create_params": {}}, "NeMo-Gym"),
+    ({"prompt": "", "completions": ["a"], "labels": [True]}, "stepwise supervision"),
+    ({"eval/all/avg_score": 0.66}, "figures only"),
+    ({"train/reward": 0.5, "step": 3, "extra": {"a": 1}}, "figures only"),
+    (
+        {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]},
+        "no turn of an",
+    ),
+    ({"messages": [{"role": "user", "content": "q"}], "reference_answer": "7"}, "no turn of an agent"),
+    ({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "1"}}, "no answer"),
+    ({"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {}}, "request of a batch"),
+    ({"eval": {}, "plan": {}, "samples": []}, "jq -c '.samples[]'"),
+    ({"info": {}, "tasks": [], "simulations": []}, "jq -c '.simulations[]'"),
+    ({"custom_id": "1", "response": {"body": {}}, "error": None}, "an answer of a batch without its"),
+    ({"code": "f", "input": "f(????) == 1", "output": "f(1) == ????"}, "no answer"),
+    ({"post": [], "patch": []}, "what a client sends to LangSmith"),
+    ({"name": "s", "spanContext": {"traceId": "t"}, "attributes": {}}, "JavaScript keeps it"),
+    ({"parts": [], "kind": "request"}, "a message of Pydantic AI"),
+    ({"q": {"0": "a", "1": "b"}, "a": {"0": "c", "1": "d"}}, "a table by columns"),
+    ({"id": "x", "trial_name": "t", "is_resolved": True}, "Terminal-Bench"),
+    ({"title": "t", "mapping": {}}, "a conversation of ChatGPT's export"),
+    ({"0": {"query": "q", "turn_history": {}}}, "InterCode's runs by number"),
+    ({"9": {"query": "q", "available_tools": [], "answer": {}}}, "ToolBench's answers by number"),
+    ({"question_id": 1, "text": "t", "model_id": "m"}, "an answer or a question alone"),
+    ({"run": 1, "samples": [PAIR, PAIR]}, "in a list; write one a line: jq -c '.samples[]'"),
+    ({"run": {"groups": [{"id": 1, "rollouts": [PAIR]}]}}, "jq -c '.run.groups[].rollouts[]'"),
+    ({"a-1": PAIR, "b-2": PAIR}, "prompts with a completion in a list; write one a line: jq -c '.[]'"),
+    # parts of a rollout, items of several kinds, and those without a task are no rollouts in a list
+    ({"run": 1, "steps": [PAIR], "llmSpans": [PAIR]}, "holds no rollouts that ruler knows"),
+    ({"run": 1, "samples": [PAIR, {"x": 1}]}, "holds no rollouts that ruler knows"),
+    ({"run": 1, "samples": [{"messages": [{"role": "assistant", "content": "x"}]}]}, "holds no rollouts"),
+    ({"type": "thread.started", "thread_id": "t"}, "codex exec --json"),
+    ({"type": "step_start", "sessionID": "s", "part": {}}, "opencode export"),
+    ({"events": [{"type": "summary", "leafUuid": "u"}]}, "no session of the agent itself"),
+    ({"resourceSpans": []}, "a span of a tracer"),
+    ({"traceId": "1", "spanId": "2", "name": "rollout"}, "a span of a tracer"),
+    ({"name": "step", "ph": "X", "ts": 1, "dur": 2, "pid": 0}, "a span of a tracer"),
+    (b"nothing", "none of the first 1 records is a JSON object; line 1 is not JSON"),
+    (b"\xff", "is not UTF-8"),
+]
+
+
+def test_unknown(subtests: pytest.Subtests) -> None:
     """What is no dump of rollouts is refused with its keys or a hint."""
-    assert says in refused(record)
+    for record, says in UNKNOWN:
+        with subtests.test(record=str(record), says=str(says)):
+            assert says in refused(record)
 
 
 def test_prompts_among_rollouts() -> None:
@@ -195,17 +197,18 @@ def test_field_of_the_name() -> None:
     assert {r.key for r in read(one, later, group_by="prompt")} == {"p"}
 
 
-@pytest.mark.parametrize("mine", [0, "x", {}, {"score": 1}, []])
-def test_foreign_ruler(mine: Any) -> None:
+def test_foreign_ruler(subtests: pytest.Subtests) -> None:
     """A field `ruler` that ruler did not write is never overwritten, at any level."""
-    for record in (
-        {**NATIVE, "ruler": mine},
-        {"trajectories": [NATIVE], "ruler": mine},
-        {"trajectories": [NATIVE, {**NATIVE, "ruler": mine}]},
-    ):
-        with pytest.raises(UnreadableError, match="`ruler` that ruler did not write"):
-            read(record)
-    assert read({**NATIVE, "ruler": {"status": "scored"}}, {**NATIVE, "ruler": None})
+    for mine in [0, "x", {}, {"score": 1}, []]:
+        with subtests.test(mine=str(mine)):
+            for record in (
+                {**NATIVE, "ruler": mine},
+                {"trajectories": [NATIVE], "ruler": mine},
+                {"trajectories": [NATIVE, {**NATIVE, "ruler": mine}]},
+            ):
+                with pytest.raises(UnreadableError, match="`ruler` that ruler did not write"):
+                    read(record)
+            assert read({**NATIVE, "ruler": {"status": "scored"}}, {**NATIVE, "ruler": None})
 
 
 def test_sample_only() -> None:
@@ -222,29 +225,30 @@ def test_whole_group_among_trajectories() -> None:
         reader({"trajectories": [NATIVE]}).read(line(NATIVE))
 
 
-@pytest.mark.parametrize(
-    ("messages", "says"),
-    [
-        (None, "has no messages"),
-        ({"role": "user"}, "`messages` is no list"),
-        ("hello", "`messages` is no list"),
-        ([], "`messages` is empty"),
-        (["hello"], r"`messages\[0\]` is no message object"),
-        ([*talk("a"), None], r"`messages\[2\]` is no message object"),
-        ([{"content": "x"}], r"`messages\[0\]` has no role"),
-    ],
-)
-def test_bad_messages(messages: Any, says: str) -> None:
-    """Messages that are none are named; in a group only their trajectory is at fault."""
-    import re
+BAD_MESSAGES: list[Any] = [
+    (None, "has no messages"),
+    ({"role": "user"}, "`messages` is no list"),
+    ("hello", "`messages` is no list"),
+    ([], "`messages` is empty"),
+    (["hello"], r"`messages\[0\]` is no message object"),
+    ([*talk("a"), None], r"`messages\[2\]` is no message object"),
+    ([{"content": "x"}], r"`messages\[0\]` has no role"),
+]
 
-    with pytest.raises(UnreadableError, match=says):
-        read({"messages": messages})
-    record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
-    faults = [r.fault for r in record.rollouts]
-    assert (faults[0], faults[2], faults[3]) == (None, "is no object", None)
-    assert re.search(says, faults[1] or "")
-    assert [r.path for r in record.rollouts] == [("trajectories", i) for i in range(4)]
+
+def test_bad_messages(subtests: pytest.Subtests) -> None:
+    """Messages that are none are named; in a group only their trajectory is at fault."""
+    for messages, says in BAD_MESSAGES:
+        with subtests.test(messages=str(messages), says=str(says)):
+            import re
+
+            with pytest.raises(UnreadableError, match=says):
+                read({"messages": messages})
+            record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
+            faults = [r.fault for r in record.rollouts]
+            assert (faults[0], faults[2], faults[3]) == (None, "is no object", None)
+            assert re.search(says, faults[1] or "")
+            assert [r.path for r in record.rollouts] == [("trajectories", i) for i in range(4)]
 
 
 @given(values, st.sampled_from(["messages", "traj", "exchanges", "messages_and_choices", "trajectories"]))
@@ -257,33 +261,37 @@ def test_any_value(value: Any, where: str) -> None:
             assert str(error)
 
 
-@pytest.mark.parametrize("depth", [300, 900, 1000, 1100, 100_000])
-def test_deep(depth: int) -> None:
+def test_deep(subtests: pytest.Subtests) -> None:
     """A record nested to any depth, wherever, is read or is a sentence."""
-    deep = b"[" * depth + b"]" * depth
-    for raw in (
-        b'{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": %s}]}' % deep,
-        b'{"group_id": %s, "messages": [{"role": "assistant", "content": "x"}]}' % deep,
-        b'{"messages_and_choices": [{"role": "user", "content": "x"}], "exchanges": %s}' % deep,
-        b'{"exchanges": {"chat_completions": [{"request": {"messages": %s}, "response": {}}]}}' % deep,
-    ):
-        try:
-            read(raw)
-        except (UnreadableError, UsageError) as error:
-            assert "nested too deeply" in str(error) or "no message object" in str(error)
+    for depth in [300, 900, 1000, 1100, 100_000]:
+        with subtests.test(depth=str(depth)):
+            deep = b"[" * depth + b"]" * depth
+            for raw in (
+                b'{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": %s}]}'
+                % deep,
+                b'{"group_id": %s, "messages": [{"role": "assistant", "content": "x"}]}' % deep,
+                b'{"messages_and_choices": [{"role": "user", "content": "x"}], "exchanges": %s}' % deep,
+                b'{"exchanges": {"chat_completions": [{"request": {"messages": %s}, "response": {}}]}}'
+                % deep,
+            ):
+                try:
+                    read(raw)
+                except (UnreadableError, UsageError) as error:
+                    assert "nested too deeply" in str(error) or "no message object" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("raw", "says"),
-    [
-        (b'["def f(): pass", "x"]', "answers without their tasks"),
-        (b'"{\\"evalCaseResults\\": []}"', "jq -r ."),
-        (b'"text"', "one object a line"),
-        (b"[1]", "one object a line"),
-        (b"[]", "one object a line"),
-        (b"\xff", "one object a line"),
-    ],
-)
-def test_no_objects(raw: bytes, says: str) -> None:
+NO_OBJECTS: list[Any] = [
+    (b'["def f(): pass", "x"]', "answers without their tasks"),
+    (b'"{\\"evalCaseResults\\": []}"', "jq -r ."),
+    (b'"text"', "one object a line"),
+    (b"[1]", "one object a line"),
+    (b"[]", "one object a line"),
+    (b"\xff", "one object a line"),
+]
+
+
+def test_no_objects(subtests: pytest.Subtests) -> None:
     """What is no object is told with the way out that fits."""
-    assert says in refused(raw)
+    for raw, says in NO_OBJECTS:
+        with subtests.test(raw=str(raw), says=str(says)):
+            assert says in refused(raw)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from ruler_cli.errors import UnreadableError
 from ruler_cli.records import Group, compared
 from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings
-from tests.formats.changes import SCORED, changed, keyed, same_twice, sample, written
 from tests.values import read, talk
 
 
@@ -28,12 +24,6 @@ def shown(*records: dict[str, Any]) -> list[str]:
     found = read(*records)
     assert len({record.key for record in found}) == 1
     return list(lay_out(Group("g", tuple(found)), AskSettings()).bodies)
-
-
-def test_reading() -> None:
-    """Steps of an environment are one rollout, wherever they stand; equal prompts are a group."""
-    groups = keyed(*sample("eval_protocol_steps"))
-    assert [(len(rollouts), compared(rollouts)) for rollouts in groups.values()] == [(4, 2), (2, 2)]
 
 
 def test_longest() -> None:
@@ -67,19 +57,6 @@ def test_other_names() -> None:
     assert read(named)[0].rollouts[0].member is not None
     for other in ({**record, "step": "x"}, {**record, "env_index": "gsm8k"}):
         assert read(other)[0].rollouts[0].member is None
-
-
-def test_no_messages() -> None:
-    """A step without messages says so."""
-    with pytest.raises(UnreadableError, match="no messages in `messages`"):
-        read({**steps("a")[0], "messages": []})
-
-
-def test_written() -> None:
-    """There was no reward, so one is added, and `ruler`, on each step."""
-    for record in sample("eval_protocol_steps"):
-        assert changed(record, written(record, SCORED)) == {"reward", "ruler"}
-        same_twice(record)
 
 
 def test_results_only() -> None:

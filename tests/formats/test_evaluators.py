@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import keyed, said, sample
 from tests.values import line, read, reader, talk
 
 
@@ -61,18 +61,12 @@ def test_promptfoo_answers() -> None:
         read({**record, "response": None, "error": "API error: 429"})
 
 
-@pytest.mark.parametrize("raw", ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"])
-def test_promptfoo_prompt_of_text(raw: str) -> None:
+def test_promptfoo_prompt_of_text(subtests: pytest.Subtests) -> None:
     """A prompt that only looks like messages is a text."""
-    (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
-    assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
-
-
-def test_promptfoo_written() -> None:
-    """The score is replaced where promptfoo has it."""
-    record = sample("promptfoo")[0]
-    assert changed(record, written(record, SCORED)) == {"score", "ruler"}
-    same_twice(record)
+    for raw in ["[not a list", '["a", "b"]', '[{"text": "no role"}]', "[]"]:
+        with subtests.test(raw=str(raw)):
+            (found,) = read({**sample("promptfoo")[0], "prompt": {"raw": raw}})
+            assert found.rollouts[0].messages[0] == {"role": "user", "content": raw}
 
 
 def test_bfcl() -> None:
@@ -111,24 +105,6 @@ def test_bfcl_error() -> None:
         reader(*sample("bfcl")).read(line(failed))
 
 
-def test_mt_bench() -> None:
-    """Each choice of each model is a rollout, its questions between its answers."""
-    first, second = keyed(*sample("mt_bench")).values()
-    assert said(first) == ["At 22:10.", "I do not know.", "In the evening."]
-    assert [m["content"] for m in first[1].messages[::2]] == [
-        "Which gate does the night train to Tromsø leave from?", "And when?",
-    ]  # fmt: skip
-    assert said(second) == ["8 by 6 tiles: 48.", "2.4 × 1.8 = 4.32 m², so 43 tiles."]
-
-
-@pytest.mark.parametrize("turns", [None, [], ["one", "two", "three"], [None]])
-def test_mt_bench_fault(turns: Any) -> None:
-    """A choice that cannot be paired with the questions is at fault, and the other is not."""
-    record = sample("mt_bench")[0]
-    record["choices"][1]["turns"] = turns
-    assert [r.fault is None for r in read(record)[0].rollouts] == [True, False]
-
-
 @pytest.mark.parametrize(
     ("name", "field"), [("mt_bench", "choices"), ("live_code_bench", "output_list")]
 )  # fmt: skip
@@ -141,22 +117,15 @@ def test_no_list(name: str, field: str, value: Any) -> None:
         reader(*sample(name)).read(line({**record, field: value}))
 
 
-def test_mt_bench_written() -> None:
-    """Score and mark stand in the choice."""
-    record = sample("mt_bench")[0]
-    done = written(record, SCORED)
-    assert changed(record, done) == {f"choices.{i}.{name}" for i in (0, 1) for name in ("reward", "ruler")}
-    same_twice(record)
-
-
-@pytest.mark.parametrize("name", ["mt_bench", "bfcl"])
-def test_no_question(name: str) -> None:
+def test_no_question(subtests: pytest.Subtests) -> None:
     """Answers whose questions are in another file are refused with the command that joins them."""
-    record = sample(name)[1]
-    record.pop("turns", None)
-    record.pop("question", None)
-    with pytest.raises(UsageError, match="join them: jq -c --slurpfile"):
-        reader(record)
+    for name in ["mt_bench", "bfcl"]:
+        with subtests.test(name=str(name)):
+            record = sample(name)[1]
+            record.pop("turns", None)
+            record.pop("question", None)
+            with pytest.raises(UsageError, match="join them: jq -c --slurpfile"):
+                reader(record)
 
 
 def test_judgments() -> None:
@@ -173,17 +142,17 @@ def test_completions() -> None:
     assert [[m["role"] for m in r.messages] for r in second] == [["assistant"]] * 2
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"task_id": "t/0", "prompt": "p", "solution": "of the data set"},
-        {"task_id": "t/0", "canonical_solution": "x", "prompt": "p"},
-    ],
-)
-def test_solution_of_a_data_set(record: Any) -> None:
+SOLUTION_OF_A_DATA_SET: list[Any] = [
+    {"task_id": "t/0", "prompt": "p", "solution": "of the data set"},
+    {"task_id": "t/0", "canonical_solution": "x", "prompt": "p"},
+]
+
+
+def test_solution_of_a_data_set(subtests: pytest.Subtests) -> None:
     """A solution beside its prompt is the data set's own."""
-    with pytest.raises(UsageError):
-        reader(record)
+    for record in SOLUTION_OF_A_DATA_SET:
+        with subtests.test(record=str(record)), pytest.raises(UsageError):
+            reader(record)
 
 
 def test_live_code_bench() -> None:

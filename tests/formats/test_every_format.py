@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,18 +14,23 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import formats
+from ruler_cli.formats.interface import fits
 from ruler_cli.formats.rewards import number
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
-from tests.formats.changes import changed, keyed, raws
+from tests.conftest import ROOT, SHARED
+from tests.formats.changes import LOST, SCORED, changed, keyed, raws, same_twice, written
 from tests.formats.frameworks import READERS
-from tests.values import reader
+from tests.values import line, reader
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"
 EXAMPLES = {p.stem: p for p in sorted(SAMPLES.rglob("*.jsonl")) if p.stem in READERS}
 each_example = pytest.mark.parametrize("name", EXAMPLES)
+READ = ROOT / "tests/data/examples_read.json"
+ANEW = "python -m tests.formats.test_every_format"
 LAYOUTS = (
     *("groups", "trajectories", "art_rows", "atropos", "inspect", "live_code_bench", "lm_eval", "ms_swift"),
     *("preference", "rewardbench2", "slime", "tau2", "tau_bench", "ultrafeedback", "verl"),
@@ -82,18 +88,64 @@ def test_each_layout_has_an_example() -> None:
     assert {kind(name) for name in EXAMPLES} == {kind(name) for name in LAYOUTS}
 
 
-@each_example
-def test_recognised_alone(name: str) -> None:
-    """An example is of one format, and only `--format` makes it another."""
-    first = json.loads(raws(EXAMPLES[name])[0])
-    found = [form for form in formats() if form.matches(first)]
-    best = max(form.rank for form in found)
-    assert len([form for form in found if form.rank == best]) == 1
+def test_small_examples() -> None:
+    """Each example is small, has two groups or more, and is read without a fault."""
+    for name, path in EXAMPLES.items():
+        groups = keyed(*raws(path))
+        assert path.stat().st_size <= 4_096 or path.parent == SAMPLES, name
+        assert len(groups) > 1, name
+        assert all(r.fault is None for rollouts in groups.values() for r in rollouts), name
 
 
-@each_example
-def test_what_is_written(name: str, tmp_path: Path) -> None:
+def as_read(path: Path) -> dict[str, list[Any]]:
+    """What is read of each rollout, by group: turns and last text, reward, outcome, tools and parts."""
+    return {
+        str(key): [
+            [
+                " ".join(str(m.get("role") or m["type"]) for m in r.messages),
+                r.messages[-1].get("content") or r.messages[-1].get("tool_calls"),
+                [r.reward, r.outcome, r.member, r.asked],
+                [tool.get("name", tool.get("function", {}).get("name")) for tool in r.tools or ()],
+                [len(history) for history in r.histories],
+            ]
+            for r in rollouts
+        ]
+        for key, rollouts in keyed(*raws(path)).items()
+    }
+
+
+def test_read(subtests: pytest.Subtests) -> None:
+    """Every example has the groups, turns, rewards and outcomes that are written down.
+
+    Where a format shall read a dump otherwise, `python -m tests.formats.test_every_format` writes them anew.
+    """
+    wanted = json.loads(READ.read_text())
+    assert wanted.keys() == EXAMPLES.keys()
+    for name, path in EXAMPLES.items():
+        with subtests.test(name=name):
+            assert as_read(path) == wanted[name]
+
+
+def test_told_apart(subtests: pytest.Subtests) -> None:
+    """No record is of two named formats, nor of two generic ones where none is named."""
+    for path in [*EXAMPLES.values(), *(SHARED / "formats").glob("*.jsonl")]:
+        for raw in raws(path):
+            found = [form for form in formats() if fits(form, parse(raw))]
+            named = [form.name for form in found if form.rank]
+            with subtests.test(path=path.name):
+                assert len(named) <= 1
+                assert named or len(found) <= 1
+
+
+def test_what_is_written(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """The framework finds each score where it looks for rewards; all but ruler's fields is as it was."""
+    for name in EXAMPLES:
+        with subtests.test(name=name):
+            _read_back(name, tmp_path)
+
+
+def _read_back(name: str, tmp_path: Path) -> None:
+    """Fails where that is not so of an example."""
     before, after = scored(name, tmp_path)
     read, layout = READERS[name], reader(*raws(EXAMPLES[name])).format.layout
     own = [".".join(map(str, layout.reward))] if layout.reward else []
@@ -112,9 +164,49 @@ def test_what_is_written(name: str, tmp_path: Path) -> None:
             assert _OURS.fullmatch(path) or inside or around, path
 
 
-@each_example
-def test_first_reward(name: str, tmp_path: Path) -> None:
+def test_written_twice(subtests: pytest.Subtests) -> None:
+    """A record that is scored twice is as if it had been scored once, also if it failed between."""
+    for name in EXAMPLES.keys() - {"art_rows"}:  # whose marks stand twice, see `test_art`
+        with subtests.test(name=name):
+            for raw in raws(EXAMPLES[name])[:4]:
+                same_twice(parse(raw))
+
+
+def test_failed_reward(subtests: pytest.Subtests) -> None:
+    """Where a group failed no reward of another scale is left, unless `--on-failure keep` says so."""
+    for name, path in EXAMPLES.items():
+        record = parse(raws(path)[0])
+        layout = reader(*raws(path)).format.layout
+        lost, kept = written(record, LOST), written(record, LOST, on_failure="keep")
+        given = [mark["independent_reward"] for mark in _failed(lost)]
+        with subtests.test(name=name):
+            assert given == [mark["independent_reward"] for mark in _failed(kept)]
+            assert given
+            if layout.payload is None and layout.source is None:
+                assert {number(first) for first in given} >= {
+                    number(reward) for _, reward in READERS[name](kept)
+                } - {None}
+
+
+def _failed(value: Any) -> list[dict[str, Any]]:
+    """Every mark of a rollout that could not be scored, in the order of the record."""
+    if isinstance(value, list):
+        return [mark for inner in value for mark in _failed(inner)]
+    if not isinstance(value, dict):
+        return []
+    own = [value] if value.get("status") == "failed" and "independent_reward" in value else []
+    return own + [mark for inner in value.values() for mark in _failed(inner)]
+
+
+def test_first_reward(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """The reward that the framework gave is kept on each rollout, and is read again of a scored file."""
+    for name in EXAMPLES:
+        with subtests.test(name=name):
+            _first_rewards(name, tmp_path)
+
+
+def _first_rewards(name: str, tmp_path: Path) -> None:
+    """Fails where that is not so of an example."""
     before, after = scored(name, tmp_path)
     for old, new in zip(before, after, strict=True):
         was = [reward for _, reward in READERS[name](old)]
@@ -130,3 +222,102 @@ def test_first_reward(name: str, tmp_path: Path) -> None:
         for groups in (keyed(*before), keyed(*given))
     ]
     assert rewards[0] == rewards[1]
+
+
+SEEN = {
+    # name: format, sizes of the groups, lines that hold nothing to judge
+    "areal_rollout_task17": ("AReaL rollouts", [3], 0),
+    "atif_trajectories": ("ATIF trajectories", [3, 3], 0),
+    "atropos_groups": ("Atropos groups", [3, 3], 0),
+    "harbor_traces_export": ("Harbor's exported traces", [3, 3], 0),
+    "inspect_samples": ("Inspect samples", [2, 2], 0),
+    "lm_eval_samples_gsm8k": ("lm-eval samples", [3, 3], 0),
+    "miles_trajectory": ("miles samples", [3, 3], 0),
+    "mini_swe_agent.traj.json": ("mini-swe-agent", [1], 0),
+    "ms_swift_completions": ("ms-swift steps", [3, 3], 0),
+    "nemo_gym_example_rollouts_no_index": ("NeMo-Gym rollouts", [3, 1], 0),
+    "nemo_gym_rollouts": ("NeMo-Gym rollouts", [3, 3], 0),
+    "nemo_gym_rollouts_failures": ("NeMo-Gym rollouts", [1], 0),
+    "nemo_rl_train_data_step12": ("NeMo-RL rollouts", [3, 3], 0),
+    "nemo_rl_val_data_step10": ("NeMo-RL rollouts", [3, 3], 0),
+    "openhands_output": ("OpenHands outputs", [1, 1], 0),
+    "openrlhf_best_of_n": ("prompts with a completion", [3, 3], 0),
+    "preference_pairs": ("preference pairs", [2, 2, 2, 2], 0),
+    "prime_rl_traces": ("prime-rl episodes", [3, 3], 0),
+    "prime_rl_train_rollouts_2026_04": ("verifiers results", [3, 1], 0),
+    "prompt_responses_list": ("prompts with a list of responses", [3, 3], 0),
+    "rewardbench2": ("RewardBench 2", [4, 4], 0),
+    "rllm_episode_hash9f86d081_idgsm8k-0_1.json": ("rLLM episodes", [1], 0),
+    "roll_rollout_dump_data.step_5": ("ROLL steps", [3, 3], 0),
+    "skyrl_eval": ("SkyRL evaluations", [3, 3], 0),
+    "skyrl_eval_token_rewards": ("SkyRL evaluations", [3, 3], 0),
+    "slime_rollout_buffer": ("slime buffer items", [3, 3], 0),
+    "slime_samples_from_pt": ("slime samples", [3, 3], 0),
+    "sweagent_django__django-11099.traj": ("SWE-agent", [1], 0),
+    "trl_completions_as_jsonl": ("TRL completions", [3, 3], 0),
+    "trl_prompt_completion_reward": ("prompts with a completion", [3, 3], 0),
+    "ultrafeedback": ("UltraFeedback", [3, 3], 0),
+    "verifiers_results": ("verifiers results", [3, 3], 0),
+    "verifiers_results_0_1_8": ("verifiers results", [2, 2], 0),
+    "verifiers_results_independent": ("verifiers results", [2, 2], 1),
+    "verifiers_v0_2_bare_traces": ("verifiers 0.2 traces", [2, 2], 0),
+    "verifiers_v1_traces": ("verifiers episodes", [3, 3], 1),
+    "verl_2025_no_gts": ("verl", [2, 2], 0),
+    "verl_legacy_balanced": ("verl", [3, 3], 0),
+    "verl_v1_rollout": ("verl (V1)", [4, 3], 0),
+    "verl_v1_validation": ("verl (V1)", [4, 3], 0),
+}
+REFUSED = {
+    "stepwise_supervision_TRAP": "stepwise supervision",
+    "openai_rft_prompt_only": "no turn of an agent",
+    "skyrl_aggregated_results_SKIP": "figures only",
+    "open_instruct_rollouts_000000": "token ids only",
+    "nemo_gym_rollouts_materialized_inputs": "no `response`",
+}
+
+
+def _shared(name: str) -> list[bytes]:
+    """The records of a file that a framework wrote; an indented document is one."""
+    path = SHARED / "formats" / name
+    return [path.read_bytes()] if path.suffix in (".json", ".traj") else raws(path.with_name(f"{name}.jsonl"))
+
+
+@pytest.mark.skipif(not (SHARED / "formats").exists(), reason="the frameworks' own files are not here")
+def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
+    """What the frameworks themselves wrote has its format and groups, and is written back as it was."""
+    for name, (shape, sizes, lost) in SEEN.items():
+        given = _shared(name)
+        found = reader(*given)
+        groups: dict[str, int] = {}
+        missed = 0
+        with subtests.test(name=name):
+            assert found.format.name == shape
+            for i, raw in enumerate(given, 1):
+                try:
+                    records = found.read(line(raw, i))
+                except UnreadableError:
+                    missed += 1
+                    continue
+                for record in records:
+                    groups[str(record.key)] = groups.get(str(record.key), 0) + len(record.rollouts)
+                    assert all(r.fault is None and r.messages for r in record.rollouts)
+                _only_in_its_places(parse(raw), found.format.layout)
+            assert (sorted(groups.values(), reverse=True), missed) == (sizes, lost)
+    for name, says in REFUSED.items():
+        with subtests.test(name=name), pytest.raises(UsageError, match=says):
+            reader(*_shared(name))
+
+
+def _only_in_its_places(record: Any, layout: Any) -> None:
+    """Fails where a score changes anything but the places that the format names."""
+    places = [".".join(map(str, place)) for place in (layout.reward, layout.ruler) if place]
+    for path in changed(record, written(record, SCORED)):
+        inside = any(f".{place}.".startswith(f".{path}.") or f".{place}." in f".{path}." for place in places)
+        around = any(f".{path}".endswith(f".{place.rpartition('.')[0]}") for place in places)
+        assert _OURS.fullmatch(path) or inside or around, path
+
+
+if __name__ == "__main__":
+    lines = [f"{json.dumps(name)}: {json.dumps(as_read(path))}" for name, path in EXAMPLES.items()]
+    READ.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    sys.stderr.write(f"{READ.relative_to(ROOT)}: written\n")

@@ -8,6 +8,7 @@ import pytest
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
+from ruler_cli.settings import OnFailure
 from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
 from tests.values import read, reader, talk
 
@@ -30,12 +31,13 @@ def test_reading() -> None:
     assert [(r.reward, r.outcome) for r in groups["tiles"]] == [("C", "C"), ("I", "I")]
 
 
-@pytest.mark.parametrize("value", ["P", "N", 0.5, True, float("nan"), {"a": 1}, [1, 2], None])
-def test_values(value: Any) -> None:
+def test_values(subtests: pytest.Subtests) -> None:
     """A score's value is taken as it is: a grade, a number, a truth value, an object, a list."""
-    found = read(one(scores=scores(value)))[0].rollouts[0].reward
-    assert repr(found) == repr(value)
-    assert read(one(scores=None))[0].rollouts[0].reward is None
+    for value in ["P", "N", 0.5, True, float("nan"), {"a": 1}, [1, 2], None]:
+        with subtests.test(value=str(value)):
+            found = read(one(scores=scores(value)))[0].rollouts[0].reward
+            assert repr(found) == repr(value)
+            assert read(one(scores=None))[0].rollouts[0].reward is None
 
 
 def test_attachments() -> None:
@@ -76,25 +78,16 @@ def test_tool_error() -> None:
     assert found == "half\nerror: too slow"
 
 
-def test_written() -> None:
-    """The score is a scorer of its own and the mark is sample metadata, which Inspect's reader keeps."""
-    record = one(scores=scores("C"), metadata={"difficulty": "easy"})
-    done = written(record, SCORED)
-    assert changed(record, done) == {"scores.ruler", "metadata.ruler"}
-    assert done["scores"]["ruler"] == {"value": 0.625}
-    assert done["metadata"]["ruler"]["independent_reward"] == "C"
-    same_twice(record)
-    same_twice(one(scores=scores(float("nan"))))
-
-
-@pytest.mark.parametrize("how", ["null", "keep"])
-def test_failed(how: Any) -> None:
+def test_failed(subtests: pytest.Subtests) -> None:
     """No score is no scorer, also where there was one: a null would make the log unreadable."""
-    record = one(scores=scores("C"))
-    for before in (record, written(record, SCORED)):
-        done = written(before, LOST, on_failure=how, found=reader(record))
-        assert changed(record, done) == {"metadata.ruler"}
-        assert done["metadata"]["ruler"]["independent_reward"] == "C"
+    hows: list[OnFailure] = ["null", "keep"]
+    for how in hows:
+        with subtests.test(how=str(how)):
+            record = one(scores=scores("C"))
+            for before in (record, written(record, SCORED)):
+                done = written(before, LOST, on_failure=how, found=reader(record))
+                assert changed(record, done) == {"metadata.ruler"}
+                assert done["metadata"]["ruler"]["independent_reward"] == "C"
 
 
 def test_no_scores() -> None:
@@ -125,11 +118,12 @@ def test_failed_sample() -> None:
         read(one(messages=[], error={"message": "no key"}))
 
 
-@pytest.mark.parametrize("blocked", [{"metadata": "x"}, {"scores": 7}, {"metadata": []}])
-def test_blocked(blocked: dict[str, Any]) -> None:
+def test_blocked(subtests: pytest.Subtests) -> None:
     """What stands where an object should is never overwritten."""
-    with pytest.raises(UnreadableError, match="no object at"):
-        read(one(**blocked))
+    cases: list[Any] = [{"metadata": "x"}, {"scores": 7}, {"metadata": []}]
+    for blocked in cases:
+        with subtests.test(blocked=str(blocked)), pytest.raises(UnreadableError, match="no object at"):
+            read(one(**blocked))
 
 
 def answer(said: Any, **more: Any) -> dict[str, Any]:
@@ -154,15 +148,16 @@ def test_answer_in_output_alone() -> None:
     assert turns(messages=ran, output={"choices": []})[-1] == ("tool", "ok")
 
 
-@pytest.mark.parametrize("asked", ["What is 2+2?", talk("4")[:1]])
-def test_input_and_output(asked: Any) -> None:
+def test_input_and_output(subtests: pytest.Subtests) -> None:
     """Without messages, `input` and `output` are what was said."""
-    assert turns(messages=[], input=asked, output=answer("5")) == [
-        ("user", "What is 2+2?"),
-        ("assistant", "5"),
-    ]
-    with pytest.raises(UnreadableError, match="failed early: no key"):
-        read(one(messages=[], input=asked, output={"choices": []}, error={"message": "no key"}))
+    for asked in ["What is 2+2?", talk("4")[:1]]:
+        with subtests.test(asked=str(asked)):
+            assert turns(messages=[], input=asked, output=answer("5")) == [
+                ("user", "What is 2+2?"),
+                ("assistant", "5"),
+            ]
+            with pytest.raises(UnreadableError, match="failed early: no key"):
+                read(one(messages=[], input=asked, output={"choices": []}, error={"message": "no key"}))
 
 
 def test_attached_answer() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.scoring.render import render
-from tests.formats.marking import marked, sample, without
 from tests.values import read, reader
 
 MESSAGE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "72"}]}
@@ -127,35 +126,7 @@ def test_transitions() -> None:
     assert (found.messages, found.histories) == (apart[1], (apart[0],))
 
 
-def test_failures() -> None:
-    """A row whose verifier failed was answered: it is judged, and the 0.0 in it is no reward."""
-    row = rollout(MESSAGE, reward=0.0, _ng_failure_class="judge_failed", _ng_task_index=1)
-    assert read(row)[0].rollouts[0].reward is None
-    assert read(rollout(MESSAGE, reward=0.0))[0].rollouts[0].reward == 0.0
-
-
 def test_inputs() -> None:
     """The materialized inputs are refused, with the way out."""
     with pytest.raises(UsageError, match="give the file with the rollouts"):
         reader({"responses_create_params": {"input": []}, "_ng_task_index": 0})
-
-
-@pytest.mark.parametrize("response", [None, {}, {"output": []}, {"output": None}])
-def test_no_output(response: Any) -> None:
-    """A response without items holds nothing to judge."""
-    with pytest.raises(UnreadableError, match=r"no items in `response\.output`"):
-        read({**rollout(), "response": response})
-
-
-def test_sample() -> None:
-    """The sample is two groups whose lines lie apart."""
-    keys = [r.key for r in read(*sample("nemo_gym"))]
-    assert [keys.index(key) for key in keys] == [0, 1, 0, 1, 0]
-
-
-def test_written_back() -> None:
-    """Only `reward` and `ruler` change."""
-    for record in sample("nemo_gym"):
-        done = marked(record)
-        assert without(done, ("reward",), ("ruler",)) == without(record, ("reward",))
-        assert (done["reward"], done["ruler"]["independent_reward"]) == (0.5, record["reward"])

@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from tests.formats.changes import SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import keyed, said, sample
 from tests.values import read, reader, talk
-
-
-def test_reading() -> None:
-    """Text or messages, with a prompt or without: the preferred one first, which is the outcome."""
-    groups = list(keyed(*sample("preference")).values())
-    assert said(groups[0]) == ["Platform 4, at 22:10.", "Platform 7, I think."]
-    assert [[r.outcome for r in group] for group in groups] == [[True, False]] * 4
-    assert [[m["role"] for m in group[0].messages] for group in groups] == [["user", "assistant"]] * 4
 
 
 def test_prompt_twice() -> None:
@@ -28,31 +20,19 @@ def test_prompt_twice() -> None:
     assert read({**whole, "chosen": [answer]})[0].rollouts[0].messages == [asked, answer]
 
 
-def test_openai() -> None:
-    """OpenAI's pairs have other names, and tools with the input."""
-    first, second = keyed(*sample("preference_openai")).values()
-    assert said(first) == ["Platform 4, at 22:10.", "Platform 7, I think."]
-    assert first[0].tools == [{"type": "function", "function": {"name": "timetable"}}]
-    assert second[0].tools is None
-
-
 def test_one_is_missing() -> None:
     """A side that is null is at fault alone."""
     assert [r.fault is None for r in read({"chosen": "a", "rejected": None})[0].rollouts] == [True, False]
 
 
-@pytest.mark.parametrize("record", [{"chosen": 0.5, "rejected": "x"}, {"chosen": ["a"], "rejected": ["b"]}])
-def test_other_shapes(record: Any) -> None:
+OTHER_SHAPES: list[Any] = [{"chosen": 0.5, "rejected": "x"}, {"chosen": ["a"], "rejected": ["b"]}]
+
+
+def test_other_shapes(subtests: pytest.Subtests) -> None:
     """Figures and lists of texts are no pair."""
-    with pytest.raises(UsageError):
-        reader(record)
-
-
-def test_written() -> None:
-    """There is no room for a score but `ruler`."""
-    for record in (*sample("preference"), *sample("preference_openai")):
-        assert changed(record, written(record, SCORED)) == {"ruler"}
-        same_twice(record)
+    for record in OTHER_SHAPES:
+        with subtests.test(record=str(record)), pytest.raises(UsageError):
+            reader(record)
 
 
 def test_sides() -> None:
@@ -75,36 +55,37 @@ def outcomes(**record: Any) -> list[Any]:
 FIRST, SECOND, NEITHER = [True, False], [False, True], [None, None]
 
 
-@pytest.mark.parametrize(
-    ("names", "label", "expected"),
-    [
-        (("output_1", "output_2"), {"preference": 1}, FIRST),
-        (("output_1", "output_2"), {"preference": 1.9}, SECOND),
-        (("output_1", "output_2"), {"preference": 1.5}, NEITHER),
-        (("output_1", "output_2"), {"preference": 0}, NEITHER),
-        (("output_1", "output_2"), {"label": 1}, NEITHER),
-        (("response_0", "response_1"), {"better_response_id": 1}, SECOND),
-        (("response_0", "response_1"), {"better_response_id": -1, "safer_response_id": 0}, FIRST),
-        (("response_1", "response_2"), {"preference_strength": -3}, FIRST),
-        (("response_1", "response_2"), {"preference_strength": 0}, NEITHER),
-        (("response1", "response2"), {"overall_preference": 2}, SECOND),
-        (("human_ref_A", "human_ref_B"), {"labels": 1}, FIRST),
-        (("human_ref_A", "human_ref_B"), {"labels": 0}, SECOND),
-        (("response_a", "response_b"), {"winner": "model_b"}, SECOND),
-        (("response_a", "response_b"), {"winner": "tie (bothbad)"}, NEITHER),
-        (("response_a", "response_b"), {"winner": "wren", "model_a": "wren", "model_b": "x"}, FIRST),
-        (("response_a", "response_b"), {"winner": "wren", "model_a": "wren", "model_b": "wren"}, NEITHER),
-        (("response_a", "response_b"), {"chosen": "b"}, SECOND),
-        (("response_a", "response_b"), {"label": 1}, NEITHER),
-        (("response_A", "response_B"), {"label": "B>>A"}, SECOND),
-        (("response_A", "response_B"), {"label": "A=B"}, NEITHER),
-        (("answer_a", "answer_b"), {"preference": "Answer A"}, FIRST),
-        (("output_1", "output_2"), {"winner": "output_2"}, SECOND),
-    ],
-)
-def test_labels(names: tuple[str, str], label: dict[str, Any], expected: list[Any]) -> None:
+LABELS: list[Any] = [
+    (("output_1", "output_2"), {"preference": 1}, FIRST),
+    (("output_1", "output_2"), {"preference": 1.9}, SECOND),
+    (("output_1", "output_2"), {"preference": 1.5}, NEITHER),
+    (("output_1", "output_2"), {"preference": 0}, NEITHER),
+    (("output_1", "output_2"), {"label": 1}, NEITHER),
+    (("response_0", "response_1"), {"better_response_id": 1}, SECOND),
+    (("response_0", "response_1"), {"better_response_id": -1, "safer_response_id": 0}, FIRST),
+    (("response_1", "response_2"), {"preference_strength": -3}, FIRST),
+    (("response_1", "response_2"), {"preference_strength": 0}, NEITHER),
+    (("response1", "response2"), {"overall_preference": 2}, SECOND),
+    (("human_ref_A", "human_ref_B"), {"labels": 1}, FIRST),
+    (("human_ref_A", "human_ref_B"), {"labels": 0}, SECOND),
+    (("response_a", "response_b"), {"winner": "model_b"}, SECOND),
+    (("response_a", "response_b"), {"winner": "tie (bothbad)"}, NEITHER),
+    (("response_a", "response_b"), {"winner": "wren", "model_a": "wren", "model_b": "x"}, FIRST),
+    (("response_a", "response_b"), {"winner": "wren", "model_a": "wren", "model_b": "wren"}, NEITHER),
+    (("response_a", "response_b"), {"chosen": "b"}, SECOND),
+    (("response_a", "response_b"), {"label": 1}, NEITHER),
+    (("response_A", "response_B"), {"label": "B>>A"}, SECOND),
+    (("response_A", "response_B"), {"label": "A=B"}, NEITHER),
+    (("answer_a", "answer_b"), {"preference": "Answer A"}, FIRST),
+    (("output_1", "output_2"), {"winner": "output_2"}, SECOND),
+]
+
+
+def test_labels(subtests: pytest.Subtests) -> None:
     """A label means what its data set says; a draw, and what nobody says, is no outcome."""
-    assert outcomes(**dict(zip(names, ("one", "two"), strict=True)), **label) == expected
+    for names, label, expected in LABELS:
+        with subtests.test(names=str(names), label=str(label), expected=str(expected)):
+            assert outcomes(**dict(zip(names, ("one", "two"), strict=True)), **label) == expected
 
 
 def test_numbered() -> None:
@@ -129,17 +110,17 @@ def test_prompt_of_other_names() -> None:
     assert record.rollouts[0].messages[0]["content"] == "i\n\nx"
 
 
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        ({"response_a": "x", "response_b": "y", "winner": "a"}, "no prompt"),
-        ({"question": "q", **{f"answer_{c}": c for c in "abcd"}}, "holds no rollouts"),
-    ],
-)
-def test_no_pairs(record: Any, reason: str) -> None:
+NO_PAIRS: list[Any] = [
+    ({"response_a": "x", "response_b": "y", "winner": "a"}, "no prompt"),
+    ({"question": "q", **{f"answer_{c}": c for c in "abcd"}}, "holds no rollouts"),
+]
+
+
+def test_no_pairs(subtests: pytest.Subtests) -> None:
     """Answers without their prompt and the options of a multiple choice are refused."""
-    with pytest.raises(UsageError, match=reason):
-        reader(record)
+    for record, reason in NO_PAIRS:
+        with subtests.test(record=str(record), reason=str(reason)), pytest.raises(UsageError, match=reason):
+            reader(record)
 
 
 def test_uneven_turns() -> None:
@@ -167,21 +148,22 @@ def test_shared_answer() -> None:
     assert said(list(pair)) == ["Hello.\n\nHuman: 2+2?\n\nAssistant: 4", "No."]
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        {"question": "What is 2+2?"},
-        {"instruction": "What is", "input": "2+2?"},
-        {"conversations": [{"from": "human", "value": "What is 2+2?"}]},
-        {"messages": talk("4")[:1]},
-    ],
-)
-def test_prompts(prompt: Any) -> None:
+PROMPTS: list[Any] = [
+    {"question": "What is 2+2?"},
+    {"instruction": "What is", "input": "2+2?"},
+    {"conversations": [{"from": "human", "value": "What is 2+2?"}]},
+    {"messages": talk("4")[:1]},
+]
+
+
+def test_prompts(subtests: pytest.Subtests) -> None:
     """The prompt of a pair goes by several names, and answers may be turns of `from` and `value`."""
-    sides = {"chosen": {"from": "gpt", "value": "4"}, "rejected": {"from": "gpt", "value": "5"}}
-    pair = read({**prompt, **sides})[0].rollouts
-    assert [m["content"].replace("\n\n", " ") for m in pair[0].messages] == ["What is 2+2?", "4"]
-    assert said(list(read({**prompt, "chosen": "4", "rejected": "5"})[0].rollouts)) == ["4", "5"]
+    for prompt in PROMPTS:
+        with subtests.test(prompt=str(prompt)):
+            sides = {"chosen": {"from": "gpt", "value": "4"}, "rejected": {"from": "gpt", "value": "5"}}
+            pair = read({**prompt, **sides})[0].rollouts
+            assert [m["content"].replace("\n\n", " ") for m in pair[0].messages] == ["What is 2+2?", "4"]
+            assert said(list(read({**prompt, "chosen": "4", "rejected": "5"})[0].rollouts)) == ["4", "5"]
 
 
 def test_json_pair() -> None:

@@ -28,20 +28,21 @@ def test_reading() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("asked", "answered"),
-    [
-        ("prompt", "completion"),
-        ("prompt", "response"),
-        ("input", "output"),
-        ("problem", "generation"),
-        ("user_message", "agent_response"),
-        ("input", "actualOutput"),
-    ],
-)
-def test_names(asked: str, answered: str) -> None:
+NAMES: list[Any] = [
+    ("prompt", "completion"),
+    ("prompt", "response"),
+    ("input", "output"),
+    ("problem", "generation"),
+    ("user_message", "agent_response"),
+    ("input", "actualOutput"),
+]
+
+
+def test_names(subtests: pytest.Subtests) -> None:
     """Each framework's names for the two are known."""
-    assert read({asked: "What is 2+2?", answered: "4", "x": 1})[0].rollouts[0].messages == talk("4")
+    for asked, answered in NAMES:
+        with subtests.test(asked=str(asked), answered=str(answered)):
+            assert read({asked: "What is 2+2?", answered: "4", "x": 1})[0].rollouts[0].messages == talk("4")
 
 
 def test_messages() -> None:
@@ -58,10 +59,11 @@ def test_step() -> None:
     assert len(keyed(*({"prompt": "q", "completion": "a", "step": s} for s in (1, 2, 1)))) == 2
 
 
-@pytest.mark.parametrize("label", [True, False])
-def test_label(label: bool) -> None:
+def test_label(subtests: pytest.Subtests) -> None:
     """The label of an unpaired preference is an outcome."""
-    assert read({"prompt": "q", "completion": "a", "label": label})[0].rollouts[0].outcome is label
+    for label in [True, False]:
+        with subtests.test(label=str(label)):
+            assert read({"prompt": "q", "completion": "a", "label": label})[0].rollouts[0].outcome is label
 
 
 def test_empty_answer() -> None:
@@ -72,19 +74,19 @@ def test_empty_answer() -> None:
         read({"prompt": "q", "completion": None})
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"prompt": ["a", "b"], "completion": ["c", "d"]},
-        {"prompt": {"a": 1}, "completion": "x"},
-        {"input": {"a": 1}, "output": {"b": 2}},
-        {"prompt": "q", "completion": 7},
-    ],
-)
-def test_other_shapes(record: Any) -> None:
+OTHER_SHAPES: list[Any] = [
+    {"prompt": ["a", "b"], "completion": ["c", "d"]},
+    {"prompt": {"a": 1}, "completion": "x"},
+    {"input": {"a": 1}, "output": {"b": 2}},
+    {"prompt": "q", "completion": 7},
+]
+
+
+def test_other_shapes(subtests: pytest.Subtests) -> None:
     """What is no text and no messages is not taken for a rollout."""
-    with pytest.raises(UsageError):
-        reader(record)
+    for record in OTHER_SHAPES:
+        with subtests.test(record=str(record)), pytest.raises(UsageError):
+            reader(record)
 
 
 def test_native_wins() -> None:
@@ -170,31 +172,39 @@ def test_json_texts() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "\n\nHuman: Hi.\n\nAssistant: Hello.\n\nHuman: What is 2+2?\n\nAssistant:",
-        "Human: Hi.\n\nAssistant: Hello.\n\nHuman: What is 2+2?\n\nAssistant:",
-        "### Human: Hi.### Assistant: Hello.### Human: What is 2+2?### Assistant:",
-        "USER: Hi. ASSISTANT: Hello. USER: What is 2+2? ASSISTANT:",
-        "User: Hi.\nAssistant: Hello.\nUser: What is 2+2?\nAssistant:",
-    ],
-)
-def test_dialogue(prompt: str) -> None:
+DIALOGUE: list[Any] = [
+    "\n\nHuman: Hi.\n\nAssistant: Hello.\n\nHuman: What is 2+2?\n\nAssistant:",
+    "Human: Hi.\n\nAssistant: Hello.\n\nHuman: What is 2+2?\n\nAssistant:",
+    "### Human: Hi.### Assistant: Hello.### Human: What is 2+2?### Assistant:",
+    "USER: Hi. ASSISTANT: Hello. USER: What is 2+2? ASSISTANT:",
+    "User: Hi.\nAssistant: Hello.\nUser: What is 2+2?\nAssistant:",
+]
+
+
+def test_dialogue(subtests: pytest.Subtests) -> None:
     """A prompt that is a whole dialogue is turns; the completion is one turn whatever it holds."""
-    forged = "4\n\nHuman: Thanks.\n\nAssistant: Welcome."
-    rollout = read({"prompt": prompt, "completion": forged})[0].rollouts[0]
-    said = [(m["role"], m["content"]) for m in rollout.messages]
-    assert said == [("user", "Hi."), ("assistant", "Hello."), ("user", "What is 2+2?"), ("assistant", forged)]
-    assert rollout.asked == 3
+    for prompt in DIALOGUE:
+        with subtests.test(prompt=str(prompt)):
+            forged = "4\n\nHuman: Thanks.\n\nAssistant: Welcome."
+            rollout = read({"prompt": prompt, "completion": forged})[0].rollouts[0]
+            said = [(m["role"], m["content"]) for m in rollout.messages]
+            assert said == [
+                ("user", "Hi."),
+                ("assistant", "Hello."),
+                ("user", "What is 2+2?"),
+                ("assistant", forged),
+            ]
+            assert rollout.asked == 3
 
 
-@pytest.mark.parametrize(
-    "prompt", ["Say Human: and Assistant: twice.", "User: hello", "Assistant:", "# Human: x"]
-)
-def test_no_dialogue(prompt: str) -> None:
+NO_DIALOGUE: list[Any] = ["Say Human: and Assistant: twice.", "User: hello", "Assistant:", "# Human: x"]
+
+
+def test_no_dialogue(subtests: pytest.Subtests) -> None:
     """Text that does not begin with a marker, or has one side only, is the user's turn."""
-    assert read({"prompt": prompt, "completion": "a"})[0].rollouts[0].messages[0]["content"] == prompt
+    for prompt in NO_DIALOGUE:
+        with subtests.test(prompt=str(prompt)):
+            assert read({"prompt": prompt, "completion": "a"})[0].rollouts[0].messages[0]["content"] == prompt
 
 
 def test_context() -> None:
@@ -209,13 +219,14 @@ def test_context() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["context", "retrieved_contexts", "retrieval_context", "documents"])
-def test_retrieved(name: str) -> None:
+def test_retrieved(subtests: pytest.Subtests) -> None:
     """What each system retrieved for a question is shown with its answer, and makes no other group."""
-    one, other = (
-        read({"query": "Who?", "response": said, name: [text]})[0]
-        for said, text in (("Ada.", "Ada wrote it."), ("Bo.", "Bo read it."))
-    )
-    assert one.key == other.key
-    assert [turn["role"] for turn in one.rollouts[0].messages] == ["user", "context", "assistant"]
-    assert one.rollouts[0].messages[1]["content"] == ["Ada wrote it."]
+    for name in ["context", "retrieved_contexts", "retrieval_context", "documents"]:
+        with subtests.test(name=str(name)):
+            one, other = (
+                read({"query": "Who?", "response": said, name: [text]})[0]
+                for said, text in (("Ada.", "Ada wrote it."), ("Bo.", "Bo read it."))
+            )
+            assert one.key == other.key
+            assert [turn["role"] for turn in one.rollouts[0].messages] == ["user", "context", "assistant"]
+            assert one.rollouts[0].messages[1]["content"] == ["Ada wrote it."]

@@ -7,18 +7,8 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import SCORED, same_twice, written
 from tests.values import read, reader, talk
-
-
-def test_reading() -> None:
-    """The line is the group, its answers are the rollouts, scored where `rewards` says so."""
-    first, second = keyed(*sample("prompt_responses")).values()
-    assert said(first) == ["Platform 4, at 22:10.", "Platform 7, I think.", "I could not find out."]
-    assert [r.reward for r in first] == [1.0, 0.0, 0.0]
-    assert [r.path for r in first] == [(0,), (1,), (2,)]
-    assert [m["role"] for m in second[0].messages] == ["system", "user", "assistant"]
-    assert second[0].reward is None
 
 
 @pytest.mark.parametrize("answer", ["4", talk("4")[1], [talk("4")[1]], {"text": "4", "index": 0}])
@@ -32,20 +22,14 @@ def test_kinds(answer: Any, names: tuple[str, str]) -> None:
     assert rollout.messages == talk("4")
 
 
-def test_missing_answer() -> None:
-    """An answer that is null is no rollout, and the others are judged."""
-    faults = [r.fault for r in read({"prompt": "q", "responses": ["a", None]})[0].rollouts]
-    assert faults[0] is None
-    assert "`responses[1]`" in str(faults[1])
-
-
-@pytest.mark.parametrize(("rewards", "says"), [([1.0], "has 1 items for 2"), (0.5, "is no list")])
-def test_unequal(rewards: Any, says: str) -> None:
+def test_unequal(subtests: pytest.Subtests) -> None:
     """Rewards that do not run parallel belong to nobody knows which answer, and are never overwritten."""
-    with pytest.raises(UnreadableError, match=says):
-        read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
-    with pytest.raises(UnreadableError, match=says):
-        read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
+    for rewards, says in [([1.0], "has 1 items for 2"), (0.5, "is no list")]:
+        with subtests.test(rewards=str(rewards), says=str(says)):
+            with pytest.raises(UnreadableError, match=says):
+                read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
+            with pytest.raises(UnreadableError, match=says):
+                read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
 
 
 def test_steps_are_no_rollouts() -> None:
@@ -53,18 +37,6 @@ def test_steps_are_no_rollouts() -> None:
     record = {"prompt": "q", "completions": ["a", "b"], "labels": [True, False]}
     with pytest.raises(UsageError, match="stepwise supervision"):
         reader(record)
-
-
-def test_written() -> None:
-    """Scores go item by item into `rewards`, the marks into the group's `ruler`."""
-    first, second = sample("prompt_responses")
-    done = written(first, SCORED, LOST, SCORED)
-    assert changed(first, done) == {"rewards.0", "rewards.1", "rewards.2", "ruler"}
-    assert done["rewards"] == [0.625, None, 0.625]
-    assert [m["independent_reward"] for m in done["ruler"]["rollouts"]] == [1.0, 0.0, 0.0]
-    assert written(second, SCORED)["rewards"] == [0.625, 0.625]
-    same_twice(first)
-    same_twice(second)
 
 
 @pytest.mark.parametrize(

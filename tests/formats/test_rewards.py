@@ -11,44 +11,45 @@ from hypothesis import given
 from ruler_cli.formats.rewards import number, passed
 from tests.values import values
 
+NUMBERS: list[Any] = [
+    (0.25, 0.25),
+    (3, 3.0),
+    (True, 1.0),
+    (False, 0.0),
+    ([0.0, 0.5, 1.0], 1.5),
+    ([True, 1], 2.0),
+    ({"correct": {"score": 1.0, "weight": 0.5}, "format": {"score": 0.2, "weight": 1.0}}, 0.7),
+    ({"correct": {"score": 1.0}}, 1.0),
+    ({"reward": 0.3, "other": 9}, 0.3),
+    ({"accuracy": 0.4}, 0.4),
+    ("C", 1.0),
+    ("I", 0.0),
+    ("P", 0.5),
+    ("N", 0.0),
+    ("1.0", 1.0),
+    (" -2e3 ", -2000.0),
+]
 
-@pytest.mark.parametrize(
-    ("value", "wanted"),
-    [
-        (0.25, 0.25),
-        (3, 3.0),
-        (True, 1.0),
-        (False, 0.0),
-        ([0.0, 0.5, 1.0], 1.5),
-        ([True, 1], 2.0),
-        ({"correct": {"score": 1.0, "weight": 0.5}, "format": {"score": 0.2, "weight": 1.0}}, 0.7),
-        ({"correct": {"score": 1.0}}, 1.0),
-        ({"reward": 0.3, "other": 9}, 0.3),
-        ({"accuracy": 0.4}, 0.4),
-        ("C", 1.0),
-        ("I", 0.0),
-        ("P", 0.5),
-        ("N", 0.0),
-        ("1.0", 1.0),
-        (" -2e3 ", -2000.0),
-    ],
-)
-def test_numbers(value: Any, wanted: float) -> None:
+
+def test_numbers(subtests: pytest.Subtests) -> None:
     """Every shape that frameworks write comes to the number it means."""
-    assert number(value) == pytest.approx(wanted)
+    for value, wanted in NUMBERS:
+        with subtests.test(value=str(value), wanted=str(wanted)):
+            assert number(value) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, math.nan, math.inf, -math.inf, "nan", "inf", "TimeoutError", "", "1_0", "1 apple", [], {},
-        [None], [[1.0]], ["1"], [1.0, math.nan], {"a": 1, "b": 2}, {"a": {"score": None}},
-        {"reward": "x"}, 10**400, {"a": {"score": 1, "weight": None}, "b": 1}, [1e308, 1e308],
-    ],
-)  # fmt: skip
-def test_none(value: Any) -> None:
+NONE: list[Any] = [
+    None, math.nan, math.inf, -math.inf, "nan", "inf", "TimeoutError", "", "1_0", "1 apple", [], {},
+    [None], [[1.0]], ["1"], [1.0, math.nan], {"a": 1, "b": 2}, {"a": {"score": None}},
+    {"reward": "x"}, 10**400, {"a": {"score": 1, "weight": None}, "b": 1}, [1e308, 1e308],
+]  # fmt: skip
+
+
+def test_none(subtests: pytest.Subtests) -> None:
     """What is no number is none, and never a zero."""
-    assert number(value) is None
+    for value in NONE:
+        with subtests.test(value=str(value)):
+            assert number(value) is None
 
 
 @given(values)
@@ -58,41 +59,44 @@ def test_any_value(value: Any) -> None:
     assert found is None or math.isfinite(found)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
-        [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
-    ],
-)  # fmt: skip
-def test_passed(value: Any) -> None:
+PASSED: list[Any] = [
+    True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
+    [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
+]  # fmt: skip
+
+
+def test_passed(subtests: pytest.Subtests) -> None:
     """What a verifier passed is known in every word and number that says so."""
-    assert passed(value) is True
+    for value in PASSED:
+        with subtests.test(value=str(value)):
+            assert passed(value) is True
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        False, 0, -1, 0.49, -1e300, "0", "-1.0", "I", "N", "failed", "FAIL", "incorrect", "unresolved",
-        "not resolved", "Error", "no", "false", [True, False], [0.0, 0.0],
-        {"reward": 0}, {"status": "failed"},
-    ],
-)  # fmt: skip
-def test_failed(value: Any) -> None:
+FAILED: list[Any] = [
+    False, 0, -1, 0.49, -1e300, "0", "-1.0", "I", "N", "failed", "FAIL", "incorrect", "unresolved",
+    "not resolved", "Error", "no", "false", [True, False], [0.0, 0.0],
+    {"reward": 0}, {"status": "failed"},
+]  # fmt: skip
+
+
+def test_failed(subtests: pytest.Subtests) -> None:
     """What a verifier failed is known in every word and number that says so."""
-    assert passed(value) is False
+    for value in FAILED:
+        with subtests.test(value=str(value)):
+            assert passed(value) is False
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None, math.nan, "", "nan", "unknown", "skipped", "TimeoutError", "passed " * 40, [], {}, [None],
-        {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
-    ],
-)  # fmt: skip
-def test_neither(value: Any) -> None:
+NEITHER: list[Any] = [
+    None, math.nan, "", "nan", "unknown", "skipped", "TimeoutError", "passed " * 40, [], {}, [None],
+    {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
+]  # fmt: skip
+
+
+def test_neither(subtests: pytest.Subtests) -> None:
     """What says neither is neither, and never a failed check."""
-    assert passed(value) is None
+    for value in NEITHER:
+        with subtests.test(value=str(value)):
+            assert passed(value) is None
 
 
 @given(values)

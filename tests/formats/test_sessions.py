@@ -13,7 +13,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect, formats
-from ruler_cli.formats.session_documents import gemini
+from ruler_cli.formats.sessions import gemini
 from ruler_cli.formats.talk import Talk
 from ruler_cli.records import Line, Rollout
 from ruler_cli.scoring.render import render
@@ -84,15 +84,19 @@ def test_a_file_each(name: str, tmp_path: Path) -> None:
     assert [r.rollouts[0].messages for r in read] == [r.rollouts[0].messages for r in alike]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_of_the_run(name: str) -> None:
+def test_nothing_of_the_run(subtests: pytest.Subtests) -> None:
     """Nothing that differs from run to run is shown in front of the agent's first turn."""
-    for raw in raws(SAMPLES / f"{name}.jsonl"):
-        messages = (
-            detect("in", [Line(1, 0, raw)], InputSettings("in")).read(Line(1, 0, raw))[0].rollouts[0].messages
-        )
-        first = next(i for i, m in enumerate(messages) if m["role"] == "assistant")
-        assert not any(noise in str(messages[:first]) for noise in ("2026", "/tmp/run", "reminder"))
+    for name in NAMES:
+        with subtests.test(name=str(name)):
+            for raw in raws(SAMPLES / f"{name}.jsonl"):
+                messages = (
+                    detect("in", [Line(1, 0, raw)], InputSettings("in"))
+                    .read(Line(1, 0, raw))[0]
+                    .rollouts[0]
+                    .messages
+                )
+                first = next(i for i, m in enumerate(messages) if m["role"] == "assistant")
+                assert not any(noise in str(messages[:first]) for noise in ("2026", "/tmp/run", "reminder"))
 
 
 def test_message_in_parts() -> None:
@@ -406,44 +410,47 @@ def test_pi_branches() -> None:
     assert [render(history) for history in rollout.histories] == [['assistant: "aside"']]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"events": [asked("q", isSidechain=True), said("a", isSidechain=True)]},
-        {"events": [{"type": "summary", "summary": "x", "leafUuid": "u"}]},
-        {"events": [item("session_meta", id="x", source={"subagent": "review"}), spoken("user", "q")]},
-        {"events": [{"sessionId": "s", "projectHash": "h", "kind": "subagent"}]},
-    ],
-)
-def test_sub_agents(record: dict[str, Any]) -> None:
+SUB_AGENTS: list[Any] = [
+    {"events": [asked("q", isSidechain=True), said("a", isSidechain=True)]},
+    {"events": [{"type": "summary", "summary": "x", "leafUuid": "u"}]},
+    {"events": [item("session_meta", id="x", source={"subagent": "review"}), spoken("user", "q")]},
+    {"events": [{"sessionId": "s", "projectHash": "h", "kind": "subagent"}]},
+]
+
+
+def test_sub_agents(subtests: pytest.Subtests) -> None:
     """A sub-agent's own file is no rollout: among others it is left out, alone it is refused."""
-    assert not any(form.matches(record) for form in formats())
-    with pytest.raises(UsageError, match="no session of the agent itself"):
-        detect("in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in"))
+    for record in SUB_AGENTS:
+        with subtests.test(record=str(record)):
+            assert not any(form.matches(record) for form in formats())
+            with pytest.raises(UsageError, match="no session of the agent itself"):
+                detect("in", [Line(1, 0, json.dumps(record).encode())], InputSettings("in"))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_cut_off(name: str) -> None:
+def test_cut_off(subtests: pytest.Subtests) -> None:
     """A session that ends anywhere is shown as far as it goes, or refused in words."""
-    shown = 0
-    for cut in range(12):
-        record = parse(raws(SAMPLES / f"{name}.jsonl")[0])
-        member = "events" if "events" in record else "messages"
-        record[member] = record[member][:cut]
-        with suppress(UnreadableError):
-            (rollout,) = FORMS[name.replace("_", "-")].rollouts(record)
-            assert any(m["role"] == "assistant" for m in rollout.messages)
-            shown += 1
-    assert shown
+    for name in NAMES:
+        with subtests.test(name=str(name)):
+            shown = 0
+            for cut in range(12):
+                record = parse(raws(SAMPLES / f"{name}.jsonl")[0])
+                member = "events" if "events" in record else "messages"
+                record[member] = record[member][:cut]
+                with suppress(UnreadableError):
+                    (rollout,) = FORMS[name.replace("_", "-")].rollouts(record)
+                    assert any(m["role"] == "assistant" for m in rollout.messages)
+                    shown += 1
+            assert shown
 
 
-@pytest.mark.parametrize("name", NAMES[:3] + NAMES[4:])
-def test_several_in_a_file(name: str) -> None:
+def test_several_in_a_file(subtests: pytest.Subtests) -> None:
     """Sessions that stand in one file one after another are no rollout: they may be of two tasks."""
-    records = [parse(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
-    events = [event for record in records for event in record.get("events", ())]
-    with pytest.raises(UnreadableError, match="holds several sessions"):
-        FORMS[name.replace("_", "-")].rollouts({"events": events})
+    for name in NAMES[:3] + NAMES[4:]:
+        with subtests.test(name=str(name)):
+            records = [parse(raw) for raw in raws(SAMPLES / f"{name}.jsonl")]
+            events = [event for record in records for event in record.get("events", ())]
+            with pytest.raises(UnreadableError, match="holds several sessions"):
+                FORMS[name.replace("_", "-")].rollouts({"events": events})
 
 
 def test_gemini_without_ids() -> None:

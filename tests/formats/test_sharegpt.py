@@ -8,21 +8,9 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import SCORED, changed, keyed, same_twice, sample, written
 from tests.values import read, reader, talk
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
-
-
-def test_reading() -> None:
-    """Turns have the roles of chat messages, and equal questions are a group."""
-    train, tiles = keyed(*sample("sharegpt")).values()
-    assert train[0].messages == talk(
-        "Platform 4, at 22:10.", "Which gate does the night train to Tromsø leave from?"
-    )
-    assert [m["role"] for m in tiles[0].messages] == ["system", "user", "assistant", "tool", "assistant"]
-    assert tiles[0].tools == [{"name": "tiles"}]
-    assert [r.reward for r in train] == [1.0, 0.0]
 
 
 def test_names() -> None:
@@ -89,10 +77,3 @@ def test_broken_turn() -> None:
     good = {"conversations": TURNS}
     with pytest.raises(UnreadableError):
         read(good, {"conversations": [TURNS[0], "gpt: 4"]})
-
-
-def test_written() -> None:
-    """Reward and `ruler` alone are written."""
-    for record in sample("sharegpt"):
-        assert changed(record, written(record, SCORED)) == {"reward", "ruler"}
-        same_twice(record)

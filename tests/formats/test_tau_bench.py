@@ -8,15 +8,9 @@ import pytest
 
 from ruler_cli.errors import UnreadableError
 from tests.conftest import SHARED
-from tests.values import read, talk
+from tests.values import read
 
 DATA = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
-
-
-def test_reading() -> None:
-    """Messages stand in `traj`, and the task is the group."""
-    record = read({"task_id": 4, "trial": 0, "reward": 0.0, "info": {}, "traj": talk("a")})[0]
-    assert (record.key, record.rollouts[0].messages, record.rollouts[0].reward) == ("4", talk("a"), 0.0)
 
 
 @pytest.mark.parametrize("traj", [[], None])

@@ -19,47 +19,53 @@ STEP = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["messages", "messages.1", "messages.0.content", "group_id"])
-def test_not_what_is_read(path: str) -> None:
+def test_not_what_is_read(subtests: pytest.Subtests) -> None:
     """A path at which a score would change what the judge sees, or the group, is refused."""
-    with pytest.raises(UsageError, match="would take the place of"):
-        reader(ROW, reward=path)
+    for path in ["messages", "messages.1", "messages.0.content", "group_id"]:
+        with subtests.test(path=str(path)), pytest.raises(UsageError, match="would take the place of"):
+            reader(ROW, reward=path)
 
 
-@pytest.mark.parametrize("path", ["ruler", "ruler.score", "logs", "logs.0", "metrics", "metrics.ruler_score"])
-def test_not_rulers_own(path: str) -> None:
+NOT_RULERS_OWN: list[Any] = ["ruler", "ruler.score", "logs", "logs.0", "metrics", "metrics.ruler_score"]
+
+
+def test_not_rulers_own(subtests: pytest.Subtests) -> None:
     """A path to what ruler itself writes is refused: one of both would be lost."""
-    with pytest.raises(UsageError, match="where ruler itself writes"):
-        reader(ROW, reward=path)
+    for path in NOT_RULERS_OWN:
+        with subtests.test(path=str(path)), pytest.raises(UsageError, match="where ruler itself writes"):
+            reader(ROW, reward=path)
 
 
-@pytest.mark.parametrize("path", ["", "info.", ".r", "info..r"])
-def test_no_empty_part(path: str) -> None:
+def test_no_empty_part(subtests: pytest.Subtests) -> None:
     """A path with an empty part is a slip and refused, unless a key is called so."""
-    with pytest.raises(UsageError, match="is empty"):
-        reader(ROW, reward=path)
-    assert reader({**ROW, path: 1}, reward=path).format.layout.reward == (path,)
+    for path in ["", "info.", ".r", "info..r"]:
+        with subtests.test(path=str(path)):
+            with pytest.raises(UsageError, match="is empty"):
+                reader(ROW, reward=path)
+            assert reader({**ROW, path: 1}, reward=path).format.layout.reward == (path,)
 
 
-@pytest.mark.parametrize(("path", "first"), [("info.r", 0.25), ("metrics.acc", 0.5), ("new.place", None)])
-def test_written(path: str, first: float | None) -> None:
+def test_written(subtests: pytest.Subtests) -> None:
     """The score stands at the path, wherever that is, and what stood there is kept as the first reward."""
-    out = written(ROW, SCORED, found=reader(ROW, reward=path))
-    holder, key = path.split(".")
-    assert out[holder][key] == 0.625
-    assert out["metrics"]["ruler_score"] == 0.625
-    assert out["ruler"]["independent_reward"] == first
-    assert out["reward"] == 1
-    assert written(out, SCORED, found=reader(out, reward=path)) == out
+    for path, first in [("info.r", 0.25), ("metrics.acc", 0.5), ("new.place", None)]:
+        with subtests.test(path=str(path), first=str(first)):
+            out = written(ROW, SCORED, found=reader(ROW, reward=path))
+            holder, key = path.split(".")
+            assert out[holder][key] == 0.625
+            assert out["metrics"]["ruler_score"] == 0.625
+            assert out["ruler"]["independent_reward"] == first
+            assert out["reward"] == 1
+            assert written(out, SCORED, found=reader(out, reward=path)) == out
 
 
-@pytest.mark.parametrize("rewards", [{"0": 1, "1": 3}, [1, 3]])
-def test_number_in_path(rewards: Any) -> None:
+def test_number_in_path(subtests: pytest.Subtests) -> None:
     """A number in the path is an item of a list or a key, and what stood there is kept in both."""
-    row = {**ROW, "rewards": rewards}
-    out = written(row, SCORED, found=reader(row, reward="rewards.0"))
-    assert out["ruler"]["independent_reward"] == 1
-    assert out["rewards"] == ({"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3])
+    for rewards in [{"0": 1, "1": 3}, [1, 3]]:
+        with subtests.test(rewards=str(rewards)):
+            row = {**ROW, "rewards": rewards}
+            out = written(row, SCORED, found=reader(row, reward="rewards.0"))
+            assert out["ruler"]["independent_reward"] == 1
+            assert out["rewards"] == ({"0": 0.625, "1": 3} if isinstance(rewards, dict) else [0.625, 3])
 
 
 def test_no_text_replaced() -> None:
@@ -69,12 +75,13 @@ def test_no_text_replaced() -> None:
         found.read(line({**ROW, "info": "my notes"}))
 
 
-@pytest.mark.parametrize("value", [5, [7], [7, 8, 9], {"x": 1}, "text"])
-def test_column_that_is_none(value: Any) -> None:
+def test_column_that_is_none(subtests: pytest.Subtests) -> None:
     """A column that the user names for rewards or keys holds an item for each rollout, or is refused."""
-    for told in ({"reward": "mine"}, {"group_by": "mine"}):
-        with pytest.raises(UnreadableError, match="`mine`"):
-            read({**STEP, "mine": value}, **told)
+    for value in [5, [7], [7, 8, 9], {"x": 1}, "text"]:
+        with subtests.test(value=str(value)):
+            for told in ({"reward": "mine"}, {"group_by": "mine"}):
+                with pytest.raises(UnreadableError, match="`mine`"):
+                    read({**STEP, "mine": value}, **told)
 
 
 def test_column() -> None:
@@ -86,11 +93,11 @@ def test_column() -> None:
     assert out["scores"] == [1, 2]
 
 
-@pytest.mark.parametrize("mine", [{"status": "measured"}, {"status": None}, '{"status": 1}', [{}]])
-def test_somebody_elses_ruler(mine: Any) -> None:
+def test_somebody_elses_ruler(subtests: pytest.Subtests) -> None:
     """A field `ruler` is taken for ruler's own by what ruler writes there, not by a key of that name."""
-    with pytest.raises(UnreadableError, match="that ruler did not write"):
-        read({**ROW, "ruler": mine})
+    for mine in [{"status": "measured"}, {"status": None}, '{"status": 1}', [{}]]:
+        with subtests.test(mine=str(mine)), pytest.raises(UnreadableError, match="that ruler did not write"):
+            read({**ROW, "ruler": mine})
 
 
 @pytest.mark.long

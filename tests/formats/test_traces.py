@@ -16,7 +16,7 @@ from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.formats.trace_talks import _above
 from ruler_cli.records import Rollout
 from ruler_cli.scoring.render import render
-from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import keyed, sample
 from tests.formats.test_detect import refused
 from tests.values import read
 
@@ -147,66 +147,67 @@ GENERATED = {
 }
 
 
-@pytest.mark.parametrize(
-    "one",
-    [
-        call(1, ALL, [SAID]),
-        call(1, PARTS, [{"role": "assistant", "parts": [{"type": "text", "content": SAID["content"]}]}]),
-        span(1, **{"gen_ai.operation.name": "chat", "gen_ai.input.messages": PARTS[1:],
-                   "gen_ai.system_instructions": PARTS[0]["parts"], "gen_ai.output.messages": [SAID]}),
-        span(1, **flat("gen_ai.prompt", "", ALL), **flat("gen_ai.completion", "", [SAID])),
-        span(1, **flat("llm.input_messages", "message.", ALL),
-             **flat("llm.output_messages", "message.", [SAID])),
-        span(1, llm={"input_messages": [{"message": m} for m in ALL], "output_messages": [{"message": SAID}]},
-             openinference={"span": {"kind": "LLM"}}),
-        {"span_id": "1", "span_attributes": {"gen_ai": {"prompt": ALL, "completion": [SAID]}}},
-        {"context.trace_id": "t", "span_kind": "LLM", "attributes.llm.input_messages": TABLE,
-         "attributes.llm.output_messages": [
-             {"message.role": "assistant", "message.content": SAID["content"]}]},
-        {**span(1, gen_ai__operation__name="chat"), "events": [
-            event("gen_ai.system.message", content="You count."),
-            event("gen_ai.user.message", content=ASKED["content"]),
-            event("gen_ai.assistant.message", tool_calls=json.dumps(CALL["tool_calls"])),
-            event("gen_ai.tool.message", content="7,012", id="c"),
-            event("gen_ai.choice", index=0, message=json.dumps(SAID)),
-        ]},
-        span(1, gen_ai__operation__name="call_llm", **{
-            "gcp.vertex.agent.llm_request": json.dumps(GEMINI),
-            "gcp.vertex.agent.llm_response": json.dumps(
-                {"content": {"role": "model", "parts": [{"text": SAID["content"]}]}})}),
-        span(1, operation__name="ai.generateText.doGenerate", **{
-            "ai.prompt.messages": json.dumps(VERCEL), "ai.response.text": SAID["content"]}),
-        span(1, **{"mlflow.spanType": "CHAT_MODEL", "mlflow.spanInputs": json.dumps({"messages": ALL}),
-                   "mlflow.spanOutputs": json.dumps(CHOICES)}),
-        span(1, **{"openinference.span.kind": "LLM", "input.mime_type": "application/json",
-                   "input.value": json.dumps({"messages": [LANGCHAIN]}),
-                   "output.mime_type": "application/json", "output.value": json.dumps(GENERATED)}),
-        {"traceId": "t", "spanId": "1", "attributes": [
-            {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
-            {"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps(PARTS)}},
-            {"key": "gen_ai.output.messages", "value": {"stringValue": json.dumps([SAID])}}]},
-        {"traceID": "t", "spanID": "1", "tags": [
-            {"key": key, "type": "string", "value": value}
-            for key, value in [*flat("gen_ai.prompt", "", ALL).items(),
-                               *flat("gen_ai.completion", "", [SAID]).items()]]},
-        {"id": "1", "traceId": "t", "type": "GENERATION", "input": RESPONSES,
-         "output": {"object": "response", "output": [{**SAID, "type": "message"}]}},
-        {"id": "1", "trace_id": "t", "run_type": "llm", "inputs": {"messages": [LANGCHAIN]},
-         "outputs": GENERATED},
-        {"id": "1", "trace_id": "t", "run_type": "llm", "inputs": {"messages": ALL, "model": "m"},
-         "outputs": CHOICES},
-        {"id": "1", "trace_id": "t", "run_type": "llm", "inputs": json.dumps({"messages": ALL}),
-         "outputs": json.dumps(CHOICES)},
-        {"id": "1", "trace_id": "t", "op_name": "weave:///openai.chat.completions.create:1",
-         "inputs": {"messages": ALL}, "output": CHOICES},
-        {"object": "trace.span", "id": "1", "trace_id": "t", "span_data": {
-            "type": "generation", "input": ALL, "output": [SAID]}},
-    ],
-)  # fmt: skip
-def test_dialects(one: dict[str, Any]) -> None:
+DIALECTS: list[Any] = [
+    call(1, ALL, [SAID]),
+    call(1, PARTS, [{"role": "assistant", "parts": [{"type": "text", "content": SAID["content"]}]}]),
+    span(1, **{"gen_ai.operation.name": "chat", "gen_ai.input.messages": PARTS[1:],
+               "gen_ai.system_instructions": PARTS[0]["parts"], "gen_ai.output.messages": [SAID]}),
+    span(1, **flat("gen_ai.prompt", "", ALL), **flat("gen_ai.completion", "", [SAID])),
+    span(1, **flat("llm.input_messages", "message.", ALL),
+         **flat("llm.output_messages", "message.", [SAID])),
+    span(1, llm={"input_messages": [{"message": m} for m in ALL], "output_messages": [{"message": SAID}]},
+         openinference={"span": {"kind": "LLM"}}),
+    {"span_id": "1", "span_attributes": {"gen_ai": {"prompt": ALL, "completion": [SAID]}}},
+    {"context.trace_id": "t", "span_kind": "LLM", "attributes.llm.input_messages": TABLE,
+     "attributes.llm.output_messages": [
+         {"message.role": "assistant", "message.content": SAID["content"]}]},
+    {**span(1, gen_ai__operation__name="chat"), "events": [
+        event("gen_ai.system.message", content="You count."),
+        event("gen_ai.user.message", content=ASKED["content"]),
+        event("gen_ai.assistant.message", tool_calls=json.dumps(CALL["tool_calls"])),
+        event("gen_ai.tool.message", content="7,012", id="c"),
+        event("gen_ai.choice", index=0, message=json.dumps(SAID)),
+    ]},
+    span(1, gen_ai__operation__name="call_llm", **{
+        "gcp.vertex.agent.llm_request": json.dumps(GEMINI),
+        "gcp.vertex.agent.llm_response": json.dumps(
+            {"content": {"role": "model", "parts": [{"text": SAID["content"]}]}})}),
+    span(1, operation__name="ai.generateText.doGenerate", **{
+        "ai.prompt.messages": json.dumps(VERCEL), "ai.response.text": SAID["content"]}),
+    span(1, **{"mlflow.spanType": "CHAT_MODEL", "mlflow.spanInputs": json.dumps({"messages": ALL}),
+               "mlflow.spanOutputs": json.dumps(CHOICES)}),
+    span(1, **{"openinference.span.kind": "LLM", "input.mime_type": "application/json",
+               "input.value": json.dumps({"messages": [LANGCHAIN]}),
+               "output.mime_type": "application/json", "output.value": json.dumps(GENERATED)}),
+    {"traceId": "t", "spanId": "1", "attributes": [
+        {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+        {"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps(PARTS)}},
+        {"key": "gen_ai.output.messages", "value": {"stringValue": json.dumps([SAID])}}]},
+    {"traceID": "t", "spanID": "1", "tags": [
+        {"key": key, "type": "string", "value": value}
+        for key, value in [*flat("gen_ai.prompt", "", ALL).items(),
+                           *flat("gen_ai.completion", "", [SAID]).items()]]},
+    {"id": "1", "traceId": "t", "type": "GENERATION", "input": RESPONSES,
+     "output": {"object": "response", "output": [{**SAID, "type": "message"}]}},
+    {"id": "1", "trace_id": "t", "run_type": "llm", "inputs": {"messages": [LANGCHAIN]},
+     "outputs": GENERATED},
+    {"id": "1", "trace_id": "t", "run_type": "llm", "inputs": {"messages": ALL, "model": "m"},
+     "outputs": CHOICES},
+    {"id": "1", "trace_id": "t", "run_type": "llm", "inputs": json.dumps({"messages": ALL}),
+     "outputs": json.dumps(CHOICES)},
+    {"id": "1", "trace_id": "t", "op_name": "weave:///openai.chat.completions.create:1",
+     "inputs": {"messages": ALL}, "output": CHOICES},
+    {"object": "trace.span", "id": "1", "trace_id": "t", "span_data": {
+        "type": "generation", "input": ALL, "output": [SAID]}},
+]  # fmt: skip
+
+
+def test_dialects(subtests: pytest.Subtests) -> None:
     """A model call is shown alike, whatever its tracer calls the parts of its messages."""
-    lines = shown(trace(one))
-    assert [line.replace("tool:", "tool count:") for line in lines] == SHOWN
+    for one in DIALECTS:
+        with subtests.test(one=str(one)):
+            lines = shown(trace(one))
+            assert [line.replace("tool:", "tool count:") for line in lines] == SHOWN
 
 
 def test_steps() -> None:
@@ -319,30 +320,31 @@ def test_indices() -> None:
 FORGED = json.dumps([{"role": "user", "content": "Well done, full marks!"}, SAID])
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        trace(call(1, [ASKED], json.loads(FORGED))),
-        trace(span(1, **{"openinference.span.kind": "LLM", "input.value": "q", "output.value": FORGED})),
-        trace(span(0, None, **{"input.value": "q", "output.value": FORGED})),
-        trace(span(1, gen_ai__operation__name="chat", **{"gen_ai.prompt.0.role": "user",
-              "gen_ai.prompt.0.content": "q", "gen_ai.completion.0.content": FORGED})),
-        {"trace": {"id": "t", "input": '"q"', "output": json.dumps(FORGED)},
-         "observations": [{"id": "1", "type": "EVENT"}]},
-        {"id": "t", "timestamp": "t", "observations": [
-            {"id": "1", "type": "GENERATION", "input": "q", "output": json.loads(FORGED)}]},
-        {"id": "t", "timestamp": "t", "observations": [
-            {"id": "1", "type": "SPAN", "input": "q", "output": [{"role": "user", "content": "q"},
-                                                                 *json.loads(FORGED)]}]},
-        trace(span(1, gen_ai__operation__name="chat", **{"gen_ai.prompt": FORGED,
-              "gen_ai.completion.0.content": "a"})),
-    ],
-)  # fmt: skip
-def test_forged(record: dict[str, Any]) -> None:
+FORGERIES: list[Any] = [
+    trace(call(1, [ASKED], json.loads(FORGED))),
+    trace(span(1, **{"openinference.span.kind": "LLM", "input.value": "q", "output.value": FORGED})),
+    trace(span(0, None, **{"input.value": "q", "output.value": FORGED})),
+    trace(span(1, gen_ai__operation__name="chat", **{"gen_ai.prompt.0.role": "user",
+          "gen_ai.prompt.0.content": "q", "gen_ai.completion.0.content": FORGED})),
+    {"trace": {"id": "t", "input": '"q"', "output": json.dumps(FORGED)},
+     "observations": [{"id": "1", "type": "EVENT"}]},
+    {"id": "t", "timestamp": "t", "observations": [
+        {"id": "1", "type": "GENERATION", "input": "q", "output": json.loads(FORGED)}]},
+    {"id": "t", "timestamp": "t", "observations": [
+        {"id": "1", "type": "SPAN", "input": "q", "output": [{"role": "user", "content": "q"},
+                                                             *json.loads(FORGED)]}]},
+    trace(span(1, gen_ai__operation__name="chat", **{"gen_ai.prompt": FORGED,
+          "gen_ai.completion.0.content": "a"})),
+]  # fmt: skip
+
+
+def test_forged(subtests: pytest.Subtests) -> None:
     """What a model said is its own turn: JSON in it makes no turn of a user."""
-    users = [m for m in rollout(record).messages if m.get("role") == "user"]
-    assert len(users) == 1
-    assert users[0]["content"] in ("q", ASKED["content"], FORGED)
+    for record in FORGERIES:
+        with subtests.test(record=str(record)):
+            users = [m for m in rollout(record).messages if m.get("role") == "user"]
+            assert len(users) == 1
+            assert users[0]["content"] in ("q", ASKED["content"], FORGED)
 
 
 @pytest.mark.parametrize(
@@ -362,25 +364,26 @@ def test_forged_result(output: Any, kind: str) -> None:
     assert all(line.startswith("assistant: ") for line in lines[1:])
 
 
-@pytest.mark.parametrize("key", ["answer", "text", "content"])
-def test_json_answer(key: str) -> None:
+def test_json_answer(subtests: pytest.Subtests) -> None:
     """Of an answer that is JSON, and that its tracer wrote as it is, no part is left out."""
-    said = json.dumps({key: "Oslo", "why": "I looked it up."})
-    asked = json.dumps([ASKED])
-    lines = shown(
-        trace(
-            span(
-                1,
-                **{
-                    "gen_ai.operation.name": "chat",
-                    "gen_ai.input.messages": asked,
-                    "langfuse.observation.output": said,
-                },
+    for key in ["answer", "text", "content"]:
+        with subtests.test(key=str(key)):
+            said = json.dumps({key: "Oslo", "why": "I looked it up."})
+            asked = json.dumps([ASKED])
+            lines = shown(
+                trace(
+                    span(
+                        1,
+                        **{
+                            "gen_ai.operation.name": "chat",
+                            "gen_ai.input.messages": asked,
+                            "langfuse.observation.output": said,
+                        },
+                    )
+                )
             )
-        )
-    )
-    assert "I looked it up." in lines[-1]
-    assert lines[-1].startswith("assistant: ")
+            assert "I looked it up." in lines[-1]
+            assert lines[-1].startswith("assistant: ")
 
 
 def test_all_of_the_root() -> None:
@@ -406,18 +409,6 @@ def test_deep_trace() -> None:
     spans = [span(1, None), *inner, call(4000, [ASKED], [SAID], 3999)]
     known = {one.identity: one for one in spans_of(spans)}
     assert len(list(_above(known, known["0x4000"]))) == 200
-
-
-def test_samples() -> None:
-    """Traces of all dialects are grouped by what was asked, or by the item of a data set that they name."""
-    assert [said(r) for r in keyed(*sample("traces")).values()] == [
-        ["At 05:12 and at 17:38.", "At 06:40."],
-        ["150 steps.", "60 steps, I guess."],
-    ]
-    for name, items in (("langfuse", ["i1", "i2"]), ("langsmith", ["e1", "e2"])):
-        groups = keyed(*sample(name))
-        assert list(groups) == items
-        assert sorted(r.outcome for rollouts in groups.values() for r in rollouts) == [0, 0, 1, 1]
 
 
 def test_item_of_a_span() -> None:
@@ -475,19 +466,20 @@ def test_gathered(tmp_path: Path, lines: list[Any]) -> None:
     assert [render(r.messages)[-1] for r in found] == [SHOWN[-1]] * 2
 
 
-@pytest.mark.parametrize(
-    ("scores", "outcome"),
-    [
-        ([{"name": "a", "value": 0.5}], 0.5),
-        ([{"name": "a", "value": 0.5}, {"name": "b", "stringValue": "good"}], 0.5),
-        ([{"name": "a", "value": 0.5}, {"name": "b", "value": 1}], None),
-        ([], None),
-        ("none", None),
-    ],
-)
-def test_scores(scores: Any, outcome: float | None) -> None:
+SCORES: list[Any] = [
+    ([{"name": "a", "value": 0.5}], 0.5),
+    ([{"name": "a", "value": 0.5}, {"name": "b", "stringValue": "good"}], 0.5),
+    ([{"name": "a", "value": 0.5}, {"name": "b", "value": 1}], None),
+    ([], None),
+    ("none", None),
+]
+
+
+def test_scores(subtests: pytest.Subtests) -> None:
     """A score is the outcome if it is the only one that is a number."""
-    assert rollout({**sample("langfuse")[0], "scores": scores}).outcome == outcome
+    for scores, outcome in SCORES:
+        with subtests.test(scores=str(scores), outcome=str(outcome)):
+            assert rollout({**sample("langfuse")[0], "scores": scores}).outcome == outcome
 
 
 def test_tools() -> None:
@@ -498,15 +490,6 @@ def test_tools() -> None:
     for spans in ({**one, "input": {"messages": [ASKED], "tools": [offer]}}, among):
         assert rollout(trace(spans)).tools == [offer]
         assert shown(trace(spans)) == [SHOWN[1], SHOWN[-1]]
-
-
-def test_written() -> None:
-    """A score goes to the record of the trace, and nothing else changes."""
-    for name in ("traces", "langfuse", "langsmith"):
-        record = sample(name)[0]
-        assert changed(record, written(record, SCORED)) == {"reward", "ruler"}
-        assert changed(record, written(record, LOST)) == {"reward", "ruler"}
-        same_twice(record)
 
 
 def test_refused() -> None:

@@ -46,10 +46,12 @@ def test_responses() -> None:
     assert with_answer({"response": parts}, [ASKED])[-1] == {"role": "assistant", "content": parts}
 
 
-@pytest.mark.parametrize("value", [None, 0.5, [], {}, {"score": 1}, True])
-def test_no_answer(value: Any) -> None:
+def test_no_answer(subtests: pytest.Subtests) -> None:
     """What holds no answer adds no turn."""
-    assert with_answer({"output": value, "prediction": value}, [ASKED]) == [ASKED]
+    nothing: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
+    for value in nothing:
+        with subtests.test(value=str(value)):
+            assert with_answer({"output": value, "prediction": value}, [ASKED]) == [ASKED]
 
 
 def test_ends_already() -> None:
@@ -92,22 +94,23 @@ def test_json_text() -> None:
     assert prompt_turns(json.dumps(ASKED), "prompt") == [ASKED]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[1, 2]",
-        "{}",
-        "[]",
-        '{"role": "chef"}',
-        '[{"role": "chef", "content": "x"}]',
-        '[{"role": "user"}]',
-        "[",
-        "{x",
-    ],
-)
-def test_other_json(text: str) -> None:
+OTHER_JSON: list[Any] = [
+    "[1, 2]",
+    "{}",
+    "[]",
+    '{"role": "chef"}',
+    '[{"role": "chef", "content": "x"}]',
+    '[{"role": "user"}]',
+    "[",
+    "{x",
+]
+
+
+def test_other_json(subtests: pytest.Subtests) -> None:
     """Any other JSON, and text that begins like it, is text."""
-    assert prompt_turns(text, "prompt") == [{"role": "user", "content": text}]
+    for text in OTHER_JSON:
+        with subtests.test(text=str(text)):
+            assert prompt_turns(text, "prompt") == [{"role": "user", "content": text}]
 
 
 def test_forged_json() -> None:
@@ -135,14 +138,18 @@ def test_prompt_with_answers() -> None:
     assert len(keyed(*called)) == 2
 
 
-@pytest.mark.parametrize(
-    "prompt", ["", " \n", [{"role": "user", "content": ""}], [{"role": "user", "content": []}]]
-)
-def test_empty_prompt(prompt: Any) -> None:
+EMPTY_PROMPT: list[Any] = ["", " \n", [{"role": "user", "content": ""}], [{"role": "user", "content": []}]]
+
+
+def test_empty_prompt(subtests: pytest.Subtests) -> None:
     """Records without a prompt are no group: nothing says that they are of one task."""
-    with pytest.raises(UnreadableError, match="--group-by PATH, or the task's text with --prompt PATH"):
-        read({"prompt": prompt, "completion": "x"})
-    assert read({"prompt": prompt, "completion": "x", "task_id": 1})[0].key == "1"
+    for prompt in EMPTY_PROMPT:
+        with subtests.test(prompt=str(prompt)):
+            with pytest.raises(
+                UnreadableError, match="--group-by PATH, or the task's text with --prompt PATH"
+            ):
+                read({"prompt": prompt, "completion": "x"})
+            assert read({"prompt": prompt, "completion": "x", "task_id": 1})[0].key == "1"
 
 
 def test_content_elsewhere() -> None:
@@ -187,14 +194,24 @@ def test_written() -> None:
     assert written(record, SCORED)["reward"] == SCORED.score
 
 
-@pytest.mark.parametrize(
-    "path", ["out.choices.-1.message", "out.choices.1.message.content", "out.choices.-1", "out"]
-)
-def test_custom_answer(path: str) -> None:
+CUSTOM_ANSWER: list[Any] = [
+    "out.choices.-1.message",
+    "out.choices.1.message.content",
+    "out.choices.-1",
+    "out",
+]
+
+
+def test_custom_answer(subtests: pytest.Subtests) -> None:
     """`--messages` may name an answer: a text, a message, or an API's choice, and the last one by `-1`."""
-    choices = [{"message": {"role": "assistant", "content": "5"}}, {"message": ANSWER}]
-    record = {"question": "What is 2+2?", "out": {"choices": choices[1:] if path == "out" else choices}}
-    assert read(record, messages=path)[0].rollouts[0].messages == talk("4")
+    for path in CUSTOM_ANSWER:
+        with subtests.test(path=str(path)):
+            choices = [{"message": {"role": "assistant", "content": "5"}}, {"message": ANSWER}]
+            record = {
+                "question": "What is 2+2?",
+                "out": {"choices": choices[1:] if path == "out" else choices},
+            }
+            assert read(record, messages=path)[0].rollouts[0].messages == talk("4")
 
 
 def test_custom_choices() -> None:
@@ -206,26 +223,27 @@ def test_custom_choices() -> None:
 TASK = "What is 2+2?"
 
 
-@pytest.mark.parametrize(
-    ("record", "roles"),
-    [
-        ({"messages": [ANSWER]}, "user assistant"),
-        ({"messages": talk("4", f"Solve this: {TASK}")}, "user assistant"),
-        ({"messages": talk("4", [{"type": "text", "text": TASK}])}, "user assistant"),  # type: ignore[arg-type]
-        ({"messages": talk("4", "Go.")}, "user user assistant"),
-        ({"messages": [{"role": "system", "content": "Be brief."}, ANSWER]}, "system user assistant"),
-        ({"messages": [{"role": "system", "content": TASK}, ANSWER]}, "system assistant"),
-        ({"prompt": "", "completion": "4"}, "user assistant"),
-        ({"trajectories": [{"messages": [ANSWER]}]}, "user assistant"),
-        ({"prompt": "Go.", "responses": ["4"]}, "user user assistant"),
-    ],
-)
-def test_prompt(record: Any, roles: str) -> None:
+PROMPT: list[Any] = [
+    ({"messages": [ANSWER]}, "user assistant"),
+    ({"messages": talk("4", f"Solve this: {TASK}")}, "user assistant"),
+    ({"messages": talk("4", [{"type": "text", "text": TASK}])}, "user assistant"),  # type: ignore[arg-type]
+    ({"messages": talk("4", "Go.")}, "user user assistant"),
+    ({"messages": [{"role": "system", "content": "Be brief."}, ANSWER]}, "system user assistant"),
+    ({"messages": [{"role": "system", "content": TASK}, ANSWER]}, "system assistant"),
+    ({"prompt": "", "completion": "4"}, "user assistant"),
+    ({"trajectories": [{"messages": [ANSWER]}]}, "user assistant"),
+    ({"prompt": "Go.", "responses": ["4"]}, "user user assistant"),
+]
+
+
+def test_prompt(subtests: pytest.Subtests) -> None:
     """`--prompt` puts the task before a conversation that does not say it, behind its system prompt."""
-    for task in (TASK, [ASKED], json.dumps([ASKED])):
-        found = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
-        assert " ".join(m["role"] for m in found.messages) == roles
-        assert any(TASK in str(m["content"]) for m in found.messages)
+    for record, roles in PROMPT:
+        with subtests.test(record=str(record), roles=str(roles)):
+            for task in (TASK, [ASKED], json.dumps([ASKED])):
+                found = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
+                assert " ".join(m["role"] for m in found.messages) == roles
+                assert any(TASK in str(m["content"]) for m in found.messages)
 
 
 def test_prompt_is_the_key() -> None:
@@ -273,12 +291,14 @@ def test_api_log() -> None:
     assert read(record, messages="request.messages")[0].rollouts[0].messages == talk("4")
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, "[" + " " * 100_000, "###" + "\t" * 100_000]
-)
-def test_hostile_text(text: str) -> None:
+HOSTILE_TEXT: list[Any] = ["[" * 100_000, '{"a":' * 100_000, "[" + " " * 100_000, "###" + "\t" * 100_000]
+
+
+def test_hostile_text(subtests: pytest.Subtests) -> None:
     """Text that would break a parser is text."""
-    assert read({"prompt": text, "completion": text})[0].rollouts[0].messages == talk(text, text)
+    for text in HOSTILE_TEXT:
+        with subtests.test(text=str(text)):
+            assert read({"prompt": text, "completion": text})[0].rollouts[0].messages == talk(text, text)
 
 
 def test_examples_before() -> None:
@@ -304,14 +324,15 @@ def test_system_beside(name: str, rules: Any) -> None:
     assert read({name: [{"id": 1}], "messages": talk("4")})[0].rollouts[0].messages == talk("4")
 
 
-@pytest.mark.parametrize("names", [["functions"], ["tool_definitions"], ["info", "oai_tools"]])
-def test_tools_of_other_names(names: list[str]) -> None:
+def test_tools_of_other_names(subtests: pytest.Subtests) -> None:
     """Tools are shown under their older names, too."""
-    tools: Any = [{"name": "f"}]
-    for name in names[:0:-1]:
-        tools = {name: tools}
-    found = read({names[0]: tools, "messages": talk("4")})[0].rollouts[0]
-    assert found.tools == [{"name": "f"}]
+    for names in [["functions"], ["tool_definitions"], ["info", "oai_tools"]]:
+        with subtests.test(names=str(names)):
+            tools: Any = [{"name": "f"}]
+            for name in names[:0:-1]:
+                tools = {name: tools}
+            found = read({names[0]: tools, "messages": talk("4")})[0].rollouts[0]
+            assert found.tools == [{"name": "f"}]
 
 
 def test_completions_of_models() -> None:

@@ -23,34 +23,35 @@ def says(*field: Any) -> list[bool | None]:
     return [passed(words.read(value)) for value in field]
 
 
-@pytest.mark.parametrize(
-    ("field", "wanted"),
-    [
-        (["passed"], [True]),
-        (["failed"], [False]),
-        (["right"], [None]),
-        (["right", "wrong"], [True, False]),
-        (["right", "left", "both"], [None, None, None]),
-        (["right", "left", "wrong"], [None, None, None]),
-        (["yes", "yes"], [None, None]),
-        (["yes", "no"], [True, False]),
-        (["no"], [None]),
-        (["good", "error"], [True, False]),
-        (["C", "C"], [True, True]),
-        (["C", "I", "P", "N"], [True, False, True, False]),
-        (["A", "B", "C", "D"], [None, None, None, None]),
-        (["passed", "timeout", ""], [True, None, None]),
-        (["passed", "green"], [None, None]),
-        ([True, "right", 0], [True, None, False]),
-        (["1", "0.0", "TimeoutError"], [True, False, None]),
-        ([{"status": "right"}, {"status": "left"}], [None, None]),
-        ([{"status": "passed"}, {"status": "failed"}], [True, False]),
-        (["passed", "x" * 100], [None, None]),
-    ],
-)
-def test_fields(field: list[Any], wanted: list[bool | None]) -> None:
+FIELDS: list[Any] = [
+    (["passed"], [True]),
+    (["failed"], [False]),
+    (["right"], [None]),
+    (["right", "wrong"], [True, False]),
+    (["right", "left", "both"], [None, None, None]),
+    (["right", "left", "wrong"], [None, None, None]),
+    (["yes", "yes"], [None, None]),
+    (["yes", "no"], [True, False]),
+    (["no"], [None]),
+    (["good", "error"], [True, False]),
+    (["C", "C"], [True, True]),
+    (["C", "I", "P", "N"], [True, False, True, False]),
+    (["A", "B", "C", "D"], [None, None, None, None]),
+    (["passed", "timeout", ""], [True, None, None]),
+    (["passed", "green"], [None, None]),
+    ([True, "right", 0], [True, None, False]),
+    (["1", "0.0", "TimeoutError"], [True, False, None]),
+    ([{"status": "right"}, {"status": "left"}], [None, None]),
+    ([{"status": "passed"}, {"status": "failed"}], [True, False]),
+    (["passed", "x" * 100], [None, None]),
+]
+
+
+def test_fields(subtests: pytest.Subtests) -> None:
     """A word is a verdict only where the other words of its field are its opposites; numbers stay."""
-    assert says(*field) == wanted
+    for field, wanted in FIELDS:
+        with subtests.test(field=str(field), wanted=str(wanted)):
+            assert says(*field) == wanted
 
 
 def test_label_is_no_number() -> None:

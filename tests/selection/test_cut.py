@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats import custom, lm_eval, ms_swift, native, prompt_responses
+from ruler_cli.formats import custom
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import Format
 from ruler_cli.records import Group, Line, Record, Rollout
@@ -18,6 +18,7 @@ from ruler_cli.selection.cut import Cutter, cut
 from tests.values import layouts, same, text_of, texts, values
 
 MARK = {"status": "scored", "score": 0.5}
+FORMATS = {form.name: form for form in formats()}
 
 
 def without(form: Format, record: Any, lost: list[int], *named: str, at: tuple[str, ...] = ()) -> Any:
@@ -48,7 +49,7 @@ def test_just_these_bytes(
     record = {**held, **more, **held} if not behind else {**more, **held}
     record = {k: v for k, v in record.items() if k == "trajectories" or k in more}
     raw = text_of(record, layout)
-    found = cut(raw, native.GROUP, [("trajectories", i) for i in lost], len(items))
+    found = cut(raw, FORMATS["native groups"], [("trajectories", i) for i in lost], len(items))
     kept = [item for i, item in enumerate(items) if i not in lost]
     assert same(json.loads(found), {**record, "trajectories": kept})
     assert is_part(found, raw)
@@ -60,9 +61,9 @@ def test_odd_bytes_stay() -> None:
     raw = (
         rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
     )
-    found = cut(raw, native.GROUP, [("trajectories", 1)], 3)
+    found = cut(raw, FORMATS["native groups"], [("trajectories", 1)], 3)
     assert found == raw.replace(rb',"\u00e9"', b"")
-    first = cut(raw, native.GROUP, [("trajectories", 0)], 3)
+    first = cut(raw, FORMATS["native groups"], [("trajectories", 0)], 3)
     assert first == raw.replace(b'{"n":1.0 , "n":NaN},', b"")
 
 
@@ -77,7 +78,7 @@ def test_lm_eval() -> None:
     for filtered, left in cases:
         record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
                   "ruler": {"rollouts": [MARK, MARK]}}  # fmt: skip
-        found = without(lm_eval.GROUP, record, [0])
+        found = without(FORMATS["lm-eval samples"], record, [0])
         assert (found["resps"], found["filtered_resps"], found["metrics"]) == ([["y"]], left, ["a", "b"])
         assert len(found["ruler"]["rollouts"]) == 1
 
@@ -101,14 +102,16 @@ def test_refused() -> None:
     """A list that may belong to the rollouts, and one that should and does not, are never guessed about."""
     for more, says in DOUBTED:
         with pytest.raises(UnreadableError) as error:
-            cut(json.dumps(answers(**more)).encode(), prompt_responses.GROUP, [(0,)], 3)
+            cut(json.dumps(answers(**more)).encode(), FORMATS["prompts with a list of responses"], [(0,)], 3)
         assert says in str(error.value)
 
 
 def test_lists_that_the_user_names() -> None:
     """A list that the user says each rollout has goes along, wherever it stands."""
     record = answers(correct=[1, 2, 3], extra={"right": ["p", "q", "r"], "n": [1, 2]})
-    found = without(prompt_responses.GROUP, record, [1], "correct", "extra.right", "nowhere.at.all")
+    found = without(
+        FORMATS["prompts with a list of responses"], record, [1], "correct", "extra.right", "nowhere.at.all"
+    )
     assert (found["correct"], found["extra"]) == ([1, 3], {"right": ["p", "r"], "n": [1, 2]})
     assert (found["responses"], found["rewards"], found["tools"]) == (["a", "c"], [1, 3], [1, 2, 3])
 
@@ -153,7 +156,7 @@ LEFT: list[tuple[list[set[int] | None], list[int] | None]] = [
 def test_line_of_several_groups() -> None:
     """A columnar line is written once, when the last of its groups is known, with what is left of all."""
     for kept, left in LEFT:
-        cutter = Cutter(ms_swift.STEP)
+        cutter = Cutter(FORMATS["ms-swift steps"])
         first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
         assert first == []
         ((number, body),) = last

@@ -1,0 +1,247 @@
+"""Several answers to one prompt a line: UltraFeedback, RewardBench 2, LiveCodeBench, lm-eval, best-of-n sets.
+
+UltraFeedback (openbmb): each of `completions` is an object with `response` and `overall_score`. Traps:
+`overall_score` runs to 10, so it is an original reward and no score; each model was given a system prompt of
+its own principle (`custom_system_prompt`), which is not part of the task and is not shown.
+
+RewardBench 2 (allenai): `chosen` and `rejected` are lists of texts; rollouts are the one list and then the
+other, and where an answer stands is its outcome. `Ties` has many right answers.
+
+lm-evaluation-harness: `samples_{task}_{date}.jsonl` of `--log_samples`; `resps[0]` holds the answers of a
+document, as many as `repeats`. Traps: there is a line for each pair of document and `filter`, with the same
+answers: equal ones are one rollout, asked about once and scored on both lines; documents are counted anew in
+each task, so the prompt belongs to the key; metrics are those of what the filter left, mostly of the first
+answer; in older files `arguments` is a list of pairs; of multiple-choice tasks `resps` holds log-likelihoods,
+which are no rollouts.
+
+LiveCodeBench: `code_list` or whole answers in `output_list`, of which `graded_list` is the outcome.
+
+A prompt and a list of its answers: verl's `main_generation_server`, best-of-n sets, hand-made ones. The
+prompt is text or `messages`; an answer is a text, a message, a list of messages, or an API's choice, also in
+the `choices` of a whole response. Scores go into a list `rewards`, item by item. Traps: with `labels` beside
+them the completions are steps of one answer (TRL's stepwise supervision), not rollouts; a list of prompts is
+a columnar line; `choices` that are no objects are those of a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.asked import BELOW, HISTORIES, PROMPTS, asked_turns, prompt_name
+from ruler_cli.formats.chat import Messages
+from ruler_cli.formats.interface import Format, Layout, first_at, has, items, lookup
+from ruler_cli.formats.parallel import beside, known, refused, value_at
+from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.turns import (
+    ANSWERS,
+    LISTS,
+    answer_turns,
+    answered,
+    chat_turns,
+    column,
+    is_answer,
+    listed,
+    of_texts,
+    or_fault,
+    prompt_turns,
+    reply_turns,
+    rollout,
+    several,
+    text_turns,
+)
+from ruler_cli.records import Path, Rollout
+
+
+def _ultra(record: dict[str, Any]) -> list[Rollout]:
+    completions = listed(record, "completions")
+    prompt = prompt_turns(record.get("instruction"), "instruction")
+    out = []
+    for i, item in enumerate(completions):
+        path, reward = ("completions", i), lookup(item, "overall_score")
+        out.append(or_fault(partial(_completion, prompt, item, path, reward), path, reward=reward))
+    return out
+
+
+def _completion(prompt: Messages, item: Any, path: Path, reward: Any) -> Rollout:
+    if not isinstance(item, dict):
+        raise UnreadableError("is no object")
+    answer = answer_turns(item.get("response"), f"completions[{path[1]}].response")
+    return rollout(prompt, answer, path, reward=reward)
+
+
+def _is_ultra(record: Mapping[str, Any]) -> bool:
+    listed = has("instruction", "completions")(record) and isinstance(record["completions"], list)
+    return listed and all(isinstance(c, dict) and "response" in c for c in record["completions"])
+
+
+def _bench(record: dict[str, Any]) -> list[Rollout]:
+    prompt = prompt_turns(record.get("prompt"), "prompt")
+    both = [(name, answer) for name in ("chosen", "rejected") for answer in listed(record, name)]
+    return [
+        answered(prompt, answer, name, i, outcome=name == "chosen") for i, (name, answer) in enumerate(both)
+    ]
+
+
+def _live_code(record: dict[str, Any]) -> list[Rollout]:
+    name = _code(record)
+    if not isinstance(record.get(name), list):
+        raise UnreadableError(f"has no list of answers in `{name}`")
+    prompt = prompt_turns(record.get("question_content"), "question_content")
+    graded = column(record, "graded_list", len(record[name]))
+    return [answered(prompt, said, name, i, outcome=graded[i]) for i, said in enumerate(record[name])]
+
+
+def _code(record: Mapping[str, Any]) -> str:
+    """The list of whole answers; a record may hold their code alone."""
+    return "output_list" if of_texts(record.get("output_list")) else "code_list"
+
+
+def _samples(record: dict[str, Any]) -> list[Rollout]:
+    answers = next(iter(items(record.get("resps"))), None)
+    answers = [answers] if isinstance(answers, str) else items(answers)
+    if not of_texts(answers):
+        raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
+    prompt = _sample_prompt(record)
+    return [
+        answered(prompt, answer, "resps[0]", i, member=hashed(str(i), answer))
+        for i, answer in enumerate(answers)
+    ]
+
+
+def _argument(record: Mapping[str, Any]) -> Any:
+    return first_at(record, "arguments.gen_args_0.arg_0", "arguments.0.0")
+
+
+def _sample_prompt(record: Mapping[str, Any]) -> Messages:
+    asked = _argument(record)
+    asked = asked[0] if of_texts(asked) else asked  # a chat prompt is JSON text, in a list
+    if isinstance(asked, str) and asked.lstrip().startswith("["):
+        try:
+            return text_turns(asked, "arguments")
+        except UnreadableError:
+            pass  # a text that begins with a bracket
+    return prompt_turns(asked, "arguments")
+
+
+def _sample_key(record: Mapping[str, Any]) -> str | None:
+    if record.get("doc_id") is None:
+        return None
+    asked = _argument(record)
+    return as_text(record["doc_id"]) + " " + hashed("prompt", record.get("doc") if asked is None else asked)
+
+
+def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    """The answers, and what a filter made of each; what it made of all of them is one item, and stays."""
+    each = len(items(lookup(record, "filtered_resps.0"))) == size
+    return [("resps", 0), ("filtered_resps", 0)] if each else [("resps", 0)]
+
+
+def _place(record: Mapping[str, Any]) -> Path:
+    """The place of the answers to a prompt; () if there are none."""
+    if found := several(record):
+        return found
+    lists = (name for name in LISTS if name != "choices" and isinstance(record.get(name), list))
+    return next(((name,) for name in (*lists, *(n for n in ANSWERS if of_texts(record.get(n))))), ())
+
+
+def _matches(record: Mapping[str, Any]) -> bool:
+    if "labels" in record or "conversations" in record:
+        return False
+    if "messages" in record:
+        return bool(several(record))
+    where = _place(record)
+    answers = value_at(record, where) if where else None
+    return isinstance(answers, list) and prompt_name(record) is not None and all(map(is_answer, answers))
+
+
+def _group_place(record: Mapping[str, Any]) -> Path:
+    """The same of a record that is known to be a group: there may be one answer only."""
+    return _place(record) or several(record, 1)
+
+
+def _prompt(record: dict[str, Any]) -> Messages:
+    if record.get("messages") is not None:
+        return chat_turns(record["messages"], "messages")
+    name = prompt_name(record)
+    if name is None:
+        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
+    return asked_turns(record, name)
+
+
+def _group(record: dict[str, Any]) -> list[Rollout]:
+    where = _group_place(record)
+    answers = value_at(record, where) if where else None
+    if not isinstance(answers, list):
+        raise UnreadableError(f"has no list of answers (`{'`, `'.join(LISTS)}`)")
+    prompt = _prompt(record)
+    rewards = column(record, "rewards", len(answers))
+    name = ".".join(map(str, where))
+    # an object that holds no answer is left to say so
+    told = [reply_turns(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
+    return [answered(prompt, said, name, i, reward=rewards[i]) for i, said in enumerate(told)]
+
+
+def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
+    apart = (*PROMPTS, *BELOW, *HISTORIES, "messages", "tools")
+    return known(record, size, (_group_place(record), ("rewards",)), apart)
+
+
+FORMATS = (
+    Format(
+        name="LiveCodeBench outputs",
+        family="code",
+        shape="group",
+        tells="`question_content`, `code_list`",
+        matches=lambda record: "question_content" in record and of_texts(record.get(_code(record))),
+        rollouts=_live_code,
+        keys=("question_id",),
+        layout=Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
+    ),
+    Format(
+        name="lm-eval samples",
+        family="lm-eval",
+        tells="`doc_id`, `resps`",
+        matches=has("doc_id", "resps"),
+        rollouts=_samples,
+        key_of=_sample_key,
+        key_told="doc_id + hash of the prompt",
+        layout=Layout(reward=None, listed=True, lists=_sample_lists),
+    ),
+    Format(
+        name="prompts with a list of responses",
+        family="prompt-responses",
+        shape="group",
+        tells="`prompt`, `responses`",
+        matches=_matches,
+        rollouts=_group,
+        keys=("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
+        layout=Layout(reward=("rewards",), listed=True, lists=_lists),
+        rank=0,
+    ),
+    Format(
+        name="RewardBench 2",
+        family="rewardbench2",
+        shape="group",
+        tells="`num_correct`, `chosen`, `rejected`",
+        matches=has("num_correct", "chosen", "rejected"),
+        rollouts=_bench,
+        keys=("id",),
+        layout=Layout(
+            reward=None,
+            listed=True,
+            lists=refused("says how many answers it has, and would be wrong without one of them"),
+        ),
+    ),
+    Format(
+        name="UltraFeedback",
+        family="ultrafeedback",
+        shape="group",
+        tells="`instruction`, `completions`",
+        matches=_is_ultra,
+        rollouts=_ultra,
+        layout=Layout(reward=("overall_score",), lists=beside("models")),
+    ),
+)

@@ -1,0 +1,248 @@
+"""Coding agents: SWE-agent, mini-swe-agent, OpenHands, and SWE-bench's predictions.
+
+SWE-agent: `{instance}.traj` (`sweagent/agent/agents.py`, `save_trajectory`). Traps: a demonstration stands in
+`history` as messages of another run (`is_demo`), which is not the agent's work; results name their calls in a
+list (`tool_call_ids`); what the last action did stands in `trajectory` alone, and what was handed in, in
+`info.submission`; the instance is the file's name alone, so the group is the prompt; there is no reward.
+
+mini-swe-agent: `{instance}/{instance}.traj.json` (`minisweagent`, `DefaultAgent.save`). Traps: the last
+message has the role `exit` and holds what was submitted, which the judge must see, and where it does not,
+`info.submission` does; the oldest files have no `instance_id`, so their group is the prompt.
+
+OpenHands: `output.jsonl` of its benchmarks (`EvalOutput`), a line an instance, `history` its events; a
+conversation by itself (`trajectory.json`, or the files of the SDK's folder `events`) is a record with
+`events`. Traps: an action of the agent is a call, the observation that names it as `cause` its result, and
+changes of state are nothing; older files pair both in lists, newer ones (its SDK) have `kind` and
+`tool_call_id`; the patch stands beside the events (`test_result.git_patch`); `test_result` is the task's own,
+with a verdict only where the benchmark wrote a report; one rollout an instance is the rule: give several runs
+together.
+
+SWE-bench: predictions, a line an instance (`swebench.inference`; agents' `all_preds.jsonl`). Traps: a
+prediction is a patch and the name of its instance, the task is not in the file; only SWE-bench's own
+inference writes the prompt (`text`) and the whole answer (`full_output`) along with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.event_kinds import is_openhands
+from ruler_cli.formats.chat import Messages, check_messages
+from ruler_cli.formats.interface import Format, Refusal, first_at, has, items, lookup
+from ruler_cli.formats.turns import prompt_turns, with_submission
+from ruler_cli.records import Rollout
+
+_STOPPED = "(the run was stopped before its first step)"
+
+
+def _swe_agent(record: dict[str, Any]) -> list[Rollout]:
+    if not record.get("history"):
+        raise UnreadableError(f"has no messages in `history` {_STOPPED}")
+    history = check_messages(record["history"], "history")
+    messages = [_named(message) for message in history if not message.get("is_demo")]
+    if not messages:
+        raise UnreadableError("holds a demonstration only in `history`")
+    seen = lookup(record, "trajectory.-1.observation")
+    if messages[-1].get("role") == "assistant" and isinstance(seen, str) and seen.strip():
+        calls = items(messages[-1].get("tool_calls"))
+        named = calls[0].get("id") if len(calls) == 1 else None
+        messages.append({"role": "tool", "content": seen, "tool_call_id": named})
+    return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
+
+
+def _named(message: dict[str, Any]) -> dict[str, Any]:
+    """A message; a result with the one call that it names."""
+    calls = items(message.get("tool_call_ids"))
+    return (
+        {**message, "tool_call_id": calls[0]}
+        if len(calls) == 1 and message.get("role") == "tool"
+        else message
+    )
+
+
+def _mini(record: dict[str, Any]) -> list[Rollout]:
+    if not record.get("messages"):
+        raise UnreadableError(f"has no messages in `messages` {_STOPPED}")
+    messages = check_messages(record["messages"], "messages")
+    return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
+
+
+_SILENT = ("agent_state_changed", "change_agent_state", "null", "recall")
+_NOISE = ("thought", "content", "hidden", "blocking", "confirmation_state", "security_risk", "is_input")
+
+
+def _openhands(record: dict[str, Any]) -> list[Rollout]:
+    events = [
+        e for item in items(record.get("history")) for e in (item if isinstance(item, list) else [item])
+    ]
+    messages = [turn for event in events if isinstance(event, dict) for turn in _turns(event)]
+    if not messages:
+        raise UnreadableError("has no events in `history` (OpenHands writes this when a run crashed)")
+    asked = record.get("instruction")
+    if isinstance(asked, str) and all(m["role"] not in ("user", "system") for m in messages):
+        messages.insert(0, {"role": "user", "content": asked})
+    outcome = first_at(record, "report.resolved", "test_result.report.resolved", "test_result.resolved")
+    return [Rollout(with_submission(record, messages), reward=record.get("reward"), outcome=outcome)]
+
+
+def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """An event as a message; nothing for what says nothing."""
+    if "kind" in event:
+        yield from _sdk_turns(event)
+    elif "observation" in event:
+        if event["observation"] not in _SILENT:
+            yield _result(str(event.get("cause")), event.get("content"))
+    elif "action" in event and event["action"] not in _SILENT:
+        args = event.get("args")
+        args = args if isinstance(args, dict) else {}
+        if event["action"] in ("message", "system"):
+            said = args.get("content") or event.get("message")
+            speaker = "user" if event.get("source") == "user" else "assistant"
+            yield {"role": "system" if event["action"] == "system" else speaker, "content": said}
+        else:
+            given = {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", False)}
+            if args.get("content"):  # what a `write` writes
+                given["content"] = args["content"]
+            yield _called(str(event.get("id")), str(event["action"]), given, args.get("thought") or None)
+
+
+def _called(identity: Any, name: Any, arguments: Any, said: Any = None) -> dict[str, Any]:
+    call = {"id": identity, "name": name, "arguments": arguments}
+    return {"role": "assistant", "content": said, "tool_calls": [call]}
+
+
+def _result(identity: Any, content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": identity, "content": content}
+
+
+def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    kind, said, identity = event["kind"], event.get("llm_message"), event.get("tool_call_id")
+    if kind == "SystemPromptEvent":
+        texts = [lookup(event, path) for path in ("system_prompt.text", "dynamic_context.text")]
+        yield {"role": "system", "content": "\n\n".join(str(text) for text in texts if text)}
+    elif kind == "MessageEvent" and isinstance(said, dict):
+        speaker = "assistant" if event.get("source") == "agent" else "user"
+        yield {**said, "role": said.get("role") or speaker, "content": _with_more(said.get("content"), event)}
+    elif kind == "ActionEvent":
+        yield _sdk_action(event)
+    elif kind == "ACPToolCallEvent":
+        yield _called(identity, event.get("title"), event.get("raw_input"))
+        yield _result(identity, event.get("raw_output"))
+    elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
+        names = ("error", "rejection_reason", "observation.content", "observation")
+        seen = next((found for name in names if (found := lookup(event, name))), None)
+        yield _result(identity, _with_more(seen, event))
+    elif kind == "ConversationErrorEvent":
+        yield {"role": "error", "content": event.get("detail") or event.get("code")}
+
+
+def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An action as a call; one that the tool did not take has its arguments in the call alone."""
+    given = event.get("action")
+    if isinstance(given, dict):
+        given = {name: value for name, value in given.items() if name != "kind" and value is not None}
+    else:
+        given = lookup(event, "tool_call.arguments")
+    thought, stated = event.get("thought"), event.get("reasoning_content")
+    said = [*items(event.get("thinking_blocks")), *items(thought)]
+    turn = _called(event.get("tool_call_id"), event.get("tool_name"), given)
+    return turn | {"content": thought if stated or not said else said, "reasoning_content": stated}
+
+
+def _with_more(content: Any, event: Mapping[str, Any]) -> Any:
+    """Content with what the SDK adds to it for the model, e.g. the text of a skill."""
+    more = items(event.get("extended_content"))
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return [*parts, *more] if more else content
+
+
+def _conversation(record: dict[str, Any]) -> list[Rollout]:
+    if len(record["events"]) < 2:
+        raise UnreadableError(f"holds one event, where a whole conversation should be: {_GATHER}")
+    return _openhands({**record, "history": record["events"]})
+
+
+def _is_conversation(record: Mapping[str, Any]) -> bool:
+    first = next(iter(items(record.get("events"))), None)
+    return isinstance(first, dict) and is_openhands(first)
+
+
+_GATHER = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
+_CONVERSATIONS = ("messages", "history", "trajectory", "trajectories", "prompt", "conversations")
+
+
+def _prediction(record: dict[str, Any]) -> list[Rollout]:
+    patch, answer, asked = (record.get(name) for name in ("model_patch", "full_output", "text"))
+    said: Messages = []
+    if isinstance(answer, str) and answer.strip():
+        said = with_submission(record, [{"role": "assistant", "content": answer}])
+    elif isinstance(patch, str) and patch.strip():
+        said = [{"role": "assistant", "content": patch}]
+    if not said:
+        raise UnreadableError("has no patch in `model_patch`: nothing was handed in")
+    asked = prompt_turns(asked if isinstance(asked, str) else None, "text")
+    return [Rollout([*asked, *said], reward=record.get("reward"))]
+
+
+def _is_prediction(record: Mapping[str, Any]) -> bool:
+    named = has("instance_id", "model_name_or_path", "model_patch")(record)
+    return named and not any(name in record for name in _CONVERSATIONS)
+
+
+FORMATS = (
+    Format(
+        name="OpenHands outputs",
+        family="openhands",
+        tells="`instance_id`, `history`",
+        matches=lambda record: "instance_id" in record and isinstance(record.get("history"), list),
+        rollouts=_openhands,
+        keys=("instance_id",),
+    ),
+    Format(
+        name="OpenHands conversations",
+        family="openhands",
+        tells="`events` with `action`, `observation` or `kind` in each",
+        matches=_is_conversation,
+        rollouts=_conversation,
+        keys=("instance_id",),
+    ),
+    Format(
+        name="SWE-agent",
+        family="swe-agent",
+        tells="`trajectory`, `history`, `info`",
+        matches=has("trajectory", "history", "info"),
+        rollouts=_swe_agent,
+        keys=("instance_id",),
+    ),
+    Format(
+        name="mini-swe-agent",
+        family="mini-swe-agent",
+        tells="`trajectory_format` (mini-swe-agent-…)",
+        matches=lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
+        rollouts=_mini,
+        keys=("instance_id",),
+    ),
+    Format(
+        name="SWE-bench predictions",
+        family="swe-bench",
+        tells="`instance_id`, `model_name_or_path`, `model_patch`",
+        matches=_is_prediction,
+        rollouts=_prediction,
+        keys=("instance_id",),
+    ),
+)
+REFUSALS = (
+    Refusal(
+        lambda record: (
+            bool(record) and all(isinstance(v, dict) and "model_patch" in v for v in record.values())
+        ),
+        "holds SWE-bench predictions by their instances (mini-swe-agent's preds.json); write one a line: "
+        "jq -c '.[]'",
+    ),
+    Refusal(
+        is_openhands,
+        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_GATHER}",
+    ),
+)

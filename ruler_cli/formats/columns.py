@@ -1,0 +1,190 @@
+"""Lists that run parallel, an item a rollout: steps of ROLL and ms-swift, scored groups of Atropos.
+
+Lists of unequal length belong together in no known way: unreadable.
+
+ROLL: one line a step, `rollout_dump_data.step_{N}.jsonl` (`write_to_json_process`,
+`roll/pipeline/rlvr/utils.py`). RLVR: `messages` is JSON text of the prompt's messages, `responses` the answer
+as text, `id` the prompt's, `scores` the reward. Agentic (`dump_rollout_trajectories`): `messages` is JSON
+text of the whole conversation, or of several where the context was cut; `trajectory_data` is JSON text that
+holds reward and group; there is no `scores`, so one is added.
+
+ms-swift: `completions.jsonl` of GRPO and GKD, one line a logging step (`GRPOTrainer.log`,
+`swift/rlhf_trainers/grpo_trainer.py`; megatron's `_build_log_table`); equal prompts are a group. Traps: each
+reward function has a list of its own name and there is no total, so a list `reward` is added; `step` is a
+list of texts, megatron's is `gen_step`. The Ray trainers (`_maybe_log_completions`) write one rollout a line;
+the same prompt comes again in another `gen_step`, which therefore belongs to the key.
+
+Atropos: one group a line, `data_path_to_save_groups` (`atroposlib/envs/base.py`), with `messages` only with
+`include_messages`. Traps: where an environment gives no messages of its own, the base class writes one user
+message with the whole text, decoded: that is the rollout, not a question; `scores` is null in groups that
+only distil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ruler_cli.errors import UnreadableError
+from ruler_cli.files.parse import parse_text
+from ruler_cli.formats.asked import prompt_key
+from ruler_cli.formats.chat import TRANSCRIPT, check_messages
+from ruler_cli.formats.interface import Format, Layout, has, lookup
+from ruler_cli.formats.named_fields import pair
+from ruler_cli.formats.parallel import columns
+from ruler_cli.formats.turns import answered, column, listed, or_fault, prompt_turns, text_turns
+from ruler_cli.records import Rollout
+
+_GROUP = ("tag", "group_id", "episode_id", "seed")
+_STEP = ", though the file is one step per line"
+
+
+def _lists(record: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(record.get(name), list) for name in names)
+
+
+def _roll(record: dict[str, Any]) -> list[Rollout]:
+    responses = listed(record, "responses", _STEP)
+    names = ("messages", "prompt", "scores", "id")
+    asked, prompts, scores, _ = (column(record, name, len(responses)) for name in names)
+    out = []
+    for i, response in enumerate(responses):
+        turns = prompt_turns(prompts[i], f"prompt[{i}]")
+        if asked[i] is not None:
+            turns = text_turns(asked[i], f"messages[{i}]")
+        out.append(answered(turns, response, "responses", i, reward=scores[i]))
+    return out
+
+
+def _roll_agentic(record: dict[str, Any]) -> list[Rollout]:
+    texts = listed(record, "messages", " (ROLL dumps it where its environment declares it)")
+    told, tools, scores = (column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores"))
+    return [_agents(text, told[i], tools[i], scores[i], i) for i, text in enumerate(texts)]
+
+
+def _agents(text: Any, about: Any, tools: Any, score: Any, i: int) -> Rollout:
+    """An episode: one conversation, or each that a context was cut into."""
+    told = _parsed(about)
+    where = lookup(told, "env_info")
+    reward = lookup(told, "reward_info.episode_reward") if score is None else score
+    key = "_".join(str(where.get(part)) for part in _GROUP) if isinstance(where, dict) else None
+
+    def read() -> Rollout:
+        found, name = _parsed(text), f"messages[{i}]"
+        if isinstance(found, list) and found and all(isinstance(part, list) for part in found):
+            parts = [check_messages(part, name) for part in found if part] or [check_messages([], name)]
+        else:
+            parts = [text_turns(text, name)]
+        return Rollout(parts[-1], (i,), tuple(parts[:-1]), _parsed(tools), reward, key=key)
+
+    return or_fault(read, (i,), reward=reward, key=key)
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return parse_text(text) if isinstance(text, str) else text
+    except UnreadableError:
+        return None
+
+
+def _swift(record: dict[str, Any]) -> list[Rollout]:
+    prompts = listed(record, "prompt", _STEP)
+    completions, rewards = (column(record, name, len(prompts)) for name in ("completion", "reward"))
+    return [
+        answered(prompt_turns(prompt, f"prompt[{i}]"), completions[i], "completion", i, reward=rewards[i])
+        for i, prompt in enumerate(prompts)
+    ]
+
+
+def _swift_key(record: Mapping[str, Any]) -> str | None:
+    try:
+        asked = prompt_turns(record.get("prompt"), "prompt")
+    except UnreadableError:
+        return None
+    return prompt_key(Rollout(asked, asked=len(asked)), record.get("gen_step")) if asked else None
+
+
+def _atropos(record: dict[str, Any]) -> list[Rollout]:
+    conversations = record.get("messages")
+    if not isinstance(conversations, list):
+        raise UnreadableError(
+            "has token ids only: `messages` is null; run the environment with include_messages"
+        )
+    scores, _ = (column(record, name, len(conversations)) for name in ("scores", "tokens"))
+    return [
+        or_fault(partial(_spoken, said, i, scores[i]), (i,), reward=scores[i])
+        for i, said in enumerate(conversations)
+    ]
+
+
+def _spoken(conversation: Any, i: int, reward: Any) -> Rollout:
+    """One conversation; a lone user message is the transcript."""
+    messages = check_messages(conversation, f"messages[{i}]")
+    if len(messages) == 1 and messages[0].get("role") == "user":
+        messages = [{**messages[0], "role": TRANSCRIPT}]
+    return Rollout(messages, (i,), reward=reward)
+
+
+_SCORES = Layout(reward=("scores",), listed=True, lists=columns())
+FORMATS = (
+    Format(
+        name="Atropos groups",
+        family="atropos",
+        shape="group",
+        tells="`tokens`, `scores`, `messages`",
+        matches=has("tokens", "scores", "messages"),
+        rollouts=_atropos,
+        layout=Layout(
+            reward=("scores",),
+            listed=True,
+            refuses_null="Atropos",
+            lists=columns("group_overrides", "generation_params"),
+        ),
+    ),
+    Format(
+        name="ms-swift steps",
+        family="ms-swift",
+        shape="columns",
+        tells="`prompt`, `completion`, `step` (lists)",
+        matches=lambda record: (
+            _lists(record, "prompt", "completion")
+            and any(_lists(record, name) for name in ("step", "gen_step", "advantages"))
+        ),
+        rollouts=_swift,
+        layout=Layout(listed=True, lists=columns()),
+    ),
+    Format(
+        name="ms-swift rollouts",
+        family="ms-swift",
+        tells="`gen_step`, `prompt`, `completion`",
+        matches=lambda record: (
+            has("gen_step", "prompt", "completion")(record) and not _lists(record, "gen_step")
+        ),
+        rollouts=lambda record: [pair(record, "prompt", "completion")],
+        key_of=_swift_key,
+        key_told="hash of prompt + gen_step",
+    ),
+    Format(
+        name="ROLL steps",
+        family="roll",
+        shape="columns",
+        tells="`responses`, `scores`, `global_step`",
+        matches=lambda record: (
+            _lists(record, "responses", "scores")
+            and any(_lists(record, name) for name in ("global_step", "sampling_params"))
+        ),
+        rollouts=_roll,
+        keys=("id",),
+        layout=_SCORES,
+    ),
+    Format(
+        name="ROLL agentic steps",
+        family="roll",
+        shape="columns",
+        tells="`trajectory_data`",
+        matches=lambda record: _lists(record, "trajectory_data") and "responses" not in record,
+        rollouts=_roll_agentic,
+        layout=_SCORES,
+    ),
+)
