@@ -62,12 +62,13 @@ class Writer:
 def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None:
     """No file of a run may be another one: the later would destroy the earlier."""
     local = Location(output).local
-    if local and Location(source).same(output + ".partial"):
+    partial = f"{Location(output).real}.partial"  # OUTPUT may be a link
+    if local and Location(source).same(partial):
         raise UsageError(f"{source}: is where OUTPUT is written until it is whole; rename it first")
     if failed is not None:
         if Location.of(failed).remote:
             raise UsageError("--failed: is an address; give a file of this machine")
-        for other in (source, output, output + ".partial" if local else "-"):
+        for other in (source, output, partial if local else "-"):
             if other != "-" and Location(other).same(str(failed)):
                 raise UsageError(f"--failed {failed}: is INPUT or OUTPUT; give it a file of its own")
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):

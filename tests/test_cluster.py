@@ -310,3 +310,10 @@ def test_no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(environment(judges)) == {"OPENAI_API_KEY", "MINE", "GROQ_API_KEY"}
     assert "AWS_SECRET_ACCESS_KEY" in environment([JudgeSettings("bedrock/x")])
     assert "OPENAI_API_KEY" not in environment([JudgeSettings("bedrock/x")])
+
+
+def test_a_named_pipe(ruler: Ruler, tmp_path: Path) -> None:
+    """A named pipe is refused as stdin is: it can be read once."""
+    os.mkfifo(tmp_path / "in.fifo")
+    done = ruler("score", "in.fifo", "out.jsonl", "-m", "openai/m", "--api-base", "http://h/v1", *on_ray())
+    assert (done.returncode, "cannot be read by other processes" in done.stderr) == (2, True)

@@ -17,7 +17,6 @@ FLOORS = (
     {"batches"},
     {"cluster"},
     {"api", "score", "estimate", "agreement"},
-    {"stopping"},
     {"importing"},
     {"delivery"},
     {"counts", "holding", "marks"},

@@ -12,11 +12,19 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
-from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    StringConstraints,
+    ValidationError,
+    WrapValidator,
+)
 
 from ruler_cli.batches.wire import Body, UnknownBatchError, Wire, as_json, unclear
 from ruler_cli.errors import RulerError
@@ -73,39 +81,54 @@ _Lenient = WrapValidator(_or_none)
 """Of a field that a batch can do without: gateways have shapes of their own, and answers are paid for."""
 
 
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _in_utc(at: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+_Count = Annotated[int, BeforeValidator(_count)]
+
+
 class _File(BaseModel):
     id: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]  # it stands in addresses
 
 
 class _Batch(_File):
-    created_at: AwareDatetime
+    created_at: Annotated[datetime, AfterValidator(_in_utc)]
 
 
 class _Page(BaseModel):
     data: list[dict[str, Any]]
-    has_more: bool = False
+    has_more: Annotated[bool, BeforeValidator(bool)] = False
 
 
 class _OpenAICounts(BaseModel):
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
+    total: _Count = 0
+    completed: _Count = 0
+    failed: _Count = 0
 
 
 class _OpenAIError(BaseModel):
-    code: str | None = None
-    message: str | None = None
-    line: int | None = None
+    code: Annotated[str | None, BeforeValidator(_text)] = None
+    message: Annotated[str | None, BeforeValidator(_text)] = None
+    line: Annotated[int | None, _Lenient] = None
 
 
 class _OpenAIErrors(BaseModel):
-    data: list[_OpenAIError] | None = None
+    data: list[Annotated[_OpenAIError | None, _Lenient]] | None = None
 
 
 class _OpenAIBatch(_Batch):
     status: str
     metadata: Annotated[dict[str, Any] | None, _Lenient] = None
-    input_file_id: str | None = None
+    input_file_id: Annotated[str | None, _Lenient] = None
     output_file_id: str | None = None
     error_file_id: str | None = None
     request_counts: Annotated[_OpenAICounts | None, _Lenient] = None
@@ -113,11 +136,11 @@ class _OpenAIBatch(_Batch):
 
 
 class _AnthropicCounts(BaseModel):
-    processing: int = 0
-    succeeded: int = 0
-    errored: int = 0
-    canceled: int = 0
-    expired: int = 0
+    processing: _Count = 0
+    succeeded: _Count = 0
+    errored: _Count = 0
+    canceled: _Count = 0
+    expired: _Count = 0
 
 
 class _AnthropicBatch(_Batch):
@@ -290,9 +313,10 @@ class OpenAI(Provider):
 
     def _reason(self, errors: _OpenAIErrors | None) -> str:
         """Why a batch failed: the first of its errors, and how many more there are."""
-        if errors is None or not errors.data:
+        listed = [error for error in (errors.data or () if errors else ()) if error is not None]
+        if not listed:
             return "its provider does not say why"
-        first, *more = errors.data
+        first, *more = listed
         said = clean(first.message or first.code or "no message", self.wire.key)
         line = "" if first.line is None else f"line {first.line}: "
         return f"{line}{said}" + (f" (and {len(more)} more)" if more else "")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -51,7 +52,8 @@ def refuse(settings: ScoreSettings, engine: str, address: str | None, words: Seq
         raise UsageError(
             "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
         )
-    if settings.input.source == "-" or settings.input.source.startswith(("/dev/", "/proc/")):
+    source = settings.input.source
+    if source == "-" or source.startswith(("/dev/", "/proc/")) or Path(source).is_fifo():
         raise UsageError(
             "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
             "--engine"

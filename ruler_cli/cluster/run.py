@@ -90,6 +90,8 @@ async def score_on_ray(
         if halt.reason is None:
             cap = limits.max_cost and max(0.0, limits.max_cost - fleet.used)
             last = replace(settings, pool=replace(limits, max_cost=cap), retry_failed=False)
+            if limits.rpm or limits.tpm:
+                await anyio.sleep(_PAUSE)
             done = await score(last, observer, halt)
         else:
             done = Done(Summary(), halt.reason, whole=False)
@@ -219,15 +221,15 @@ class _Fleet:
         while not self._ray.wait([running], timeout=0)[0]:
             asked = asked or worker.news.remote(after)
             await anyio.sleep(_TICK)
-            if self._halt.reason is not None:
-                if slot not in self._live:  # it waits for a free CPU
-                    self._ray.kill(worker)
-                worker.stop.remote()
             if self._ray.wait([asked], timeout=0)[0]:
                 with suppress(self._ray.exceptions.RayError):  # then `running` fails too
                     self._live[slot] = self._ray.get(asked)
                     after = await self._keep(self._live[slot].rows, after)
                 asked = None
+            if self._halt.reason is not None:
+                if slot not in self._live:  # it waits for a free CPU
+                    self._ray.kill(worker)
+                worker.stop.remote()
         report: Report = self._ray.get(running)
         await self._keep(report.rows, after)
         self._live[slot] = Report()

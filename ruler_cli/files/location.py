@@ -64,6 +64,8 @@ class Location:
         if scheme in ("http", "https") or "=" in rest.partition("?")[2]:  # elsewhere `?` may be a pattern
             rest = rest.partition("?")[0].partition("#")[0]
         host, slash, path = rest.partition("/")
+        if "@" in path and "@" not in host and ":" in host and not host.rpartition(":")[2].isdecimal():
+            return f"{scheme}://{rest.rpartition('@')[2]}"  # a password that holds slashes
         if scheme in STORES and ":" in host:  # a secret key may hold slashes
             return f"{scheme}://{rest.rpartition('@')[2]}"
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

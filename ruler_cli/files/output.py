@@ -6,6 +6,7 @@ A file appears by atomic rename; until then it is NAME.partial, which holds whol
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -25,6 +26,7 @@ from ruler_cli.records import Problem
 
 _OWN = {".parquet": "row", ".eval": "sample", ".zip": "sample"}
 """Names that only one kind of container may have, by the unit of that kind."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class AnyOutput(ABC):
@@ -85,9 +87,10 @@ class AnyOutput(ABC):
     def _stuck(
         self, error: OSError, where: str = "", kept: str = "what is whole so far is kept; "
     ) -> OutputError:
+        room = "make room, then " if error.errno in _NO_ROOM else ""
         return OutputError(
-            f"{where or self.name}: cannot be written: {error.strerror}; {kept}make room, then run the same "
-            "command again"
+            f"{where or self.name}: cannot be written: {error.strerror}; {kept}{room}run the same command "
+            "again"
         )
 
 
@@ -155,7 +158,8 @@ class Output(AnyOutput):
 
     def _stuck(self, error: OSError, where: str = "", kept: str = "") -> OutputError:
         if isinstance(self._file, LocalFile):
-            return super()._stuck(error, str(self._file.partial))
+            torn = {"kept": ""} if self._container else {}  # a document without its end
+            return super()._stuck(error, str(self._file.partial), **torn)
         return super()._stuck(error, where, kept)
 
 

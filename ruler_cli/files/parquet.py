@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import pickle
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from ruler_cli.files.container import Container, Encoder
 from ruler_cli.files.parse import parse_text
 from ruler_cli.files.splice import read_object
 from ruler_cli.records import Line
+from ruler_cli.scratch import Scratch, room
 
 _BATCH = 4 << 20
 """Bytes of rows that are decoded at once."""
@@ -187,7 +187,7 @@ class _Rewritten:
         # Of equal names the last is the record's value.
         self._columns = {field.name: _Column(at, field) for at, field in enumerate(source.schema)}
         self._width = len(source.schema)
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the encoder
+        self._spool = Scratch()
         weakref.finalize(self, self._spool.close)
 
     def put(self, number: int, body: bytes) -> None:
@@ -206,13 +206,7 @@ class _Rewritten:
             value = body[slice(*members[name][1:])] if name in members else _NULL
             if column.sees(_NULL if column.new else own[column.at], value):
                 new[name] = value
-        try:
-            pickle.dump((number, new), self._spool)
-        except OSError as error:
-            raise OutputError(
-                f"{tempfile.gettempdir()}: cannot be written: {error.strerror}; make room there, or name "
-                "another directory in TMPDIR, then run the same command again"
-            ) from None
+        self._spool.write(pickle.dumps((number, new)))
 
     def end(self) -> None:
         """Write the file: every row that was put, in a schema that holds all of them."""
@@ -255,7 +249,8 @@ class _Rewritten:
         """Batches of the rows that were put, as they are written, with their row group's number."""
         import pyarrow as pa
 
-        self._spool.seek(0)
+        with room():
+            self._spool.file.seek(0)
         number, row = self._next()
         end = 0
         for group, batch in self._source.batches():
@@ -277,7 +272,7 @@ class _Rewritten:
     def _next(self) -> tuple[int, Row]:
         """The number of the next row that was put, and what is new in it; 0 behind the last."""
         try:
-            found: tuple[int, Row] = pickle.load(self._spool)  # noqa: S301 - it was written here
+            found: tuple[int, Row] = pickle.load(self._spool.file)  # noqa: S301 - it was written here
         except EOFError:
             return 0, {}
         return found

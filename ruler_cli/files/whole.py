@@ -41,9 +41,9 @@ class LocalFile:
         """Open it; UsageError where another run writes it, OSError where it cannot be written.
 
         `packed`: the bytes are compressed already. `alone` off: its directory is locked instead, and the
-        file is closed when it ends.
+        file is closed when it ends; there a link is no way to a file elsewhere, and is replaced.
         """
-        self._target = Path(os.path.realpath(name))
+        self._target = Path(os.path.realpath(name)) if alone else Path(name)
         self.partial = self._target.with_name(self._target.name + ".partial")
         self._alone = alone
         self._file = locked(self.partial) if alone else self.partial.open("wb", _BUFFER)

@@ -324,6 +324,9 @@ async def test_openai_odd_fields() -> None:
     async with api("openai", BatchServer()) as made:
         odd = made.remote(_batch(status="completed", request_counts={"total": None}, metadata=[1], errors=[]))
         assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
+        counts = {"total": 3, "completed": 3, "failed": None}  # the others tell that files are to come
+        late = made.remote(_batch(status="expired", request_counts=counts, created_at="2026-03-01T12:00:00"))
+        assert (late.state, late.total, late.succeeded) == ("running", 3, 3)
 
 
 async def test_openai_reasons() -> None:
@@ -333,6 +336,7 @@ async def test_openai_reasons() -> None:
             (None, "its provider does not say why"),
             ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
             ({"data": [{"code": "too_many", "line": 7}, {}]}, "line 7: too_many (and 1 more)"),
+            ({"data": ["odd", {"code": 400, "line": "x"}]}, "400"),
         ):
             assert made.remote(_batch(status="failed", errors=errors)).reason == reason
 

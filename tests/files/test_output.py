@@ -20,6 +20,7 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.open import open_container
 from ruler_cli.files.output import FailedFile, Output
 from ruler_cli.records import Line, Problem
+from tests.conftest import ROOT, Ruler
 
 
 def content(path: Path) -> bytes:
@@ -264,3 +265,34 @@ def test_failed_full(tmp_path: Path) -> None:
         keep(tmp_path / "failed", b"x" * 200)
     with pytest.raises(OutputError, match="cannot be written"):
         keep(tmp_path / "none" / "failed", b"x")
+
+
+def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
+    """A link in a directory OUTPUT is replaced; what it leads to, INPUT perhaps, stays as it was."""
+    before = (ROOT / "samples" / "trajectories.jsonl").read_bytes()
+    for folder in ("in", "out", "links"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(before)
+    for folder in ("out", "links"):
+        (tmp_path / folder / "a.jsonl").symlink_to("../in/a.jsonl")
+    for source, output in (("in", "out"), ("links", "links")):
+        assert ruler("score", source, output, "-m", "offline").returncode == 0
+        assert (tmp_path / "in" / "a.jsonl").read_bytes() == before
+        assert b'"ruler"' in (tmp_path / output / "a.jsonl").read_bytes()
+
+
+def test_partial_behind_a_link(ruler: Ruler, tmp_path: Path) -> None:
+    """INPUT that is the partial file of what OUTPUT leads to is refused, and stays."""
+    partial = tmp_path / "real.jsonl.partial"
+    partial.write_bytes((ROOT / "samples" / "one.jsonl").read_bytes())
+    (tmp_path / "real.jsonl").write_text("old")
+    (tmp_path / "out.jsonl").symlink_to("real.jsonl")
+    done = ruler("score", partial.name, "out.jsonl", "-m", "offline")
+    assert (done.returncode, "rename it first" in done.stderr) == (2, True)
+    assert partial.stat().st_size and (tmp_path / "real.jsonl").read_text() == "old"
+
+
+def test_a_password_with_a_slash() -> None:
+    """An address is shown without its password, whatever that holds, and with its port."""
+    assert Location("http://user:pa/ss@host:9/x.jsonl").public == "http://host:9/x.jsonl"
+    assert Location("http://host:8080/a@b.jsonl").public == "http://host:8080/a@b.jsonl"
