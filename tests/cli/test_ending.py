@@ -36,6 +36,7 @@ def test_a_signal_leaves_nothing_half_done(name: str, number: signal.Signals, tm
                 assert process.poll() is None
                 assert time.monotonic() < until
                 time.sleep(0.01)
+            time.sleep(0.2)  # the command knows of the file a moment after it appears
             process.send_signal(number)
             assert process.wait(60) == 128 + number
         finally:
