@@ -158,9 +158,9 @@ def fitted(kind: Any, new: Any, was: Any = None, own: Any = None) -> tuple[Any, 
     if isinstance(new, int | float) and not isinstance(new, bool):
         return _number(kind, new)
     if isinstance(new, dict) and pa.types.is_struct(kind):
-        return _struct(kind, new, was or {}, own)
+        return _struct(kind, new, *((was, own) if isinstance(was, dict) else ({}, None)))
     if isinstance(new, list) and _is_list(kind):
-        return _list(kind, new, was or [], own)
+        return _list(kind, new, *((was, own) if isinstance(was, list) else ([], None)))
     raise MisfitError
 
 

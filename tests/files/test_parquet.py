@@ -357,6 +357,13 @@ def test_pandas() -> None:
         assert list(found["task"]) == ["a", "b"]
 
 
+def test_another_kind() -> None:
+    """A list where an object stood, and an object where a list stood, are written as they are."""
+    file = packed(pa.table({"a": [{"m": None}, {"m": "x"}], "b": [["x"], ["y"]]}))
+    out = rewritten(file, lambda r: r | {"a": ["x"], "b": {"m": 1}})
+    assert [(means(row["a"], ["x"]), means(row["b"], {"m": 1})) for row in read(out)] == [(True, True)] * 2
+
+
 LEAVES = st.sampled_from(
     [pa.string(), pa.large_string(), pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(),
      pa.bool_(), pa.binary(), pa.date32(), pa.timestamp("us"), pa.decimal128(20, 4), pa.null(), WORDS]
