@@ -317,3 +317,10 @@ def test_a_named_pipe(ruler: Ruler, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "in.fifo")
     done = ruler("score", "in.fifo", "out.jsonl", "-m", "openai/m", "--api-base", "http://h/v1", *on_ray())
     assert (done.returncode, "cannot be read by other processes" in done.stderr) == (2, True)
+
+
+def test_without_a_ledger(ruler: Ruler, groups: Path) -> None:
+    """Without a ledger replies of workers would be lost with a run that is stopped."""
+    model = ("-m", "hosted_vllm/q", "--api-base", "http://h/v1")
+    done = ruler("score", "in.jsonl", "out.jsonl", *model, "--ledger", "none", *on_ray())
+    assert (done.returncode, "leave out --ledger none" in done.stderr) == (2, True)

@@ -18,7 +18,7 @@ from ruler_cli.cli.progress import Console, Progress
 from ruler_cli.cli.refusals import note_of_shard, refuse_summary, refuse_swapped, warnings
 from ruler_cli.cli.summary import closing, write_summary
 from ruler_cli.cli.units import count
-from ruler_cli.errors import OutputError, ReaderGone
+from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings import ScoreSettings
 
@@ -113,6 +113,8 @@ def _run_on_ray(
     chosen = chosen_for(settings)
     if settings.cached_only or all(isinstance(found, Chosen) and found.embedded for found in chosen):
         return _run(settings, progress)  # there is no call that a worker could make
+    if settings.ledger is None:
+        raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
     from ruler_cli.cluster.run import score_on_ray, started
     from ruler_cli.writing import open_output
 

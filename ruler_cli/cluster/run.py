@@ -68,10 +68,6 @@ async def score_on_ray(
     """Score INPUT into OUTPUT as `score` does, with so many workers of a Ray that runs."""
     began = time.perf_counter()
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="ruler-", ignore_cleanup_errors=True))
-        )
-        settings = replace(settings, ledger=settings.ledger or folder / "ledger.sqlite")
         problems = list[object]()
         found = await anyio.to_thread.run_sync(open_input, settings.input, stack, problems.append)
         if found.reader is None or found.survey is None:
@@ -237,8 +233,12 @@ class _Fleet:
         self._peaks[slot] = max(self._peaks.get(slot, 0), report.summary.most_in_flight)
         self._granted.pop(slot, None)
         self.used += (report.summary.cost_usd or 0.0) + (report.summary.unsure_usd or 0.0)
-        if report.lacks:
+        if report.lacks == "ledgers":
+            self._elsewhere = True
+            await self._send_ledgers()
+        elif report.lacks:
             self._send_input()
+        if report.lacks:
             self._waiting.appendleft((shard, 0))
         elif report.stopped is not None:
             self._halt.now(report.stopped)
@@ -276,6 +276,7 @@ class _Fleet:
     async def _send_ledgers(self) -> None:
         """Put what the ledgers hold by now into Ray's store, if there are other nodes."""
         models = [judge.model for judge in judges_of(self._job.settings)]
+        self._job = replace(self._job, known=self._elsewhere)
         for path in ledgers(self._job.settings) if self._elsewhere else ():
             if path.exists():
                 with tempfile.TemporaryDirectory(prefix="ruler-") as folder:

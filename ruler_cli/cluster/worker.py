@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ruler_cli import __version__
 from ruler_cli.errors import CapReached, RulerError, UsageError
@@ -36,7 +36,8 @@ Row = tuple[Any, ...]
 class Job:
     """Orders to all workers: how a shard is scored, the driver's node and version, the judges' keys.
 
-    `files` are copies, as parts in Ray's store, for nodes without these files; `size` is INPUT's.
+    `files` are copies, as parts in Ray's store, for nodes without these files; `size` is INPUT's. `known`:
+    copies of the ledgers that exist are among them.
     """
 
     settings: ScoreSettings
@@ -45,20 +46,21 @@ class Job:
     size: int
     environment: Mapping[str, str] = field(repr=False)
     files: Mapping[str, list[Any]] = field(default_factory=dict)
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """State of a shard: counts so far, rows of a ledger elsewhere, the reason why it was stopped.
 
-    `lacks`: INPUT is not on this node.
+    `lacks`: what is not on this node.
     """
 
     summary: Summary = field(default_factory=Summary)
     status: Status = field(default_factory=Status)
     rows: Sequence[Row] = ()
     stopped: RulerError | None = None
-    lacks: bool = False
+    lacks: Literal["", "input", "ledgers"] = ""
 
 
 class Worker(Observer):
@@ -80,9 +82,12 @@ class Worker(Observer):
         self._report, self._after, self._halt = Report(), 0, Halt()
         with tempfile.TemporaryDirectory(prefix="ruler-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
+            self._own = None if node() == job.home else folder / "ledger.sqlite"
+            if self._own is not None and not job.known:  # a node that joined late would pay again
+                return Report(lacks="ledgers")
             settings = await self._here(job, folder)
             if settings is None:
-                return Report(lacks=True)
+                return Report(lacks="input")
             stopped: RulerError | None
             try:
                 given = replace(settings, input=replace(settings.input, shard=shard), pool=limits)
@@ -118,7 +123,6 @@ class Worker(Observer):
             if copy is None:
                 return None
             settings = replace(settings, input=replace(settings.input, source=str(copy)))
-        self._own = None if node() == job.home else folder / "ledger.sqlite"
         if self._own is None:
             return settings
         Ledger(self._own).close()
