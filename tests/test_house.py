@@ -21,7 +21,6 @@ FLOORS = (
     {"delivery"},
     {"counts", "holding", "marks"},
     {"rendering"},
-    {"hearing"},
     {"notes"},
     {"judging", "reading", "writing"},
     {"blocks"},

@@ -9,13 +9,13 @@ import anyio
 import pytest
 
 from ruler_cli.ballots import Verdict
-from ruler_cli.judging import Bench, Seat, judge_group
+from ruler_cli.judging import Item, Judge, JudgeRunner
 from ruler_cli.records import Failure, Fault, Group, Reply, Request, Rollout, Usage
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine
 from ruler_cli.scoring.dialogue import CORRECTIONS
 from ruler_cli.scoring.render import blocks
-from ruler_cli.settings import AskSettings, CombineSettings
+from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, ScoreSettings
 from tests.scoring.replies import (
     GROUP,
     Answer,
@@ -43,8 +43,8 @@ def played(
         assert len(requests) < 10
         return answers[min(len(requests), len(answers)) - 1](request)
 
-    bench = Bench((Seat(call, asked.context_tokens),))
-    outcome = anyio.run(judge_group, made, asked, bench)
+    settings = ScoreSettings(InputSettings("-"), "-", ask=asked)
+    outcome = anyio.run(JudgeRunner(settings, [Judge(call)]).judge, Item(made))
     return requests, combine(outcome, CombineSettings(), Batch()), outcome.usage
 
 
@@ -245,7 +245,9 @@ def test_parts_of_one_rollout_have_one_reward_and_one_outcome() -> None:
 
     found = {}
     for check in ("outcome", "reward", None):
-        outcome = anyio.run(judge_group, made, AskSettings(), Bench((Seat(call),), check=check))
+        where = InputSettings("-", outcome="outcome" if check == "outcome" else None)
+        settings = ScoreSettings(where, "-", combine=CombineSettings(by_outcome=check == "reward"))
+        outcome = anyio.run(JudgeRunner(settings, [Judge(call)]).judge, Item(made))
         assert outcome.rewards == (1.0, 3.0, 1.0, 1.0, None)
         found[check] = outcome.outcomes
     assert found == {
