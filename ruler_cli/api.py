@@ -68,10 +68,10 @@ async def ruler(
     group = _group(values, rubric, _plain(list(tools)) if tools else None)
     _, verdict = await _judge(group, judge_model, extra_litellm_params, debug=debug)
     out = []
-    for number, (score, said) in enumerate(zip(verdict.scores, verdict.explanations, strict=True), 1):
-        if score is None:
-            raise NotScoredError("input", f"conversation {number} {said}")
-        out.append(TrajectoryScore(trajectory_id=str(number), explanation=said, score=score))
+    for number, one in enumerate(verdict.rollouts, 1):
+        if one.score is None:
+            raise NotScoredError("input", f"conversation {number} {one.explanation}")
+        out.append(TrajectoryScore(trajectory_id=str(number), explanation=one.explanation, score=one.score))
     return out
 
 

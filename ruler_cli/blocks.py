@@ -69,7 +69,7 @@ class Block:
             for member in self._members:
                 if member.standing is not None:
                     noise.add(member.standing.judged)
-            self._prior = noise.prior
+            self._prior = noise.noise.prior()
         return unresolved(standing, self._prior)
 
     def _end_round(self) -> None:

@@ -41,7 +41,7 @@ def failed(counts: Counts, kind: Kind) -> None:
 def scored(counts: Counts, *, kept: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if kept else SEEN
-    counts.add(GROUP, Outcome((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), Verdict((), ()))
+    counts.add(GROUP, Outcome((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), Verdict(()))
 
 
 def test_kept_is_not_paid() -> None:

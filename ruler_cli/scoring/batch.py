@@ -6,7 +6,7 @@ The sums say how good the judges are, in memory that does not grow with the grou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import fsum, sqrt
@@ -15,7 +15,7 @@ from ruler_cli.ballots import Ballot, Outcome, Verdict
 from ruler_cli.figures import Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.statistics import shifts
-from ruler_cli.statistics.reliability import Anova, Noise, Prior
+from ruler_cli.statistics.reliability import Anova, Noise
 from ruler_cli.statistics.slots import SlotCurve
 from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, quantile
 
@@ -129,7 +129,6 @@ class Batch:
         self.noise = Noise()
         self._names = tuple(names)
         self._moments: dict[int, Moments] = {}
-        self._prior: Prior | None = None
         self._groups = self._tied = self._degraded = 0
         self._reliability: Counter[int] = Counter()
         self._length = LengthSums()
@@ -148,7 +147,7 @@ class Batch:
 
     def hear_again(self, every: Iterable[tuple[Outcome, Correct]]) -> None:
         """Learn the noise anew, by scores as they are to count: what is subtracted from them is none."""
-        self.noise, self._prior = Noise(), None
+        self.noise = Noise()
         for judged, correct in every:
             self._hear(judged, correct)
 
@@ -159,14 +158,6 @@ class Batch:
         table = anova(judged, [t for t in found if t.judge == judged.final] or found)
         if table is not None:
             self.noise.add(table.ms_res, table.df_res)
-            self._prior = None
-
-    @property
-    def prior(self) -> Prior:
-        """What the groups so far say of the noise of any group."""
-        if self._prior is None:
-            self._prior = self.noise.prior()
-        return self._prior
 
     def standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
         """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
@@ -189,18 +180,18 @@ class Batch:
         if verdict.reliability is not None:
             self._reliability[round(verdict.reliability * _STEPS)] += 1
         first = {body: i for i, body in reversed(tuple(enumerate(judged.owner))) if body is not None}
-        scores = {body: s for body, i in first.items() if (s := verdict.judged[i]) is not None}
+        scores = {body: s for body, i in first.items() if (s := verdict.rollouts[i].judged) is not None}
         if len(scores) > 1:
             self._length.add([judged.sizes[body] for body in scores], list(scores.values()))
-            self._pair(judged, verdict, list(first.values()))
-        for i, (score, said) in enumerate(zip(verdict.judged, judged.outcomes, strict=False), 1):
-            self._odd(key, i, score, said)
+            self._pair(judged, [(verdict.rollouts[i].by_judge, i) for i in first.values()])
+        for i, (rollout, said) in enumerate(zip(verdict.rollouts, judged.outcomes, strict=False), 1):
+            self._odd(key, i, rollout.judged, said)
 
-    def _pair(self, judged: Outcome, verdict: Verdict, rollouts: Sequence[int]) -> None:
+    def _pair(self, judged: Outcome, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
         """Count every two judges on the distinct rollouts of a group, each by its first place in it."""
-        for one, other in combinations(range(len(verdict.by_judge)), 2):
-            a, b = verdict.by_judge[one], verdict.by_judge[other]
-            both = [(p, q, i) for i in rollouts if (p := a[i]) is not None and (q := b[i]) is not None]
+        judges = sorted({judge for by_judge, _ in rollouts for judge in by_judge})
+        for one, other in combinations(judges, 2):
+            both = [(own[one], own[other], i) for own, i in rollouts if one in own and other in own]
             if both:
                 rewards = [judged.rewards[i] if judged.rewards else None for *_, i in both]
                 sums = self._pairs.setdefault((one, other), PairSums())
@@ -224,7 +215,7 @@ class Batch:
         `debias` tells that the slot curve was to be subtracted, `checked` that outcomes were asked for:
         then it is told, too, that there are none.
         """
-        tenths = [0] * 10
+        tenths, prior = [0] * 10, self.noise.prior()
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
         median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
@@ -239,7 +230,7 @@ class Batch:
             judges=tuple(self._named(*pair) for pair in sorted(self._pairs)),
             reliability=tuple(tenths),
             reliability_median=median,
-            noise=sqrt(self.prior.variance) if self.prior.df > 0 else None,
+            noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._flawed.number,
             flawed_listed=self._flawed.listed(),
             near_misses=self._near.number,

@@ -118,11 +118,13 @@ class Noise:
         self._trigamma = 0.0
         self._df = 0.0
         self._pooled = 0.0  # sum of d s²
+        self._prior: Prior | None = None
 
     def add(self, ms_res: float, df: float) -> None:
         """Count one group's residual mean square; without degrees of freedom it says nothing."""
         if df <= 0:
             return
+        self._prior = None
         variance = max(ms_res, ROUNDING)
         e = log(variance) - digamma(df / 2) + log(df / 2)
         self._groups += 1
@@ -139,6 +141,10 @@ class Noise:
         Where groups differ no more than chance has them differ, d₀ is infinite and s₀² the pooled
         variance, which is then the maximum likelihood estimate.
         """
+        self._prior = self._prior or self._fitted()
+        return self._prior
+
+    def _fitted(self) -> Prior:
         if self._groups < 2:
             return Prior(pooled=self._df)
         between = self._square / (self._groups - 1) - self._trigamma / self._groups
