@@ -83,7 +83,7 @@ class Delivery:
     async def rest(self) -> None:
         """Write what waited, with the batch as it turned out."""
         from ruler_cli.scoring.combine import settle
-        from ruler_cli.statistics.slots import ENOUGH
+        from ruler_cli.statistics.sums import ENOUGH
 
         if self._holding is None:
             return

@@ -34,7 +34,7 @@ FLOORS = (
     {"formats"},
     {"files"},
     {"observer"},
-    {"ballots", "figures"},
+    {"ballots"},
     {"scratch"},
     {"records", "settings"},
     {"shard"},

@@ -12,12 +12,11 @@ from itertools import combinations
 from math import fsum, sqrt
 
 from ruler_cli.ballots import Ballot, Outcome, Verdict
-from ruler_cli.figures import Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
+from ruler_cli.observer import Figures, Odd, Pair
 from ruler_cli.statistics import shifts
 from ruler_cli.statistics.reliability import Anova, Noise
-from ruler_cli.statistics.slots import SlotCurve
-from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, quantile
+from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
 
 _EXACT = 12
 _DIGITS = 9

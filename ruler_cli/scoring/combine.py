@@ -90,7 +90,7 @@ def _rollouts(judged: Outcome, used: Sequence[Table], counted: Sequence[Table]) 
 def _score(
     body: int, shown: Sequence[_Shown], used: Sequence[Table], counted: Sequence[Table], suspect: bool
 ) -> RolloutScore:
-    """The mean of the judges, and what was said with the score nearest to it; the earliest of equally near."""
+    """The mean of the judges, with what was said first with the score nearest to it."""
     score = mean([own for table in used if (own := table.scores[body]) is not None])
     # as far is as far, rounding aside
     nearest = min(shown, key=lambda one: (round(abs(one[2] - score), 9), one[3]))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.ballots import Outcome, Verdict
-from ruler_cli.figures import Figures
+from ruler_cli.observer import Figures
 from ruler_cli.scoring.batch import Batch, anova, mean, tables
 from ruler_cli.scoring.combine import combine
 from ruler_cli.settings import CombineSettings

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.statistics.slots import SlotCurve
+from ruler_cli.statistics.sums import SlotCurve
 from tests.values import few
 
 scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)
