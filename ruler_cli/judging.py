@@ -106,10 +106,10 @@ class JudgeRunner:
             await run.go_on(item.place)
         return run.outcome()
 
-    def glance(self, group: Group, sheet: Sheet) -> None:
-        """Note how much of one of the first groups a judge is shown."""
+    def look(self, group: Group, sheet: Sheet) -> None:
+        """Note how much of one of the first groups its first judge is shown."""
         if self._coverage is not None and not self._coverage.enough:
-            self._coverage.glance(group, sheet)
+            self._coverage.look(group, sheet)
 
 
 class _GroupRun:
@@ -122,7 +122,7 @@ class _GroupRun:
         self.fallback = runner.settings.fallback
         self.ballots: list[Ballot] = []
         self.misses: list[Miss] = []
-        self.held, self.glanced = Held(_HELD), False
+        self.held, self.looked = Held(_HELD), False
         self._final: int | None = None
 
     async def first(self) -> None:
@@ -258,9 +258,9 @@ class _JudgeCalls:
             run, ask = self._run, self.ask
             same = (judge.sheet for judge in run.judges if judge.sheet is not None and judge.ask == ask)
             self.sheet = next(same, None) or lay_out(run.group, ask)
-            if not run.glanced:
-                run.glanced = True
-                run.runner.glance(run.group, self.sheet)
+            if not run.looked:
+                run.looked = True
+                run.runner.look(run.group, self.sheet)
         return self.sheet
 
     def _parts(self, passes: Iterable[int]) -> list[Part]:
