@@ -13,8 +13,8 @@ from ruler_cli.formats.rewards import number, passed
 from ruler_cli.pool.engine import Held, together
 from ruler_cli.records import Failure, Fault, Group, Reply, Request, Rollout, Usage
 from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.dialogue import Overflow, State, converse
-from ruler_cli.scoring.request import Part, halved, lay_out, obstacle, parts, turn_of, turns, windows
+from ruler_cli.scoring.dialogue import Overflow, converse
+from ruler_cli.scoring.request import Part, State, halved, lay_out, obstacle, parts, turn_of, turns, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 
