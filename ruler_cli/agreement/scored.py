@@ -11,7 +11,8 @@ from typing import Any
 
 from ruler_cli.files.parse import dump
 from ruler_cli.formats.reader import Reader
-from ruler_cli.marked.read import MOST_JUDGES, MarkedRollout, Marks
+from ruler_cli.marked.read import MOST_JUDGES, Marks
+from ruler_cli.marked.values import MarkedRollout
 from ruler_cli.records import Group, Rollout
 
 _JUDGES = "judges."

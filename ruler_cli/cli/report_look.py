@@ -13,7 +13,7 @@ from ruler_cli.cli.messages import shown as key_shown
 from ruler_cli.cli.progress import waiting
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.marked.read import MarkedGroup
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
 from ruler_cli.report.figures import Figures
 from ruler_cli.report.group import GroupText, group_json, page_key

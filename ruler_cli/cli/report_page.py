@@ -17,7 +17,7 @@ from ruler_cli.cli import report_words as words
 from ruler_cli.cli.report_look import Run
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short
-from ruler_cli.marked.read import MarkedGroup
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.report.figures import Figures
 from ruler_cli.report.telling import Telling
 

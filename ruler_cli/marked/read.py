@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
@@ -16,150 +13,8 @@ from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.interface import plain
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed
+from ruler_cli.marked.values import LabelFrom, MarkedGroup, MarkedRollout, Status
 from ruler_cli.records import Group, Record, Rollout, Usage
-from ruler_cli.statistics.reliability import one_score
-from ruler_cli.statistics.sums import concordance
-
-Status = Literal["scored", "failed", "unmarked"]
-LabelFrom = Literal["", "reward", "outcome"]
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedRollout:
-    """One rollout with its mark; parts of one rollout are one.
-
-    `at` are the places of its parts among `Group.rollouts`, `rollout` is the first of them. `score` is
-    what ruler wrote as the reward, `judged` what the judges said where an outcome or a reward has moved
-    it, else the same. `label` is the first original reward, else the outcome, as a number. `slots` are
-    the places it was shown at, 0 first, 1 last, one for each pass; `pass_scores` what it was given there,
-    empty where the file does not say it beside the score; `judges` the scores of a panel's.
-    `spread` is the standard deviation of its score over passes. `size`: bytes of what the agent did.
-    A rollout that has no score has a `kind` and a `reason`.
-
-    What a file says and cannot be used is no number, and is told: `odd` names the fields of the mark
-    that hold what they cannot, of them `score`, `judge_score`, and `judges.NAME` of a panel's judge;
-    `more_judges` are scores of a panel beyond the first few. `label_from` is where a label stands,
-    also one that is no number.
-    """
-
-    at: tuple[int, ...]
-    rollout: Rollout
-    status: Status
-    score: float | None = None
-    judged: float | None = None
-    label: float | None = None
-    explanation: str = ""
-    spread: float | None = None
-    slots: tuple[float, ...] = ()
-    pass_scores: tuple[float, ...] = ()
-    judges: Mapping[str, float] = field(default_factory=dict)
-    suspect: bool = False
-    size: int = 0
-    kind: str = ""
-    reason: str = ""
-    judge: str = ""
-    label_from: LabelFrom = ""
-    odd: tuple[str, ...] = ()
-    more_judges: int = 0
-
-    @property
-    def place(self) -> float | None:
-        """The mean place over passes, from 0 to 1."""
-        return math.fsum(self.slots) / len(self.slots) if self.slots else None
-
-
-@dataclass(frozen=True)
-class MarkedGroup:
-    """One group, its rollouts in input order, and the group's part of the marks.
-
-    `failed` where it was asked about and no rollout has a score: `kind` and `reason` say why.
-    `cost` in USD; `latency` in seconds; `judged_at` in seconds since 1970. None: the file does not say.
-    `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `odd` names the
-    fields of the group's part that hold what they cannot.
-    """
-
-    key: str
-    rollouts: tuple[MarkedRollout, ...]
-    status: Status
-    kind: str = ""
-    reason: str = ""
-    judge: str = ""
-    passes: int | None = None
-    marked_tied: bool | None = None
-    reliability: float | None = None
-    weight: float | None = None
-    usage: Usage = Usage()  # noqa: RUF009 - it is frozen
-    cost: float | None = None
-    latency: float | None = None
-    judged_at: float | None = None
-    flags: tuple[str, ...] = ()
-    odd: tuple[str, ...] = ()
-
-    @cached_property
-    def scores(self) -> tuple[float, ...]:
-        """The scores there are."""
-        return tuple(r.score for r in self.rollouts if r.score is not None)
-
-    @cached_property
-    def mean(self) -> float | None:
-        """The mean score; None without any."""
-        return math.fsum(self.scores) / len(self.scores) if self.scores else None
-
-    @cached_property
-    def sd(self) -> float | None:
-        """The standard deviation of the scores, by which GRPO divides; None with fewer than two."""
-        if len(self.scores) < 2 or self.mean is None:
-            return None
-        if min(self.scores) == max(self.scores):  # rounding of their mean is no spread
-            return 0.0
-        return math.sqrt(math.fsum((s - self.mean) ** 2 for s in self.scores) / len(self.scores))
-
-    @property
-    def failed(self) -> bool:
-        """Whether ruler was asked and no rollout has a score."""
-        return self.status == "failed"
-
-    @property
-    def tied(self) -> bool:
-        """Whether its scores say nothing: not told apart beyond the judge's noise, or all the same.
-
-        The same by the judge, or as written. Files of earlier versions do not mark one score for all.
-        """
-        if not self.scores or self.marked_tied is True:
-            return bool(self.scores)
-        return one_score(self.scores) or self._judged_alike
-
-    @property
-    def one_score(self) -> bool:
-        """Whether the judge gave the same to rollouts that differ: it saw them at several places."""
-        places = {r.slots for r in self.rollouts if r.score is not None}
-        return len(places) > 1 and self._judged_alike
-
-    @property
-    def _judged_alike(self) -> bool:
-        judged = [r.judged for r in self.rollouts if r.score is not None]
-        return None not in judged and one_score(judged)
-
-    @property
-    def live(self) -> bool:
-        """Whether a trainer learns from it: scored, and not tied."""
-        return bool(self.scores) and not self.tied
-
-    @cached_property
-    def disputes(self) -> tuple[float, int]:
-        """Pairs that the judge orders against their labels, a tie as half of one; pairs of unlike labels."""
-        both = [(r.judged, r.label) for r in self.rollouts if r.judged is not None and r.label is not None]
-        if not both:
-            return 0.0, 0
-        found = concordance(*zip(*both, strict=True))
-        return found.lost + found.tied / 2, found.pairs
-
-    @property
-    def disagreement(self) -> float | None:
-        """The share of those pairs, from 0 to 1; None where no two labels differ."""
-        against, pairs = self.disputes
-        return against / pairs if pairs else None
-
 
 KINDS = ("reply", "transport", "refused", "too_long", "input", "budget", "interrupted")
 """Why a group has no scores, as ruler names it; anything else in a file is `unknown`."""
@@ -172,7 +27,6 @@ _DIGITS = 9
 
 _Json = Mapping[str, Any]
 _NOTHING: _Json = {}
-_NOBODY: Mapping[str, float] = {}
 _Part = tuple[int, Rollout, _Json]
 """A part of a rollout: its place among all of the group's, and its mark."""
 
@@ -228,9 +82,11 @@ class Marks:
         if score is not None and mark.get("judge_score") is not None:
             judged = _finite(mark["judge_score"])
             odd += ["judge_score"] if judged is None else []
-        judges, more = _panel(mark.get("judges"), odd) if said == "scored" else (_NOBODY, 0)
+        judges, more = _panel(mark.get("judges"), odd) if said == "scored" else ({}, 0)
         label, label_from = self._label(parts)
-        slots = _slots(mark.get("slots"))
+        slots, pass_scores = _numbers(mark.get("slots")), _numbers(mark.get("pass_scores"))
+        if not all(0 <= place <= 1 for place in slots):
+            slots = ()
         lost = status == "failed"
         return MarkedRollout(
             at=tuple([at for at, _, _ in parts]),
@@ -242,7 +98,7 @@ class Marks:
             explanation=_text(mark.get("explanation")),
             spread=_finite(mark.get("spread"), 0),
             slots=slots,
-            pass_scores=_pass_scores(mark.get("pass_scores"), len(slots)),
+            pass_scores=pass_scores if len(pass_scores) == len(slots) else (),
             judges=judges,
             suspect=mark.get("suspect") is True,
             size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
@@ -286,15 +142,11 @@ def _first_reward(rollout: Rollout, mark: _Json) -> Any:
 
 
 def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedGroup:
-    failed = [r for r in rollouts if r.status == "failed"]
-    scored = [r for r in rollouts if r.status == "scored"]
-    status: Status = (
-        "scored" if scored else "failed" if failed or own.get("status") == "failed" else "unmarked"
-    )
-    lost = status == "failed"
-    first = failed[0] if failed else None
-    cost = _finite(own.get("cost_usd"), 0)
-    told = own if own.get("kind") else {"kind": first.kind, "reason": first.reason} if first else _NOTHING
+    first = next((r for r in rollouts if r.status == "failed"), None)
+    status: Status = "failed" if first or own.get("status") == "failed" else "unmarked"
+    status = "scored" if any(r.status == "scored" for r in rollouts) else status
+    lost, cost = status == "failed", _finite(own.get("cost_usd"), 0)
+    told = own if own.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
     return MarkedGroup(
         key=key,
         rollouts=rollouts,
@@ -351,20 +203,18 @@ def _whole(value: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def _slots(value: Any) -> tuple[float, ...]:
-    """The places of a rollout; none where what stands there is no place."""
+def _numbers(value: Any) -> tuple[float, ...]:
+    """The numbers of a list; none where it holds anything else."""
     if type(value) is not list:
         return ()
-    for place in value:
-        if (type(place) is not float and type(place) is not int) or not 0 <= place <= 1:
-            return ()
-    return tuple(map(float, value))
+    found = [one for one in map(_finite, value) if one is not None]
+    return tuple(found) if len(found) == len(value) else ()
 
 
 def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
     """The scores of the first few judges, and how many more there are; `odd` takes names without one."""
     if not isinstance(value, Mapping) or not value:
-        return _NOBODY, 0
+        return {}, 0
     judges: dict[str, float] = {}
     for name, told in islice(value.items(), MOST_JUDGES):
         score = _finite(told)
@@ -373,14 +223,6 @@ def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
         else:
             judges[name] = score
     return judges, max(0, len(value) - MOST_JUDGES)
-
-
-def _pass_scores(value: Any, passes: int) -> tuple[float, ...]:
-    """What each pass gave a rollout; none where it is not a number for each."""
-    if type(value) is not list or len(value) != passes:
-        return ()
-    found = tuple([score for score in map(_finite, value) if score is not None])
-    return found if len(found) == passes else ()
 
 
 def _usage(value: _Json) -> Usage:

@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ruler_cli.marked.read import MarkedGroup
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Usage
 from ruler_cli.report.bins import GROUPS, OTHER, SECONDS, Bins, Labels, Quantiles, Reasons, Tally, Timeline
 from ruler_cli.statistics.sums import LengthSums, Moments, SlotCurve, middle

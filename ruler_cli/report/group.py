@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.index import digest
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Group
 from ruler_cli.report.figures import iso, usage_json
 from ruler_cli.scoring.render import readable_text

@@ -23,7 +23,7 @@ from ruler_cli import __version__
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.groups import OnProblem
-from ruler_cli.marked.read import MarkedGroup
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
 from ruler_cli.report import leaves
 from ruler_cli.report.figures import Figures

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.formats.chat import first_turn
-from ruler_cli.marked.read import MarkedGroup
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
 from ruler_cli.report.figures import stretches
 from ruler_cli.report.group import GroupText, page_key, shorter, shorter_line

@@ -11,7 +11,8 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.groups import OnProblem
 from ruler_cli.index import place
-from ruler_cli.marked.read import MarkedGroup, Marks, doubt, refuse_unmarked, refuse_unusable
+from ruler_cli.marked.read import Marks, doubt, refuse_unmarked, refuse_unusable
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Group, Line
 from ruler_cli.report.figures import Figures, Gathering

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from heapq import heappush, heappushpop
 from typing import Any, Generic, Literal, TypeVar
 
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Rollout
 from ruler_cli.report.group import summary
 

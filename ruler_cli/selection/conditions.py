@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.interface import plain
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.nearest import nearest
 
 _STATES: dict[str, Callable[[MarkedGroup], bool]] = {

@@ -15,7 +15,8 @@ from ruler_cli.files.location import Location
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.interface import plain
 from ruler_cli.formats.reader import Reader
-from ruler_cli.marked.read import MarkedRollout, Marks
+from ruler_cli.marked.read import Marks
+from ruler_cli.marked.values import MarkedRollout
 from ruler_cli.nearest import path as nearest_path
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Group, Problem

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout, Marks
+from ruler_cli.marked.read import Marks
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.reading import open_input
 from ruler_cli.report.group import GroupText
 from ruler_cli.report.telling import Ranking

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.marked.read import MOST_JUDGES, MarkedGroup, Marks, label_of
+from ruler_cli.marked.read import MOST_JUDGES, Marks, label_of
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Group, Problem
 from ruler_cli.settings import InputSettings

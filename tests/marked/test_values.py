@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Rollout
 
 

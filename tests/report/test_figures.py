@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Rollout
 from ruler_cli.report.figures import Figures, Gathering, iso, requests
 from tests.conftest import ROOT, Ruler

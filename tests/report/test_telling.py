@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ruler_cli.marked.read import MarkedGroup
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Rollout
 from ruler_cli.report.telling import Ranking, Shortlist
 from tests.report.values import drawn, group, rollout

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Rollout, Usage
 
 NOON = 1_764_000_000.0

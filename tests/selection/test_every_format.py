@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump, parse
-from ruler_cli.marked.read import MarkedGroup, MarkedRollout
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.selection.select import Keep
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS

@@ -10,7 +10,8 @@ from typing import Any
 
 import anyio
 
-from ruler_cli.marked.read import MarkedGroup, Marks
+from ruler_cli.marked.read import Marks
+from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.reading import open_input
 from ruler_cli.records import Problem
 from ruler_cli.score import score
