@@ -68,7 +68,8 @@ def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct)
     fitted = None
     if judged.windows > 1:
         fitted = shifts.fit(windows, bodies)
-        cells, scores = fitted.adjusted, fitted.scores
+        cells = fitted.adjusted
+        scores = tuple(None if score is None else round(score, _DIGITS) for score in fitted.scores)
     else:
         found: list[list[float]] = [[] for _ in range(bodies)]
         for shown, given in windows:
@@ -77,8 +78,6 @@ def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct)
         cells = tuple(map(tuple, found))
         scores = tuple(mean(row) if row else None for row in cells)
     within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
-    if fitted is not None:
-        within = tuple(None if score is None else round(score, _DIGITS) for score in within)
     return Table(judge, tuple(ballots), windows, cells, within, fitted)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, lgamma, log, log1p, sqrt
 
+from ruler_cli.statistics.sums import Moments
+
 ROUNDING = 0.05**2 / 12
 """The variance that rounding to a grid of .05 adds, evenly distributed over a step."""
 
@@ -112,9 +114,7 @@ class Noise:
     """
 
     def __init__(self) -> None:
-        self._groups = 0
-        self._mean = 0.0  # of e
-        self._square = 0.0  # sum of squares of e about its mean, by Welford's update
+        self._logs = Moments()  # of e
         self._trigamma = 0.0
         self._df = 0.0
         self._pooled = 0.0  # sum of d s²
@@ -126,11 +126,7 @@ class Noise:
             return
         self._prior = None
         variance = max(ms_res, ROUNDING)
-        e = log(variance) - digamma(df / 2) + log(df / 2)
-        self._groups += 1
-        off = e - self._mean
-        self._mean += off / self._groups
-        self._square += off * (e - self._mean)
+        self._logs.add([log(variance) - digamma(df / 2) + log(df / 2)])
         self._trigamma += trigamma(df / 2)
         self._df += df
         self._pooled += df * variance
@@ -145,13 +141,14 @@ class Noise:
         return self._prior
 
     def _fitted(self) -> Prior:
-        if self._groups < 2:
+        groups = self._logs.number
+        if groups < 2:
             return Prior(pooled=self._df)
-        between = self._square / (self._groups - 1) - self._trigamma / self._groups
+        between = self._logs.square / (groups - 1) - self._trigamma / groups
         if between <= 0:
             return Prior(inf, self._pooled / self._df, self._df)
         df = 2 * trigamma_inverse(between)
-        return Prior(df, exp(self._mean + digamma(df / 2) - log(df / 2)), self._df)
+        return Prior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
 
 
 def known(anova: Anova, prior: Prior) -> bool:
