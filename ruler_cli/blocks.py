@@ -90,9 +90,8 @@ def unresolved(standing: Standing, prior: Prior) -> bool:
     leaves both unknown. `prior` is what the batch says of the noise.
     """
     table = anova(standing.judged, tables(standing.judged))
-    if table is None or not reliability.known(table, prior) or reliability.tied(table, prior):
-        return False
-    return reliability.icc(table, prior) < RELIABLE
+    rated = None if table is None else reliability.rate(table, prior)
+    return rated is not None and not rated[1] and rated[0] < RELIABLE
 
 
 def allot(standings: Sequence[Standing | None], average: int) -> list[int]:

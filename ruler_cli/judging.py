@@ -14,7 +14,18 @@ from ruler_cli.pool.engine import Held, together
 from ruler_cli.records import Failure, Fault, Group, Reply, Request, Rollout, Usage
 from ruler_cli.scoring.coverage import Coverage
 from ruler_cli.scoring.dialogue import Overflow, converse
-from ruler_cli.scoring.request import Part, State, halved, lay_out, obstacle, parts, turn_of, turns, windows
+from ruler_cli.scoring.request import (
+    Part,
+    State,
+    halved,
+    lay_out,
+    obstacle,
+    parts,
+    too_long,
+    turn_of,
+    turns,
+    windows,
+)
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 
@@ -240,7 +251,8 @@ class _JudgeCalls:
         while True:
             failure = obstacle(self._run.group, self._shown(), self.ask)
             if failure is not None:
-                failure = said.too_long if isinstance(said, Overflow) else failure
+                if isinstance(said, Overflow):
+                    failure = Failure("too_long", too_long(said.actual, said.limit))
                 self._run.misses.append(Miss(self.at, 0, 0, failure))
                 return None
             found = self._parts(range(1))

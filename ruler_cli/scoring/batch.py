@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import fsum, sqrt
+from operator import attrgetter
 
 from ruler_cli.ballots import Ballot, Outcome, Verdict
 from ruler_cli.formats.rewards import PASSING
 from ruler_cli.observer import Figures, Odd, Pair
+from ruler_cli.settings import CombineSettings
 from ruler_cli.statistics import shifts
 from ruler_cli.statistics.reliability import Anova, Noise
 from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
@@ -23,6 +26,7 @@ _DIGITS = 9
 """Decimals of a score that was solved for: what is behind them is the solver's rounding."""
 Correct = Callable[[Ballot], Sequence[float]]
 """The scores of a ballot, aligned with its bodies, as they are to count."""
+AS_GIVEN: Correct = attrgetter("scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,7 @@ class Table:
         return min(map(len, self.cells), default=0)
 
 
-def as_given(ballot: Ballot) -> Sequence[float]:
-    """The scores as the judge gave them."""
-    return ballot.scores
-
-
-def tables(judged: Outcome, correct: Correct = as_given) -> list[Table]:
+def tables(judged: Outcome, correct: Correct = AS_GIVEN) -> list[Table]:
     """A table for each judge that gave any score, by the judges' numbers."""
     by_judge: dict[int, list[Ballot]] = {}
     for ballot in sorted(judged.ballots, key=lambda b: (b.judge, b.turn, b.window)):
@@ -141,13 +140,25 @@ class Batch:
             for ballot in judged.ballots:
                 if ballot.judge != judged.final:  # it saw other groups than the panel did
                     self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
-        self._hear(judged, as_given)
+        self._hear(judged, AS_GIVEN)
 
-    def hear_again(self, every: Iterable[tuple[Outcome, Correct]]) -> None:
-        """Learn the noise anew, by scores as they are to count: what is subtracted from them is none."""
-        self.noise = Noise()
-        for judged, correct in every:
-            self._hear(judged, correct)
+    def settle(self, every: Iterable[Outcome], how: CombineSettings) -> None:
+        """Once every group was added: learn the noise of scores as `how` has them count.
+
+        Without that, what --debias and --standardize take out of the scores would still count as noise.
+        """
+        if how.standardize or (how.debias and self.slots.enough):
+            self.noise = Noise()
+            for judged in every:
+                self._hear(judged, partial(self.counted, how))
+
+    def counted(self, how: CombineSettings, ballot: Ballot) -> Sequence[float]:
+        """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
+        scores: Sequence[float] = ballot.scores
+        if how.debias and self.slots.enough:
+            away = self.slots.corrections(len(scores))
+            scores = [score - less for score, less in zip(scores, away, strict=True)]
+        return self._standard(ballot.judge, scores) if how.standardize else scores
 
     def _hear(self, judged: Outcome, correct: Correct) -> None:
         if len(judged.ballots) < 2 or judged.alone:
@@ -157,7 +168,7 @@ class Batch:
         if table is not None:
             self.noise.add(table.ms_res, table.df_res)
 
-    def standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
+    def _standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
         """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
 
         A judge that gives one score to all is only shifted, and that of an escalation, which has no scale

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, fsum, sqrt
 
-from ruler_cli.ballots import Ballot, Miss, Outcome, RolloutScore, Verdict
+from ruler_cli.ballots import Miss, Outcome, RolloutScore, Verdict
 from ruler_cli.records import Failure
 from ruler_cli.scoring.batch import Batch, Table, anova, mean, tables
 from ruler_cli.settings import CombineSettings
@@ -31,7 +31,7 @@ def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Fa
     for miss in misses:
         if miss.failure.kind == "interrupted":
             return miss.failure
-    found = tables(judged, lambda ballot: _cells(ballot, judged, how, batch))
+    found = tables(judged, partial(batch.counted, how))
     asked_once = judged.alone and how.single != "score"
     least = 1 if asked_once else max(1, how.min_passes)
     counted = [table for table in found if table.passes >= least]
@@ -48,26 +48,6 @@ def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Fa
     )
     verdict = _rated(verdict, judged, used, how, batch)
     return _by_rewards(verdict, judged, how)
-
-
-def settle(every: Iterable[Outcome], how: CombineSettings, batch: Batch) -> None:
-    """Once every group was added to the batch: let it know the noise of scores as `how` has them count.
-
-    Without that, what --debias and --standardize take out of the scores would still count as their noise.
-    """
-    if how.standardize or (how.debias and batch.slots.enough):
-        batch.hear_again((judged, partial(_cells, judged=judged, how=how, batch=batch)) for judged in every)
-
-
-def _cells(ballot: Ballot, judged: Outcome, how: CombineSettings, batch: Batch) -> Sequence[float]:
-    """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
-    scores: Sequence[float] = ballot.scores
-    if how.debias and batch.slots.enough:
-        away = batch.slots.corrections(len(scores))
-        scores = [score - less for score, less in zip(scores, away, strict=True)]
-    if how.standardize and judged.judges > 1:
-        scores = batch.standard(ballot.judge, scores)
-    return scores
 
 
 def _rollouts(judged: Outcome, used: Sequence[Table], counted: Sequence[Table]) -> tuple[RolloutScore, ...]:
@@ -130,19 +110,21 @@ def _rated(
     if judged.alone:
         flagged = how.single != "score"
         return replace(verdict, tied=flagged, weight=0.0 if flagged else None)
-    table, prior = anova(judged, used), batch.noise.prior()
-    known = table is not None and reliability.known(table, prior)
+    table = anova(judged, used)
+    rated = None if table is None else reliability.rate(table, batch.noise.prior())
     if _one_score(verdict, used):
-        return replace(verdict, one_score=True, tied=True, weight=0.0, reliability=0.0 if known else None)
-    if table is None or not known:
+        return replace(
+            verdict, one_score=True, tied=True, weight=0.0, reliability=None if rated is None else 0.0
+        )
+    if table is None or rated is None:
         return verdict
-    value = reliability.icc(table, prior)
+    value, tied = rated
     wanted = reliability.passes_for(value, table.k)
     return replace(
         verdict,
         reliability=value,
         weight=value,
-        tied=reliability.tied(table, prior),
+        tied=tied,
         passes_for=None if wanted is None else ceil(wanted / len(used)),
     )
 
@@ -192,10 +174,6 @@ def _failure(judged: Outcome, found: Sequence[Table], misses: Sequence[Miss], le
 
     What --max-cost left out goes before all else: a run with more money may score the group.
     """
-    if not misses and not found:
-        faults = [judged.faults[i] for i, body in enumerate(judged.owner) if body is None]
-        first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
-        return Failure("input", first or "the group has no trajectories")
     misses = sorted(misses, key=lambda miss: miss.failure.kind != "budget")
     if not found:
         return misses[0].failure

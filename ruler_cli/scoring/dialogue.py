@@ -13,7 +13,7 @@ from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Fault, Reply, Request
 from ruler_cli.scoring import words
 from ruler_cli.scoring.reply import DefectError, Reading, read, read_complete
-from ruler_cli.scoring.request import Paper, Part, State, compose, too_long
+from ruler_cli.scoring.request import Paper, Part, State, compose
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 
@@ -40,11 +40,6 @@ class Overflow:
     target: int
     failure: Failure
     state: State
-
-    @property
-    def too_long(self) -> Failure:
-        """What becomes of a group that `target` cannot be reached for."""
-        return Failure("too_long", too_long(self.actual, self.limit))
 
 
 Conversation = Generator[Request, Reply | Fault, Ballot | Failure | Overflow]

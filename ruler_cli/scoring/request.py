@@ -137,10 +137,15 @@ def halved(part: Part, count: int) -> tuple[Part, ...]:
 def obstacle(group: Group, sheet: Sheet, ask: AskSettings) -> Failure | None:
     """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
     if not sheet.bodies:
-        return Failure("input", _nothing_to_judge(group))
-    if ask.context_tokens is not None and not windows(sheet, ask):
-        return Failure("too_long", too_long(least_tokens(sheet), ask.context_tokens))
-    return None
+        faults = [r.fault for r in group.rollouts if r.fault]
+        first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
+        return Failure("input", first or "the group has no trajectories")
+    if ask.context_tokens is None or windows(sheet, ask):
+        return None
+    # the smallest request that would help: the longest rollout and a short one
+    sizes = sorted(range(len(sheet.bodies)), key=sheet.sizes.__getitem__)
+    least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
+    return Failure("too_long", too_long(sheet.tokens_of(least), ask.context_tokens))
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -149,12 +154,6 @@ def too_long(tokens: int, limit: int) -> str:
         f"about {tokens} tokens, more than the {limit} that the judge takes, even with the middle "
         "of tool outputs and reasoning left out"
     )
-
-
-def least_tokens(sheet: Sheet) -> int:
-    """Estimated tokens of the smallest request that would help: the longest rollout and a short one."""
-    sizes = sorted(range(len(sheet.bodies)), key=sheet.sizes.__getitem__)
-    return sheet.tokens_of(sizes) if len(sizes) < 2 * LEAST else sheet.tokens_of((sizes[0], sizes[-1]))
 
 
 def _at_once(sheet: Sheet, ask: AskSettings) -> bool:
@@ -205,13 +204,6 @@ def _pair(
 
 def _draw(sheet: Sheet, key: bytes, attempt: int, body: int) -> bytes:
     return keyed(key, b"window %d" % attempt, sheet.digests[body])
-
-
-def _nothing_to_judge(group: Group) -> str:
-    faults = [r.fault for r in group.rollouts if r.fault]
-    return (
-        f"no trajectory can be judged; the first: {faults[0]}" if faults else "the group has no trajectories"
-    )
 
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"

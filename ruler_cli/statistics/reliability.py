@@ -151,42 +151,28 @@ class Noise:
         return Prior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
 
 
-def known(anova: Anova, prior: Prior) -> bool:
-    """Whether anything is known of the noise: otherwise reliability and ties are undefined."""
-    return prior.shrink(anova.ms_res, anova.df_res)[1] > 0
+def rate(anova: Anova, prior: Prior, alpha: float = 0.05) -> tuple[float, bool] | None:
+    """The reliability of the mean of a group's passes, in [0, 1], and whether its rollouts are tied.
 
-
-def icc(anova: Anova, prior: Prior) -> float:
-    """The reliability of the mean of a group's passes, in [0, 1]; 0 where nothing is known of the noise.
-
-    ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3 of Shrout & Fleiss 1979) with the
-    shrunk noise. In a table with holes the mean's error is larger by 1/efficiency.
+    None where nothing is known of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
+    of Shrout & Fleiss 1979) with the shrunk noise; in a table with holes the mean's error is larger by
+    1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at alpha, the
+    moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise is none.
     """
     variance, df = prior.shrink(anova.ms_res, anova.df_res)
+    if df <= 0:
+        return None
     signal = anova.ms_item - variance
-    if df <= 0 or signal <= 0:
-        return 0.0
-    return signal / (signal + variance / anova.efficiency)
+    icc = signal / (signal + variance / anova.efficiency) if signal > 0 else 0.0
+    if anova.ms_item <= 0 or variance <= 0:
+        return icc, anova.ms_item <= 0
+    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
     """Whether the scores there are tell nothing apart: there are some, and all are the same."""
     found = [score for score in scores if score is not None]
     return bool(found) and max(found) - min(found) < _SAME
-
-
-def tied(anova: Anova, prior: Prior, alpha: float = 0.05) -> bool:
-    """Whether the rollouts cannot be told apart: MS_item/s̃² ~ F(df_item, d₀ + d) is not rejected at alpha.
-
-    The moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise
-    is none, and what cannot be tested is not told apart.
-    """
-    variance, df = prior.shrink(anova.ms_res, anova.df_res)
-    if anova.ms_item <= 0 or df <= 0:
-        return True
-    if variance <= 0:
-        return False
-    return f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
 
 
 def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ruler_cli.ballots import Ballot, Miss, Outcome, Verdict
 from ruler_cli.records import Failure
 from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.combine import combine, ordered, settle
+from ruler_cli.scoring.combine import combine, ordered
 from ruler_cli.settings import CombineSettings
 from tests.scoring.saying import ballot, groups, judged, miss, scores
 
@@ -285,9 +285,9 @@ def test_what_is_subtracted_is_no_noise() -> None:
     rng = random.Random(5)
     all_judged = [turned(rng) for _ in range(60)]
     how, batch = CombineSettings(debias=True), batch_of(*all_judged)
-    settle(all_judged, CombineSettings(), batch)
+    batch.settle(all_judged, CombineSettings())
     raw, before = batch.noise.prior(), [verdict(group, batch).reliability for group in all_judged]
-    settle(all_judged, how, batch)
+    batch.settle(all_judged, how)
     after = [verdict(group, batch, debias=True).reliability for group in all_judged]
     assert raw.variance > 0.01
     assert batch.noise.prior().variance < 0.001
