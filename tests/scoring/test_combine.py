@@ -105,17 +105,6 @@ def test_order_of_answers_is_nothing(group: Outcome, rng: random.Random, order: 
 
 
 @given(groups())
-def test_scores_are_within_the_range(group: Outcome) -> None:
-    """Without an original reward every score is in [0, 1], and every number of a verdict in its range."""
-    found = verdict(group, batch_of(group), standardize=True, by_outcome=True)
-    for one in found.rollouts:
-        assert all(score is None or 0 <= score <= 1 for score in (one.score, one.judged))
-        assert all(0 <= value <= 1 for value in (*one.by_judge.values(), *one.slots))
-    assert found.reliability is None or 0 <= found.reliability <= 1
-    assert found.passes_for is None or found.passes_for >= 1
-
-
-@given(groups())
 def test_the_explanation_is_of_the_nearest_score(group: Outcome) -> None:
     """What is said of a rollout was said with a score as near its own as any."""
     for one, body in zip(verdict(group).rollouts, group.owner, strict=True):
@@ -170,13 +159,6 @@ def test_an_interrupted_group_is_never_a_verdict(group: Outcome, whole: bool) ->
     assert (found.kind, found.reason) == ("interrupted", "stopped")
 
 
-def test_one_pass_of_an_escalation_is_too_few() -> None:
-    """Where the cap cut off the reverse of an escalation, the balanced passes of the others stand."""
-    said = [ballot([0.1, 0.9]), ballot([0.1, 0.9], 1), ballot([0.8, 0.2], 0, 1)]
-    found = verdict(judged(*said, miss(1, 1, "budget"), final=1))
-    assert (found.scores, found.used, found.degraded) == ((0.1, 0.9), (0,), True)
-
-
 # --- how good -------------------------------------------------------------------------------------
 
 
@@ -205,26 +187,6 @@ def test_one_score_for_all_is_no_signal(said: list[Ballot | Miss], reliability: 
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
     assert (found.reliability, found.passes_for) == (reliability, None)
     assert len({score for score in found.scores if score is not None}) == 1
-
-
-def test_the_batch_tells_what_noise_is() -> None:
-    """The same two passes are a signal in a batch of quiet judges and a tie in a noisy one."""
-    group = judged(ballot([0.4, 0.5, 0.65]), ballot([0.45, 0.5, 0.6], 1))
-
-    def around(noise: float) -> Batch:
-        rng = random.Random(2)
-        return batch_of(
-            *(
-                judged(*(ballot([0.5 + noise * rng.gauss(0, 1) for _ in range(6)], t) for t in range(2)))
-                for _ in range(200)
-            )
-        )
-
-    quiet, loud = verdict(group, around(0.02)), verdict(group, around(0.2))
-    assert (quiet.tied, loud.tied) == (False, True)
-    assert quiet.reliability is not None
-    assert loud.reliability is not None
-    assert quiet.reliability > loud.reliability
 
 
 def test_passes_needed_are_of_the_whole_panel() -> None:

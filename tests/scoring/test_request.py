@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ruler_cli.records import Failure, Group, Rollout
 from ruler_cli.scoring import words
 from ruler_cli.scoring.render import blocks
-from ruler_cli.scoring.request import LADDER, State, compose, lay_out, obstacle, parts, turns, windows
+from ruler_cli.scoring.request import LADDER, State, compose, lay_out, obstacle, parts, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.scoring.test_windows import connected
@@ -230,15 +230,6 @@ def test_order_of_input() -> None:
     assert {part.bodies for part in parts(sheet, ask, 0)} != {part.bodies for part in parts(sheet, ask, 1)}
     whole = replace(ask, group_size=30)
     assert [parts(sheet, whole, turn)[0].bodies for turn in range(3)] == [tuple(range(30))] * 3
-
-
-def test_turns() -> None:
-    """Passes are as many as asked for, two at least in windows, one for what is compared with nothing."""
-    large, small, alone = (lay_out(of_sizes([5] * number), ASK) for number in (33, 32, 1))
-    assert [turns(sheet, ASK) for sheet in (large, small, alone)] == [2, 1, 1]
-    three = replace(ASK, passes=3)
-    assert [turns(sheet, three) for sheet in (large, small, alone)] == [3, 3, 1]
-    assert turns(alone, replace(three, single="score")) == 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])

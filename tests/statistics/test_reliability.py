@@ -73,16 +73,6 @@ def test_range(columns: Columns, prior: Prior) -> None:
     assert found < 1 or not tied
 
 
-@given(st.floats(1e-6, 1), st.floats(0.5, 50), st.floats(0.01, 1e3), st.floats(1e-6, 1))
-def test_shrink(ms_res: float, df: float, d0: float, variance: float) -> None:
-    """The shrunk variance lies between the group's and the batch's, with the degrees of both."""
-    found, total = Prior(d0, variance).shrink(ms_res, df)
-    assert min(ms_res, variance) * (1 - 1e-12) <= found <= max(ms_res, variance) * (1 + 1e-12)
-    assert total == pytest.approx(df + d0)
-    assert Prior(inf, variance, 1e4).shrink(ms_res, df) == (variance, 1e4)
-    assert Prior().shrink(ms_res, df) == (ms_res, df)
-
-
 def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float:
     """A residual mean square with df degrees of freedom, where groups' noise varies with d0."""
     true = variance if d0 == inf else variance * d0 / (2 * rng.gammavariate(d0 / 2, 1))
@@ -191,12 +181,6 @@ def test_polygamma(x: float, psi: float, slope: float) -> None:
     assert trigamma_inverse(slope) == pytest.approx(x, rel=1e-9)
 
 
-@given(st.floats(1e-12, 1e12))
-def test_trigamma_inverse(y: float) -> None:
-    """The inverse takes trigamma back, however large or small."""
-    assert trigamma(trigamma_inverse(y)) == pytest.approx(y, rel=1e-11)
-
-
 @pytest.mark.parametrize(
     ("f", "d1", "d2", "wanted"),
     [
@@ -218,12 +202,3 @@ def test_trigamma_inverse(y: float) -> None:
 def test_f_survival(f: float, d1: float, d2: float, wanted: float) -> None:
     """The tail of F is SciPy's, with infinite degrees of freedom that of χ²."""
     assert f_survival(f, d1, d2) == pytest.approx(wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4)
-
-
-@given(st.floats(1e-3, 10), degrees)
-def test_towards_infinity(f: float, d1: float) -> None:
-    """From many degrees of freedom to infinitely many nothing jumps, and a larger F is less probable."""
-    d1 = min(d1, 50)
-    at = [f_survival(f, d1, d2) for d2 in (0.999e6 * d1, 1.001e6 * d1, 1e12, inf)]
-    assert at == pytest.approx([at[0]] * 4, abs=1e-7)
-    assert 0 <= f_survival(1.1 * f, d1, 7) <= f_survival(f, d1, 7) + 1e-12 <= 1 + 1e-11
