@@ -190,7 +190,7 @@ def _pair(
             order_of(sheet.digest, sheet.digests, seed=ask.seed, turn=turn),
             count,
             partial(_draw, sheet, salt(sheet.digest, seed=ask.seed, turn=turn, attempt=0)),
-            sizes=[size + ENTRY_BYTES for size in sheet.sizes],
+            [size + ENTRY_BYTES for size in sheet.sizes],
             limit=None if ask.context_tokens is None else sheet.room(ask.context_tokens),
             least=least,
             most=ask.group_size,
