@@ -72,16 +72,18 @@ def _score(
 ) -> RolloutScore:
     """The mean of the judges, with what was said first with the score nearest to it."""
     score = mean([own for table in used if (own := table.scores[body]) is not None])
-    # as far is as far, rounding aside
-    nearest = min(shown, key=lambda one: (round(abs(one[2] - score), 9), one[3]))
+    places, given, cells, _, _ = zip(*shown, strict=True)
+    nearest = shown[0]
+    if len(shown) > 1:  # as far is as far, rounding aside
+        nearest = min(shown, key=lambda one: (round(abs(one[2] - score), 9), one[3]))
     return RolloutScore(
         score=score,
         explanation=nearest[-1],
         judged=score,
-        spread=_deviation([cell for _, _, cell, *_ in shown]),
+        spread=_deviation(cells),
         by_judge={t.judge: own for t in counted if (own := t.scores[body]) is not None},
-        slots=tuple([place for place, *_ in shown]),
-        pass_scores=tuple([given for _, given, *_ in shown]),
+        slots=places,
+        pass_scores=given,
         suspect=suspect,
     )
 
@@ -144,6 +146,9 @@ def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verd
 
     What makes the scores equal leaves no signal; what tells equal ones apart is no signal of the judges.
     """
+    by_outcome = how.by_outcome and judged.outcomes
+    if how.blend is None and not by_outcome:
+        return verdict
     scores = verdict.scores
     if how.blend is not None:
         rewards = judged.rewards or (None,) * len(scores)
@@ -159,7 +164,7 @@ def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verd
             else:
                 mixed.append(how.blend * score + (1 - how.blend) * reward)
         scores = tuple(mixed)
-    if how.by_outcome and judged.outcomes:
+    if by_outcome:
         scores = ordered(scores, judged.outcomes)
     if scores == verdict.scores:
         return verdict
