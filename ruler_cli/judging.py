@@ -92,10 +92,11 @@ class JudgeRunner:
         self.settings, self.judges, self.told = settings, tuple(judges), told
         self.ask, self._coverage, self._blocks = settings.ask, coverage, None
         if settings.adaptive or settings.escalate:  # imported where needed, see above
-            from ruler_cli.blocks import FIRST, Blocks
+            from ruler_cli.blocks import Blocks
+            from ruler_cli.scoring.gain import FIRST
 
             passes = self.ask.passes
-            self._blocks = Blocks(passes if settings.adaptive else 0)
+            self._blocks = Blocks(passes if settings.adaptive else None)
             if settings.adaptive:
                 self.ask = replace(self.ask, passes=min(FIRST, passes))
 

@@ -46,7 +46,7 @@ async def sit(member: Member, number: int, dice: random.Random, passes: list[int
         passes[number] += more
 
 
-def spent(groups: int, average: int, seed: int, sizes: int = 100) -> list[int]:
+def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list[int]:
     """Passes that each group ends up with, whatever it takes them to report."""
     dice, passes = random.Random(seed), [2] * groups
 
@@ -121,7 +121,7 @@ def test_escalation_goes_by_the_whole_block() -> None:
             wanted[number] = await member.escalate(said(number, 2, dice), 10.0)
 
         async def main() -> None:
-            blocks = Blocks(0)
+            blocks = Blocks(None)
             with anyio.fail_after(LONGEST):
                 async with anyio.create_task_group() as tasks:
                     for number in range(60):

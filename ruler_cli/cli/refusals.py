@@ -49,7 +49,7 @@ def _refuse_nan(settings: ScoreSettings) -> None:
 
 
 def _refuse_least(least: int, *, adaptive: bool) -> None:
-    from ruler_cli.blocks import FIRST
+    from ruler_cli.scoring.gain import FIRST
 
     if least <= FIRST:
         return
@@ -67,7 +67,7 @@ def _refuse_what_needs_all(settings: ScoreSettings) -> None:
     """UsageError where a shard would need the groups of the others."""
     last = "the last run, over the whole file with the --ledger of every shard"
     if settings.adaptive:
-        from ruler_cli.blocks import FIRST
+        from ruler_cli.scoring.gain import FIRST
 
         raise UsageError(
             f"--adaptive: passes are allotted among all groups, and a shard has some; give --passes {FIRST} "

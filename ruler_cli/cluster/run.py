@@ -23,7 +23,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from ruler_cli.blocks import FIRST
 from ruler_cli.cluster.worker import (
     VERSION,
     Job,
@@ -46,6 +45,7 @@ from ruler_cli.pool.engine import first_of
 from ruler_cli.pool.halt import Halt
 from ruler_cli.reading import open_input
 from ruler_cli.score import Done, score
+from ruler_cli.scoring.gain import FIRST
 from ruler_cli.settings import MaxFailures, PoolSettings, ScoreSettings
 from ruler_cli.shard import Shard
 

@@ -18,7 +18,7 @@ from ruler_cli.formats.rewards import PASSING
 from ruler_cli.observer import Figures, Odd, Pair
 from ruler_cli.settings import CombineSettings
 from ruler_cli.statistics import shifts
-from ruler_cli.statistics.reliability import Anova, Noise
+from ruler_cli.statistics.reliability import Anova, Noise, Prior
 from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
 
 _EXACT = 12
@@ -168,6 +168,11 @@ class Batch:
         if table is not None:
             self.noise.add(table.ms_res, table.df_res)
 
+    @property
+    def prior(self) -> Prior:
+        """What the groups so far say of the noise of any group."""
+        return self.noise.prior()
+
     def _standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
         """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
 
@@ -224,7 +229,7 @@ class Batch:
         `debias` tells that the slot curve was to be subtracted, `checked` that outcomes were asked for:
         then it is told, too, that there are none.
         """
-        tenths, prior = [0] * 10, self.noise.prior()
+        tenths, prior = [0] * 10, self.prior
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
         median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None

@@ -113,7 +113,7 @@ def _rated(
         flagged = how.single != "score"
         return replace(verdict, tied=flagged, weight=0.0 if flagged else None)
     table = anova(judged, used)
-    rated = None if table is None else reliability.rate(table, batch.noise.prior())
+    rated = None if table is None else reliability.rate(table, batch.prior)
     if _one_score(verdict, used):
         return replace(
             verdict, one_score=True, tied=True, weight=0.0, reliability=None if rated is None else 0.0

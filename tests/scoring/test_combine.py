@@ -248,11 +248,11 @@ def test_what_is_subtracted_is_no_noise() -> None:
     all_judged = [turned(rng) for _ in range(60)]
     how, batch = CombineSettings(debias=True), batch_of(*all_judged)
     batch.settle(all_judged, CombineSettings())
-    raw, before = batch.noise.prior(), [verdict(group, batch).reliability for group in all_judged]
+    raw, before = batch.prior, [verdict(group, batch).reliability for group in all_judged]
     batch.settle(all_judged, how)
     after = [verdict(group, batch, debias=True).reliability for group in all_judged]
     assert raw.variance > 0.01
-    assert batch.noise.prior().variance < 0.001
+    assert batch.prior.variance < 0.001
     assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
     assert min(a for a in after if a is not None) > 0.9
     assert batch.slots.groups == 60

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.ballots import Ballot, Outcome
-from ruler_cli.blocks import FIRST, UNEVEN, UNIT, Standing, allot, unresolved
+from ruler_cli.scoring.gain import FIRST, MOST, UNIT, Standing, allot, unresolved
 from ruler_cli.scoring.sheet import balanced
 from ruler_cli.statistics.reliability import Prior
 
@@ -83,7 +83,7 @@ def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> No
     assert sum(k * group.tokens for k, group in zip(passes, groups, strict=True)) <= allowed * sum(
         group.tokens for group in groups
     )
-    assert max(passes) <= max(FIRST, UNEVEN * average)
+    assert max(passes) <= max(FIRST, MOST * average)
     assert all((k - FIRST) % UNIT == 0 for k in passes)
 
 
