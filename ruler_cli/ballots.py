@@ -87,7 +87,7 @@ class Outcome:
 
     @property
     def unknown(self) -> int:
-        """How many ids of replies were nobody's."""
+        """How many ids in replies belong to no rollout."""
         return sum(ballot.unknown for ballot in self.ballots)
 
 

@@ -1,9 +1,7 @@
-"""Does a rollout's text speak to the judge? A flag for people to look at, never a penalty.
-
-What a rollout may say to its judge, by language: the phrases that raise the flag.
+"""Text of a rollout that speaks to the judge, by language: a flag for people to look at, never a penalty.
 
 A phrase is looked for only near one of its hints, a fragment without accents that any of its phrases
-holds. Patterns are written as `suspicion` reads text: lower case, without accents. Every repeat is
+holds. Patterns are written as text is read: lower case, without accents. Every repeat is
 bounded: a rollout may be megabytes of one character.
 """
 
