@@ -28,7 +28,7 @@ def by(role: Any, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-def parts(role: str, *content: Any, **more: Any) -> dict[str, Any]:
+def of_parts(role: str, *content: Any, **more: Any) -> dict[str, Any]:
     """A message of parts."""
     return by(role, list(content), **more)
 
@@ -48,17 +48,17 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     ([by(None, "y")], ['assistant: "y"']),
     ([by(7, 8)], ['7: "8"']),
     ([by("assistant", None, refusal="No.")], ['assistant: "No."']),
-    ([parts("user", "a", {"type": "text", "text": "b"})], ['user: "a\\nb"']),
-    ([parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})], ['user: "[image]"']),
-    ([parts("user", PDF)], ['user: "[document]"']),
-    ([parts("user", WORDS)], ["user: " + json.dumps(json.dumps(WORDS, separators=(",", ":")))]),
-    ([parts("user", FILE)], ["user: " + json.dumps(json.dumps(FILE, separators=(",", ":")))]),
-    ([parts("user", {"type": "input_audio", "x": 1})], ['user: "[audio]"']),
-    ([parts("user", {"odd": 1})], ['user: "{\\"odd\\":1}"']),
+    ([of_parts("user", "a", {"type": "text", "text": "b"})], ['user: "a\\nb"']),
+    ([of_parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})], ['user: "[image]"']),
+    ([of_parts("user", PDF)], ['user: "[document]"']),
+    ([of_parts("user", WORDS)], ["user: " + json.dumps(json.dumps(WORDS, separators=(",", ":")))]),
+    ([of_parts("user", FILE)], ["user: " + json.dumps(json.dumps(FILE, separators=(",", ":")))]),
+    ([of_parts("user", {"type": "input_audio", "x": 1})], ['user: "[audio]"']),
+    ([of_parts("user", {"odd": 1})], ['user: "{\\"odd\\":1}"']),
     ([by("assistant", {"answer": "x"})], ['assistant: "x"']),
     # reasoning
     ([by("assistant", "x", reasoning_content="hm")], ['assistant thinking: "hm"\nassistant: "x"']),
-    ([parts("assistant", {"type": "thinking", "thinking": "hm"})], ['assistant thinking: "hm"']),
+    ([of_parts("assistant", {"type": "thinking", "thinking": "hm"})], ['assistant thinking: "hm"']),
     ([{"type": "reasoning", "summary": [{"text": "hm"}]}], ['assistant thinking: "hm"']),
     ([{"type": "reasoning", "summary": []}], ['assistant thinking: "(not shown)"']),
     # tool calls: nested, flat, JSON text, a list that is JSON text, Inspect's, and the old single one
@@ -80,13 +80,13 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     ([by("tool", "text", name="f")], ['tool f: "text"']),
     ([called(CALL), by("tool", "text", name="f", tool_call_id="c1")], [RAN, 'tool f: "text"']),
     ([called(CALL), by("tool", "text", name=None, tool_call_id="c1")], [RAN, 'tool add: "text"']),
-    ([parts("function", {"type": "text", "text": "[1]"}, name="f")], ["tool f: [1]"]),
+    ([of_parts("function", {"type": "text", "text": "[1]"}, name="f")], ["tool f: [1]"]),
     ([by("tool", '{"x": NaN}')], ['tool: "{\\"x\\": NaN}"']),
     # Anthropic
     (
         [
-            parts("assistant", {"type": "tool_use", "id": "t", "name": "f", "input": {}}),
-            parts(
+            of_parts("assistant", {"type": "tool_use", "id": "t", "name": "f", "input": {}}),
+            of_parts(
                 "user",
                 {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "[2]"}]},
                 {"type": "text", "text": "and?"},
@@ -97,37 +97,37 @@ RENDERED: list[tuple[list[Any], list[str]]] = [
     # Vercel's AI SDK, pi, Azure's agents, LLaMA-Factory, Kimi
     (
         [
-            parts(
+            of_parts(
                 "assistant",
                 {"type": "reasoning", "value": "hm"},
                 {"type": "text", "value": "So:"},
                 {"type": "tool-call", "toolCallId": "t", "toolName": "f", "input": {"a": 1}},
             ),
-            parts("tool", {"type": "tool-result", "toolCallId": "t", "output": "ok"}),
+            of_parts("tool", {"type": "tool-result", "toolCallId": "t", "output": "ok"}),
         ],
         ['assistant thinking: "hm"\nassistant: "So:"\ncall f: {"a":1}', 'tool: "ok"'],
     ),
     (
         [
-            parts("assistant", {"type": "think", "think": "hm"}),
-            parts("assistant", {"type": "toolCall", "id": "t", "name": "f", "arguments": {}}),
-            parts("user", {"type": "toolResult", "toolCallId": "t", "content": "ok"}),
+            of_parts("assistant", {"type": "think", "think": "hm"}),
+            of_parts("assistant", {"type": "toolCall", "id": "t", "name": "f", "arguments": {}}),
+            of_parts("user", {"type": "toolResult", "toolCallId": "t", "content": "ok"}),
         ],
         ['assistant thinking: "hm"', "call f: {}", 'tool f: "ok"'],
     ),
     (
         [
-            parts(
+            of_parts(
                 "assistant", {"type": "tool_call", "tool_call_id": "t", "name": "f", "arguments": {"a": 1}}
             ),
-            parts("tool", {"type": "tool_result", "tool_result": {"b": 2}}, tool_call_id="t", run_id="r"),
+            of_parts("tool", {"type": "tool_result", "tool_result": {"b": 2}}, tool_call_id="t", run_id="r"),
         ],
         ['call f: {"a":1}', 'tool f: {"b":2}'],
     ),
     # OpenAI Responses
     (
         [
-            parts("assistant", {"type": "output_text", "text": "x"}, type="message"),
+            of_parts("assistant", {"type": "output_text", "text": "x"}, type="message"),
             {"type": "function_call", "call_id": "r", "name": "f", "arguments": '{"a":1}'},
             {"type": "function_call_output", "call_id": "r", "output": "ok"},
         ],
