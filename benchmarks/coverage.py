@@ -38,16 +38,16 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _one(source: str, output: str, base: str) -> None:
-    """Run `score` in this process, with a clock around each glance."""
-    glance, spent = Coverage.glance, 0.0
+    """Run `score` in this process, with a clock around each look."""
+    look, spent = Coverage.look, 0.0
 
     def timed(self: Coverage, group: Group, sheet: Sheet) -> None:
         nonlocal spent
         begin = time.thread_time()
-        glance(self, group, sheet)
+        look(self, group, sheet)
         spent += time.thread_time() - begin
 
-    Coverage.glance = timed  # type: ignore[method-assign]  # the clock of this measurement
+    Coverage.look = timed  # type: ignore[method-assign]  # the clock of this measurement
     sys.argv = ["ruler", "score", source, output, "-m", "openai/good", "--api-base", base, "-c", "32"]
     sys.argv += ["--progress", "none", "--ledger", f"{output}.ledger"]
     try:

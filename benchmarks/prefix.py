@@ -17,12 +17,12 @@ import anyio
 
 from benchmarks.results import Result, alone
 from ruler_cli.judges.choose import Chosen
-from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
 from ruler_cli.pool.engine import run
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Group, Line, Record, Reply, Request, Rollout, Usage
-from ruler_cli.settings import AskSettings, JudgeSettings, PoolSettings
+from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from tests.virtual import World, virtually
 
 _GROUPS, _PASSES, _AT_ONCE, _ROLLOUTS = 60, 4, 32, 8
@@ -70,14 +70,15 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
 async def _judged(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
     caller = pool(Chosen(world, None, None), JudgeSettings(), settings, Halt())
-    bench, ask = Bench((Seat(caller.call),)), AskSettings(passes=_PASSES)
+    passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
+    runner = JudgeRunner(passes, [Judge(caller.call)])
     groups = iter([_group(number) for number in range(_GROUPS)])
 
     async def pull() -> Group | None:
         return next(groups, None)
 
     async def work(group: Group) -> Outcome:
-        return await judge_group(group, ask, bench)
+        return await runner.judge(Item(group))
 
     async def deliver(_: Group, __: Outcome) -> None:
         """Nobody reads it."""

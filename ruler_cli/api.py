@@ -15,16 +15,18 @@ from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
 from ruler_cli.judges.choose import choose
-from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
 from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Failure, Group, Line, Record, Rollout
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine
-from ruler_cli.settings import AskSettings, CombineSettings, JudgeSettings, PoolSettings
+from ruler_cli.settings import CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 
 _LOG = "RULER explanation: "
+_ONE = ScoreSettings(InputSettings("-"), "-")
+"""How a group that is no file's is judged: one pass of one judge."""
 
 
 class TrajectoryScore(BaseModel):
@@ -66,10 +68,10 @@ async def ruler(
     group = _group(values, rubric, _plain(list(tools)) if tools else None)
     _, verdict = await _judge(group, judge_model, extra_litellm_params, debug=debug)
     out = []
-    for number, (score, said) in enumerate(zip(verdict.scores, verdict.explanations, strict=True), 1):
-        if score is None:
-            raise NotScoredError("input", f"conversation {number} {said}")
-        out.append(TrajectoryScore(trajectory_id=str(number), explanation=said, score=score))
+    for number, one in enumerate(verdict.rollouts, 1):
+        if one.score is None:
+            raise NotScoredError("input", f"conversation {number} {one.explanation}")
+        out.append(TrajectoryScore(trajectory_id=str(number), explanation=one.explanation, score=one.score))
     return out
 
 
@@ -119,8 +121,8 @@ async def _judge(
     async with chosen.judge:
         halt = Halt()
         caller = pool(chosen, settings, PoolSettings(concurrency=1, retries=retries), halt)
-        bench = Bench((Seat(caller.call, chosen.context),))
-        outcome = await judge_group(group, AskSettings(), bench, show if debug else None)
+        runner = JudgeRunner(_ONE, [Judge(caller.call, chosen.context)], show if debug else None)
+        outcome = await runner.judge(Item(group))
     if halt.reason is not None:
         raise NotScoredError(
             "refused" if isinstance(halt.reason, RefusedError) else "transport", str(halt.reason)

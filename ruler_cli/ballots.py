@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ruler_cli.records import Failure, Usage
 
@@ -79,39 +80,59 @@ class Outcome:
         """Tokens of all replies of the group."""
         return sum(self.used, Usage())
 
+    @property
+    def rescaled(self) -> int:
+        """How many replies stood on a scale to 10."""
+        return sum(ballot.rescaled for ballot in self.ballots)
+
+    @property
+    def unknown(self) -> int:
+        """How many ids in replies belong to no rollout."""
+        return sum(ballot.unknown for ballot in self.ballots)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutScore:
+    """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
+
+    `judged` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
+    `by_judge` that of each judge by its number, `spread` the standard deviation over passes. `slots` are
+    where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave it
+    there, before any correction. `suspect`: its text addresses a judge.
+    """
+
+    score: float | None
+    explanation: str
+    judged: float | None = None
+    spread: float | None = None
+    by_judge: Mapping[int, float] = field(default_factory=dict)
+    slots: tuple[float, ...] = ()
+    pass_scores: tuple[float, ...] = ()
+    suspect: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A score in [0, 1] and an explanation for each rollout of a group, in input order, and how good it is.
+    """The scores of a group's rollouts, in input order, and how good they are.
 
-    A rollout that could not be read has None and the reason in the explanation's place. `judged` are the
-    judges' own scores, before an original reward was mixed in or an outcome ordered them, and `used` the
-    numbers of those whose scores they are the mean of. `spread` is the
-    standard deviation over passes, `by_judge[j]` the scores of judge j, `slots[i]` where rollout i was
-    shown in each pass, from 0 (first) to 1 (last), and `pass_scores[i]` what the judge gave it there, before
-    any correction. `reliability` is that of the mean of all passes,
-    `passes_for` how many would bring it to 0.9; both are None where one pass tells nothing. `tied`: no
-    relative signal, for rollouts are alike, or have one score, or passes do not tell the differences from
-    noise. `one_score`: rollouts differ, and judges gave all the same. `degraded`: some pass failed.
-    `rescaled` and `unknown` count what the reply reader had to mend or ignore.
+    `used` are the numbers of the judges whose scores they are the mean of. `reliability` is that of the
+    mean of all passes, `passes_for` how many would bring it to 0.9; both are None where one pass tells
+    nothing. `tied`: no relative signal, for rollouts are alike, or have one score, or passes do not tell
+    the differences from noise. `one_score`: rollouts differ, and judges gave all the same. `degraded`:
+    some pass failed.
     """
 
-    scores: tuple[float | None, ...]
-    explanations: tuple[str, ...]
-    suspects: frozenset[int] = frozenset()
+    rollouts: tuple[RolloutScore, ...]
+    used: tuple[int, ...] = ()
+    passes: int = 1
     tied: bool = False
     one_score: bool = False
-    passes: int = 1
-    judged: tuple[float | None, ...] = ()
-    used: tuple[int, ...] = ()
-    spread: tuple[float | None, ...] = ()
-    by_judge: tuple[tuple[float | None, ...], ...] = ()
-    slots: tuple[tuple[float, ...], ...] = ()
-    pass_scores: tuple[tuple[float, ...], ...] = ()
     reliability: float | None = None
     weight: float | None = None
     passes_for: int | None = None
     degraded: bool = False
-    rescaled: int = 0
-    unknown: int = 0
-    shortened: int = 0
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """The score of each rollout."""
+        return tuple([rollout.score for rollout in self.rollouts])

@@ -38,10 +38,10 @@ class Counts:
             return
         summary.scored += 1
         summary.alone += outcome.alone
-        summary.suspect += len(verdict.suspects)
-        summary.rescaled += verdict.rescaled
-        summary.unknown_ids += verdict.unknown
-        summary.shortened += bool(verdict.shortened)
+        summary.suspect += sum(rollout.suspect for rollout in verdict.rollouts)
+        summary.rescaled += outcome.rescaled
+        summary.unknown_ids += outcome.unknown
+        summary.shortened += bool(outcome.shortened)
         summary.degraded += verdict.degraded
         summary.windowed += outcome.windows > 1
         summary.escalated += outcome.final in verdict.used

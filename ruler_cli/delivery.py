@@ -82,8 +82,7 @@ class Delivery:
 
     async def rest(self) -> None:
         """Write what waited, with the batch as it turned out."""
-        from ruler_cli.scoring.combine import settle
-        from ruler_cli.statistics.slots import ENOUGH
+        from ruler_cli.statistics.sums import ENOUGH
 
         if self._holding is None:
             return
@@ -93,7 +92,7 @@ class Delivery:
                 f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
                 f"place is worth, here are {slots.groups}"
             )
-        settle((outcome for _, outcome in self._holding.all()), how, self._batch)
+        self._batch.settle((outcome for _, outcome in self._holding.all()), how)
         for group, outcome in self._holding.all():
             verdict = self._combined(outcome, how)
             await self._finish(group, outcome, verdict)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ruler_cli.ballots import Outcome, Verdict
+from ruler_cli.ballots import Outcome, RolloutScore, Verdict
 from ruler_cli.records import Failure, Group, Mark
 
 _FINE = 6
@@ -31,11 +31,11 @@ def marks_of(group: Group, outcome: Outcome, verdict: Verdict | Failure, names: 
     if isinstance(verdict, Failure):
         lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
         return [Mark(None, dict(lost)) for _ in group.rollouts]
-    return [_mark(i, verdict, name, names) for i in range(len(verdict.scores))]
+    return [_mark(rollout, verdict.passes, name, names) for rollout in verdict.rollouts]
 
 
-def _mark(i: int, verdict: Verdict, name: str, names: Sequence[str]) -> Mark:
-    score, said = verdict.scores[i], verdict.explanations[i]
+def _mark(rollout: RolloutScore, passes: int, name: str, names: Sequence[str]) -> Mark:
+    score, said = rollout.score, rollout.explanation
     if score is None:
         return Mark(None, {"status": "failed", "kind": "input", "reason": said, "judge": name})
     fields: dict[str, Any] = {
@@ -43,24 +43,18 @@ def _mark(i: int, verdict: Verdict, name: str, names: Sequence[str]) -> Mark:
         "score": score,
         "explanation": said,
         "judge": name,
-        "passes": verdict.passes,
+        "passes": passes,
     }
-    judged = verdict.judged[i] if verdict.judged else score
-    if judged != score:
-        fields["judge_score"] = _fine(judged)
-    if verdict.spread and verdict.spread[i] is not None:
-        fields["spread"] = _fine(verdict.spread[i])
+    if rollout.judged != score:
+        fields["judge_score"] = _fine(rollout.judged)
+    if rollout.spread is not None:
+        fields["spread"] = _fine(rollout.spread)
     if len(names) > 1:
-        fields["judges"] = {
-            names[seat]: _fine(scores[i])
-            for seat, scores in enumerate(verdict.by_judge)
-            if i < len(scores) and scores[i] is not None
-        }
-    if verdict.slots:
-        fields["slots"] = [round(slot, _COARSE) for slot in verdict.slots[i]]
-    if verdict.pass_scores and verdict.pass_scores[i] != (judged,):  # of one pass the score itself tells it
-        fields["pass_scores"] = [round(given, _COARSE) for given in verdict.pass_scores[i]]
-    if i in verdict.suspects:
+        fields["judges"] = {names[judge]: _fine(own) for judge, own in rollout.by_judge.items()}
+    fields["slots"] = [round(slot, _COARSE) for slot in rollout.slots]
+    if rollout.pass_scores != (rollout.judged,):  # of one pass the score itself tells it
+        fields["pass_scores"] = [round(given, _COARSE) for given in rollout.pass_scores]
+    if rollout.suspect:
         fields["suspect"] = True
     return Mark(score, fields)
 
@@ -105,9 +99,9 @@ def _quality(verdict: Verdict, outcome: Outcome) -> dict[str, Any]:
         "degraded": verdict.degraded,
         "escalated": outcome.final in verdict.used,
         "windows": outcome.windows if outcome.windows > 1 else 0,
-        "rescaled": verdict.rescaled,
-        "unknown_ids": verdict.unknown,
-        "shortened": verdict.shortened,
+        "rescaled": outcome.rescaled,
+        "unknown_ids": outcome.unknown,
+        "shortened": outcome.shortened,
     }
     return fields | {name: value for name, value in told.items() if value}
 

@@ -14,10 +14,9 @@ import anyio
 import anyio.lowlevel
 
 from ruler_cli.blocks import SIZE
-from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.index import Index
 from ruler_cli.judges.choose import cached_only
-from ruler_cli.judging import Outcome
+from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome, judges_of
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer
 from ruler_cli.pool.cached_only import CachedOnly
@@ -104,7 +103,8 @@ class _Rendering:
             CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(_note, seat))
             for seat, judge in enumerate(judges)
         ]
-        self._hearing = Hearing(settings, chosen, callers)
+        asked = [Judge(c.call, found.context) for c, found in zip(callers, chosen, strict=True)]
+        self._runner = JudgeRunner(settings, asked)
         self._groups = self._answered = self._unreadable = self._lacking = 0
         self._failed: Counter[str] = Counter()
         self._requests, self._characters = [0] * len(judges), [0] * len(judges)
@@ -123,9 +123,9 @@ class _Rendering:
         async def next_item() -> Item | None:
             group = await pull() if self._halt.reason is None else None
             if group is None:
-                self._hearing.end()
+                self._runner.end()
                 return None
-            return self._hearing.place(group)
+            return self._runner.place(group)
 
         # a block of groups that decide together is held, and no more
         room, bounds = anyio.lowlevel.checkpoint, Bounds(size=SIZE)
@@ -146,7 +146,7 @@ class _Rendering:
     async def _judge(self, item: Item) -> tuple[Outcome, list[Lacking]]:
         lacking: list[Lacking] = []
         _LACKING.set(lacking)  # of this task and those that it starts
-        return await self._hearing.judge(item), lacking
+        return await self._runner.judge(item), lacking
 
     async def _deliver(self, item: Item, done: tuple[Outcome, list[Lacking]]) -> None:
         outcome, lacking = done

@@ -17,10 +17,9 @@ from ruler_cli.counts import Counts
 from ruler_cli.delivery import Delivery
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile
-from ruler_cli.hearing import Hearing, Item, judges_of
 from ruler_cli.judges.choose import Chosen, cached_only, choose
 from ruler_cli.judges.prices import Model
-from ruler_cli.judging import Outcome
+from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome, judges_of
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.openings import Openings
@@ -74,10 +73,9 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
             names = [judge.model for judge in judges]
             delivery = Delivery(settings, names, counts, panel, output, failed, observer)
             coverage = Coverage()
-            hearing = Hearing(
-                settings, chosen, panel.callers, observer.replied if settings.debug else None, coverage
-            )
-            run_ = _Run(settings, observer, panel, counts, delivery, hearing)
+            asked = [Judge(c.call, found.context) for c, found in zip(panel.callers, chosen, strict=True)]
+            runner = JudgeRunner(settings, asked, observer.replied if settings.debug else None, coverage)
+            run_ = _Run(settings, observer, panel, counts, delivery, runner)
             run_.coverage = coverage
             await run_.all(inputs)
         failed.close()
@@ -143,13 +141,13 @@ class _Run:
         panel: Panel,
         counts: Counts,
         delivery: Delivery,
-        hearing: Hearing,
+        runner: JudgeRunner,
     ) -> None:
         self._settings, self._observer, self._panel = settings, observer, panel
         self._counts, self._delivery = counts, delivery
         self._stopping = Stopping(panel, delivery, counts, observer, settings.grace)
         self.halt = panel.halt
-        self._hearing = hearing
+        self._runner = runner
         self._begun = self._stopped = self._lost = False
         self._stream: Openings | None = None
         self.coverage: Coverage | None = None
@@ -233,7 +231,7 @@ class _Run:
         )
 
     async def _judge_all(self, found: Input) -> None:
-        hearing, pull = self._hearing, found.pull()
+        runner, pull = self._runner, found.pull()
 
         async def next_group() -> Item | None:
             group = None
@@ -243,14 +241,14 @@ class _Run:
                 except RulerError as error:  # what is in flight is paid for and may finish
                     self.halt.now(error)
             if group is None:
-                hearing.end()
+                runner.end()
                 return None
-            return hearing.place(group)
+            return runner.place(group)
 
         async def deliver(item: Item, outcome: Outcome) -> None:
             await self._deliver(item.group, outcome)
 
-        await run(next_group, hearing.judge, deliver, lambda item: item.group.size, self._panel.room)
+        await run(next_group, runner.judge, deliver, lambda item: item.group.size, self._panel.room)
 
     async def _tick(self) -> None:
         while True:

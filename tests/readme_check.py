@@ -39,10 +39,9 @@ import typer.main
 from benchmarks import projection
 from ruler_cli.cli import app
 from ruler_cli.errors import UsageError
-from ruler_cli.figures import Figures
 from ruler_cli.formats.detect import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
-from ruler_cli.observer import Summary
+from ruler_cli.observer import Figures, Summary
 from ruler_cli.reading import open_input
 from ruler_cli.selection.conditions import NAMES, condition
 from ruler_cli.settings import InputSettings

@@ -41,17 +41,7 @@ def failed(counts: Counts, kind: Kind) -> None:
 def scored(counts: Counts, *, kept: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if kept else SEEN
-    counts.add(GROUP, Outcome((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), Verdict((), ()))
-
-
-def test_kept_is_not_paid() -> None:
-    """The cost of this run is that of its own replies; what kept ones had cost stands apart."""
-    counts = counted(price=Price(1.0, 1.0, 1.0))
-    scored(counts, kept=False)
-    scored(counts, kept=True)
-    summary = counts.finish(None)
-    assert (summary.groups, summary.kept, summary.asked) == (2, 1, 1)
-    assert (summary.cost_usd, summary.kept_usd) == (1200.0, 1200.0)
+    counts.add(GROUP, Outcome((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), Verdict(()))
 
 
 def test_unknown_price() -> None:

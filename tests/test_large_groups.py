@@ -9,10 +9,10 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judging import Bench, Outcome, Seat, judge_group
+from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
 from ruler_cli.records import Fault, Reply, Request, Usage
 from ruler_cli.scoring.request import lay_out
-from ruler_cli.settings import AskSettings
+from ruler_cli.settings import AskSettings, InputSettings, ScoreSettings
 from tests.values import group, talk
 
 PLAIN, DENSE = "plain text ", "稠密的文字"
@@ -45,8 +45,8 @@ class Strict:
 
 def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome:
     """What becomes of a group of these answers."""
-    made = group(*(talk(f"{number} {text}") for number, text in enumerate(texts)))
-    return anyio.run(judge_group, made, AskSettings(), Bench((Seat(judge.call, known),)))
+    runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [Judge(judge.call, known)])
+    return anyio.run(runner.judge, Item(group(*map(talk, texts))))
 
 
 @settings(max_examples=10)
@@ -57,7 +57,7 @@ def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome
 def test_dense_text(dense: list[bool], known: int | None) -> None:
     """However unevenly text takes tokens, each rollout is scored in two passes, and whole."""
     judge = Strict(20_000)
-    texts = [(DENSE * 130 if each else PLAIN * 180) for each in dense]
+    texts = [f"{n} {DENSE * 130 if each else PLAIN * 180}" for n, each in enumerate(dense)]
     outcome = judged(judge, texts, known)
     assert outcome.misses == ()
     assert outcome.shortened == 0
@@ -80,7 +80,7 @@ def test_context_is_kept() -> None:
 def test_one_that_never_fits() -> None:
     """A final answer that fits no request beside another fails the group, with the judge's numbers."""
     judge = Strict(8_000)
-    texts = [DENSE * 600, *(PLAIN * 100 + str(n) for n in range(12))]
+    texts = [f"0 {DENSE * 600}", *(PLAIN * 100 + str(n) for n in range(12))]
     misses = judged(judge, texts, 10_000).misses
     assert {miss.failure.kind for miss in misses} == {"too_long"}
     assert judge.refused < 10
@@ -92,9 +92,8 @@ def test_order_does_not_matter() -> None:
     asked = []
     for some in (texts, texts[::-1]):
         judge = Strict(20_000)
-        made = group(*map(talk, some))
-        anyio.run(judge_group, made, AskSettings(), Bench((Seat(judge.call, 20_000),)))
+        judged(judge, some, 20_000)
         asked.append(sorted(request.user for request in judge.answered))
         assert judge.refused
-        assert lay_out(made, AskSettings()).shortening == 0
+        assert lay_out(group(*map(talk, some)), AskSettings()).shortening == 0
     assert asked[0] == asked[1]

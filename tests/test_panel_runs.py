@@ -22,7 +22,6 @@ from tests.runs import (
     group_of,
     noisy,
     refusing,
-    shifting,
     truthful,
 )
 from tests.values import few
@@ -169,17 +168,6 @@ def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = stage.run(*NAMES, passes=2, fallback=True)
     assert done.summary.failed == {"transport": 1, "refused": 1}
     assert {name for name, _ in two.turns} == {"g05"}
-
-
-def test_panel_over_the_same_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order in which judges answer changes nothing of what is written."""
-    one, two = Stub("one", shifting, latency=1.0), Stub("two", noisy, latency=5.0)
-    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
-    stage.run(*NAMES, passes=3, kept=False)
-    first = stage.masked()
-    one.latency, two.latency = 5.0, 1.0
-    stage.run(*NAMES, passes=3, kept=False)
-    assert stage.masked() == first
 
 
 def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

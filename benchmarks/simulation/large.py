@@ -50,6 +50,7 @@ def _windows(case: Case) -> list[list[Ballot]]:
             balanced(base, turn),
             SIZE // WINDOW,
             lambda attempt, item, keys=keys: keys[attempt, item],  # type: ignore[misc]  # one per pass
+            [0] * SIZE,
             before=dealt[-1] if turn % 2 else None,
         )
         assert made is not None

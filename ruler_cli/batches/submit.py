@@ -22,9 +22,9 @@ from ruler_cli.batches.recover import WINDOW, Standing, settle_and_wait
 from ruler_cli.batches.wire import UnclearError
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, Bill, Range
-from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import Line, batch_price, model_of, request_line
 from ruler_cli.judges.prices import Model
+from ruler_cli.judging import judges_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import first_of
 from ruler_cli.pool.halt import Halt

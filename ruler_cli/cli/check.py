@@ -55,7 +55,7 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     from ruler_cli.cli.check_page import batches, facts_of, rows
     from ruler_cli.estimate import estimate
     from ruler_cli.files.location import Location
-    from ruler_cli.hearing import judges_of
+    from ruler_cli.judging import judges_of
     from ruler_cli.notes import SMALL, Notes, Share
     from ruler_cli.reading import open_input
 
@@ -86,9 +86,9 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
     from ruler_cli.estimate import Bill
-    from ruler_cli.hearing import judges_of
     from ruler_cli.judges.answer_form import EMBEDDED
     from ruler_cli.judges.choose import choose, model_of
+    from ruler_cli.judging import judges_of
     from ruler_cli.ledger import Ledger, ReplyCache
 
     judges = judges_of(settings)

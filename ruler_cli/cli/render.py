@@ -75,8 +75,8 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     from ruler_cli.cli.signals import interruptible
     from ruler_cli.files.location import Location
     from ruler_cli.files.requests import RequestFiles, names_for
-    from ruler_cli.hearing import judges_of
     from ruler_cli.judges.choose import LIMITS, cached_only, request_line, target_of
+    from ruler_cli.judging import judges_of
     from ruler_cli.rendering import render
     from ruler_cli.writing import refuse_clashes
 

@@ -9,8 +9,7 @@ import typer
 
 from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError
-from ruler_cli.figures import Figures, Length, Odd, Pair
-from ruler_cli.observer import Summary
+from ruler_cli.observer import Figures, Length, Odd, Pair, Summary
 
 _GROUPS = 20
 """Below this many groups a curve or a slope is mostly chance."""

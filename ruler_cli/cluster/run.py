@@ -37,9 +37,9 @@ from ruler_cli.cluster.worker import (
 )
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.hearing import judges_of
 from ruler_cli.judges.choose import environment
 from ruler_cli.judges.faults import clean
+from ruler_cli.judging import judges_of
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import first_of
 from ruler_cli.pool.halt import Halt

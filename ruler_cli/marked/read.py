@@ -27,7 +27,6 @@ _DIGITS = 9
 
 _Json = Mapping[str, Any]
 _NOTHING: _Json = {}
-_NOBODY: Mapping[str, float] = {}
 _Part = tuple[int, Rollout, _Json]
 """A part of a rollout: its place among all of the group's, and its mark."""
 
@@ -83,9 +82,11 @@ class Marks:
         if score is not None and mark.get("judge_score") is not None:
             judged = _finite(mark["judge_score"])
             odd += ["judge_score"] if judged is None else []
-        judges, more = _panel(mark.get("judges"), odd) if said == "scored" else (_NOBODY, 0)
+        judges, more = _panel(mark.get("judges"), odd) if said == "scored" else ({}, 0)
         label, label_from = self._label(parts)
-        slots = _slots(mark.get("slots"))
+        slots, pass_scores = _numbers(mark.get("slots")), _numbers(mark.get("pass_scores"))
+        if not all(0 <= place <= 1 for place in slots):
+            slots = ()
         lost = status == "failed"
         return MarkedRollout(
             at=tuple([at for at, _, _ in parts]),
@@ -97,7 +98,7 @@ class Marks:
             explanation=_text(mark.get("explanation")),
             spread=_finite(mark.get("spread"), 0),
             slots=slots,
-            pass_scores=_pass_scores(mark.get("pass_scores"), len(slots)),
+            pass_scores=pass_scores if len(pass_scores) == len(slots) else (),
             judges=judges,
             suspect=mark.get("suspect") is True,
             size=sum([_size(part) for _, part, _ in parts]) if self._sized else 0,
@@ -141,15 +142,11 @@ def _first_reward(rollout: Rollout, mark: _Json) -> Any:
 
 
 def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedGroup:
-    failed = [r for r in rollouts if r.status == "failed"]
-    scored = [r for r in rollouts if r.status == "scored"]
-    status: Status = (
-        "scored" if scored else "failed" if failed or own.get("status") == "failed" else "unmarked"
-    )
-    lost = status == "failed"
-    first = failed[0] if failed else None
-    cost = _finite(own.get("cost_usd"), 0)
-    told = own if own.get("kind") else {"kind": first.kind, "reason": first.reason} if first else _NOTHING
+    first = next((r for r in rollouts if r.status == "failed"), None)
+    status: Status = "failed" if first or own.get("status") == "failed" else "unmarked"
+    status = "scored" if any(r.status == "scored" for r in rollouts) else status
+    lost, cost = status == "failed", _finite(own.get("cost_usd"), 0)
+    told = own if own.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
     return MarkedGroup(
         key=key,
         rollouts=rollouts,
@@ -206,20 +203,18 @@ def _whole(value: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def _slots(value: Any) -> tuple[float, ...]:
-    """The places of a rollout; none where what stands there is no place."""
+def _numbers(value: Any) -> tuple[float, ...]:
+    """The numbers of a list; none where it holds anything else."""
     if type(value) is not list:
         return ()
-    for place in value:
-        if (type(place) is not float and type(place) is not int) or not 0 <= place <= 1:
-            return ()
-    return tuple(map(float, value))
+    found = [one for one in map(_finite, value) if one is not None]
+    return tuple(found) if len(found) == len(value) else ()
 
 
 def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
     """The scores of the first few judges, and how many more there are; `odd` takes names without one."""
     if not isinstance(value, Mapping) or not value:
-        return _NOBODY, 0
+        return {}, 0
     judges: dict[str, float] = {}
     for name, told in islice(value.items(), MOST_JUDGES):
         score = _finite(told)
@@ -228,14 +223,6 @@ def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
         else:
             judges[name] = score
     return judges, max(0, len(value) - MOST_JUDGES)
-
-
-def _pass_scores(value: Any, passes: int) -> tuple[float, ...]:
-    """What each pass gave a rollout; none where it is not a number for each."""
-    if type(value) is not list or len(value) != passes:
-        return ()
-    found = tuple([score for score in map(_finite, value) if score is not None])
-    return found if len(found) == passes else ()
 
 
 def _usage(value: _Json) -> Usage:

@@ -41,8 +41,7 @@ from typing import Any
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Usage
 from ruler_cli.report.bins import GROUPS, OTHER, SECONDS, Bins, Labels, Quantiles, Reasons, Tally, Timeline
-from ruler_cli.statistics.slots import SlotCurve, middle
-from ruler_cli.statistics.sums import LengthSums, Moments
+from ruler_cli.statistics.sums import LengthSums, Moments, SlotCurve, middle
 
 Figures = Mapping[str, Any]
 """The figures of a run, as described above."""

@@ -6,24 +6,27 @@ The sums say how good the judges are, in memory that does not grow with the grou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import fsum, sqrt
+from operator import attrgetter
 
 from ruler_cli.ballots import Ballot, Outcome, Verdict
-from ruler_cli.figures import Figures, Odd, Pair
 from ruler_cli.formats.rewards import PASSING
+from ruler_cli.observer import Figures, Odd, Pair
+from ruler_cli.settings import CombineSettings
 from ruler_cli.statistics import shifts
 from ruler_cli.statistics.reliability import Anova, Noise, Prior
-from ruler_cli.statistics.slots import SlotCurve
-from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, quantile
+from ruler_cli.statistics.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
 
 _EXACT = 12
 _DIGITS = 9
 """Decimals of a score that was solved for: what is behind them is the solver's rounding."""
 Correct = Callable[[Ballot], Sequence[float]]
 """The scores of a ballot, aligned with its bodies, as they are to count."""
+AS_GIVEN: Correct = attrgetter("scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,7 @@ class Table:
         return min(map(len, self.cells), default=0)
 
 
-def as_given(ballot: Ballot) -> Sequence[float]:
-    """The scores as the judge gave them."""
-    return ballot.scores
-
-
-def tables(judged: Outcome, correct: Correct = as_given) -> list[Table]:
+def tables(judged: Outcome, correct: Correct = AS_GIVEN) -> list[Table]:
     """A table for each judge that gave any score, by the judges' numbers."""
     by_judge: dict[int, list[Ballot]] = {}
     for ballot in sorted(judged.ballots, key=lambda b: (b.judge, b.turn, b.window)):
@@ -69,7 +67,8 @@ def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct)
     fitted = None
     if judged.windows > 1:
         fitted = shifts.fit(windows, bodies)
-        cells, scores = fitted.adjusted, fitted.scores
+        cells = fitted.adjusted
+        scores = tuple(None if score is None else round(score, _DIGITS) for score in fitted.scores)
     else:
         found: list[list[float]] = [[] for _ in range(bodies)]
         for shown, given in windows:
@@ -78,8 +77,6 @@ def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct)
         cells = tuple(map(tuple, found))
         scores = tuple(mean(row) if row else None for row in cells)
     within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
-    if fitted is not None:
-        within = tuple(None if score is None else round(score, _DIGITS) for score in within)
     return Table(judge, tuple(ballots), windows, cells, within, fitted)
 
 
@@ -129,7 +126,6 @@ class Batch:
         self.noise = Noise()
         self._names = tuple(names)
         self._moments: dict[int, Moments] = {}
-        self._prior: Prior | None = None
         self._groups = self._tied = self._degraded = 0
         self._reliability: Counter[int] = Counter()
         self._length = LengthSums()
@@ -144,13 +140,25 @@ class Batch:
             for ballot in judged.ballots:
                 if ballot.judge != judged.final:  # it saw other groups than the panel did
                     self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
-        self._hear(judged, as_given)
+        self._hear(judged, AS_GIVEN)
 
-    def hear_again(self, every: Iterable[tuple[Outcome, Correct]]) -> None:
-        """Learn the noise anew, by scores as they are to count: what is subtracted from them is none."""
-        self.noise, self._prior = Noise(), None
-        for judged, correct in every:
-            self._hear(judged, correct)
+    def settle(self, every: Iterable[Outcome], how: CombineSettings) -> None:
+        """Once every group was added: learn the noise of scores as `how` has them count.
+
+        Without that, what --debias and --standardize take out of the scores would still count as noise.
+        """
+        if how.standardize or (how.debias and self.slots.enough):
+            self.noise = Noise()
+            for judged in every:
+                self._hear(judged, partial(self.counted, how))
+
+    def counted(self, how: CombineSettings, ballot: Ballot) -> Sequence[float]:
+        """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
+        scores: Sequence[float] = ballot.scores
+        if how.debias and self.slots.enough:
+            away = self.slots.corrections(len(scores))
+            scores = [score - less for score, less in zip(scores, away, strict=True)]
+        return self._standard(ballot.judge, scores) if how.standardize else scores
 
     def _hear(self, judged: Outcome, correct: Correct) -> None:
         if len(judged.ballots) < 2 or judged.alone:
@@ -159,16 +167,13 @@ class Batch:
         table = anova(judged, [t for t in found if t.judge == judged.final] or found)
         if table is not None:
             self.noise.add(table.ms_res, table.df_res)
-            self._prior = None
 
     @property
     def prior(self) -> Prior:
         """What the groups so far say of the noise of any group."""
-        if self._prior is None:
-            self._prior = self.noise.prior()
-        return self._prior
+        return self.noise.prior()
 
-    def standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
+    def _standard(self, judge: int, scores: Sequence[float]) -> Sequence[float]:
         """A judge's scores on the scale of all: with their mean and standard deviation over the batch.
 
         A judge that gives one score to all is only shifted, and that of an escalation, which has no scale
@@ -189,18 +194,18 @@ class Batch:
         if verdict.reliability is not None:
             self._reliability[round(verdict.reliability * _STEPS)] += 1
         first = {body: i for i, body in reversed(tuple(enumerate(judged.owner))) if body is not None}
-        scores = {body: s for body, i in first.items() if (s := verdict.judged[i]) is not None}
+        scores = {body: s for body, i in first.items() if (s := verdict.rollouts[i].judged) is not None}
         if len(scores) > 1:
             self._length.add([judged.sizes[body] for body in scores], list(scores.values()))
-            self._pair(judged, verdict, list(first.values()))
-        for i, (score, said) in enumerate(zip(verdict.judged, judged.outcomes, strict=False), 1):
-            self._odd(key, i, score, said)
+            self._pair(judged, [(verdict.rollouts[i].by_judge, i) for i in first.values()])
+        for i, (rollout, said) in enumerate(zip(verdict.rollouts, judged.outcomes, strict=False), 1):
+            self._odd(key, i, rollout.judged, said)
 
-    def _pair(self, judged: Outcome, verdict: Verdict, rollouts: Sequence[int]) -> None:
+    def _pair(self, judged: Outcome, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
         """Count every two judges on the distinct rollouts of a group, each by its first place in it."""
-        for one, other in combinations(range(len(verdict.by_judge)), 2):
-            a, b = verdict.by_judge[one], verdict.by_judge[other]
-            both = [(p, q, i) for i in rollouts if (p := a[i]) is not None and (q := b[i]) is not None]
+        judges = sorted({judge for by_judge, _ in rollouts for judge in by_judge})
+        for one, other in combinations(judges, 2):
+            both = [(own[one], own[other], i) for own, i in rollouts if one in own and other in own]
             if both:
                 rewards = [judged.rewards[i] if judged.rewards else None for *_, i in both]
                 sums = self._pairs.setdefault((one, other), PairSums())
@@ -224,7 +229,7 @@ class Batch:
         `debias` tells that the slot curve was to be subtracted, `checked` that outcomes were asked for:
         then it is told, too, that there are none.
         """
-        tenths = [0] * 10
+        tenths, prior = [0] * 10, self.prior
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
         median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
@@ -239,7 +244,7 @@ class Batch:
             judges=tuple(self._named(*pair) for pair in sorted(self._pairs)),
             reliability=tuple(tenths),
             reliability_median=median,
-            noise=sqrt(self.prior.variance) if self.prior.df > 0 else None,
+            noise=sqrt(prior.variance) if prior.df > 0 else None,
             flawed=self._flawed.number,
             flawed_listed=self._flawed.listed(),
             near_misses=self._near.number,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, fsum, inf, sqrt
+from math import ceil, fsum, sqrt
 
-from ruler_cli.ballots import Ballot, Miss, Outcome, Verdict
+from ruler_cli.ballots import Miss, Outcome, RolloutScore, Verdict
 from ruler_cli.records import Failure
 from ruler_cli.scoring.batch import Batch, Table, anova, mean, tables
 from ruler_cli.settings import CombineSettings
@@ -16,6 +16,8 @@ from ruler_cli.statistics import reliability
 
 _BALANCED = 2
 """Passes from which on the scores of an escalation stand: an order and its reverse."""
+_Shown = tuple[float, float, float, tuple[int, int], str]
+"""A rollout in one request: its place, its score, the same as it counts, pass and judge, explanation."""
 
 
 def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Failure:
@@ -29,7 +31,7 @@ def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Fa
     for miss in misses:
         if miss.failure.kind == "interrupted":
             return miss.failure
-    found = tables(judged, lambda ballot: _cells(ballot, judged, how, batch))
+    found = tables(judged, partial(batch.counted, how))
     asked_once = judged.alone and how.single != "score"
     least = 1 if asked_once else max(1, how.min_passes)
     counted = [table for table in found if table.passes >= least]
@@ -38,66 +40,52 @@ def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Fa
     used = final or [table for table in counted if table.judge != judged.final] or counted
     if not used:
         return _failure(judged, found, misses, least)
-    verdict = _verdict(judged, used, counted, degraded=_degraded(judged, used, misses))
+    verdict = Verdict(
+        _rollouts(judged, used, counted),
+        used=tuple([table.judge for table in used]),
+        passes=max(table.passes for table in used),
+        degraded=_degraded(judged, used, misses),
+    )
     verdict = _rated(verdict, judged, used, how, batch)
     return _by_rewards(verdict, judged, how)
 
 
-def settle(every: Iterable[Outcome], how: CombineSettings, batch: Batch) -> None:
-    """Once every group was added to the batch: let it know the noise of scores as `how` has them count.
-
-    Without that, what --debias and --standardize take out of the scores would still count as their noise.
-    """
-    if how.standardize or (how.debias and batch.slots.enough):
-        batch.hear_again((judged, partial(_cells, judged=judged, how=how, batch=batch)) for judged in every)
-
-
-def _cells(ballot: Ballot, judged: Outcome, how: CombineSettings, batch: Batch) -> Sequence[float]:
-    """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
-    scores: Sequence[float] = ballot.scores
-    if how.debias and batch.slots.enough:
-        away = batch.slots.corrections(len(scores))
-        scores = [score - less for score, less in zip(scores, away, strict=True)]
-    if how.standardize and judged.judges > 1:
-        scores = batch.standard(ballot.judge, scores)
-    return scores
-
-
-def _verdict(judged: Outcome, used: Sequence[Table], counted: Sequence[Table], *, degraded: bool) -> Verdict:
-    """The judges' scores and what goes with them, for each rollout; nothing yet of how good they are."""
-    bodies = range(len(judged.sizes))
-    scores = [mean([s for table in used if (s := table.scores[body]) is not None]) for body in bodies]
-    cells = [[cell for table in used for cell in table.cells[body]] for body in bodies]
-    spread = [_deviation(row) for row in cells]
-    said = _explanations(used, scores)
-    places, given = _shown(judged, used)
-    by_judge: list[tuple[float | None, ...]] = [(None,) * len(judged.owner)] * _judges(judged)
-    for table in counted:
-        by_judge[table.judge] = tuple(None if b is None else table.scores[b] for b in judged.owner)
-    per_rollout = tuple(None if body is None else scores[body] for body in judged.owner)
-    return Verdict(
-        scores=per_rollout,
-        explanations=tuple(
-            judged.faults[i] if body is None else said[body] for i, body in enumerate(judged.owner)
-        ),
-        suspects=frozenset(i for i, body in enumerate(judged.owner) if body in judged.suspects),
-        passes=max(table.passes for table in used),
-        judged=per_rollout,
-        used=tuple(table.judge for table in used),
-        spread=tuple(None if body is None else spread[body] for body in judged.owner),
-        by_judge=tuple(by_judge),
-        slots=tuple(() if body is None else tuple(places[body]) for body in judged.owner),
-        pass_scores=tuple(() if body is None else tuple(given[body]) for body in judged.owner),
-        degraded=degraded,
-        rescaled=sum(ballot.rescaled for ballot in judged.ballots),
-        unknown=sum(ballot.unknown for ballot in judged.ballots),
-        shortened=judged.shortened,
+def _rollouts(judged: Outcome, used: Sequence[Table], counted: Sequence[Table]) -> tuple[RolloutScore, ...]:
+    """The score of each rollout, as the judges gave it and without a word on how good it is."""
+    shown: list[list[_Shown]] = [[] for _ in judged.sizes]
+    for table in used:
+        cells = list(map(iter, table.cells))
+        for ballot in table.ballots:
+            last = max(1, len(ballot.bodies) - 1)
+            said = zip(ballot.bodies, ballot.scores, ballot.explanations, strict=True)
+            for slot, (body, score, text) in enumerate(said):
+                shown[body].append((slot / last, score, next(cells[body]), (ballot.turn, table.judge), text))
+    scores = [_score(body, each, used, counted, body in judged.suspects) for body, each in enumerate(shown)]
+    return tuple(
+        RolloutScore(None, judged.faults[i]) if body is None else scores[body]
+        for i, body in enumerate(judged.owner)
     )
 
 
-def _judges(judged: Outcome) -> int:
-    """How many judges there are to tell of."""
-    return max(judged.judges, 1 + (judged.final or 0), *(1 + ballot.judge for ballot in judged.ballots))
+def _score(
+    body: int, shown: Sequence[_Shown], used: Sequence[Table], counted: Sequence[Table], suspect: bool
+) -> RolloutScore:
+    """The mean of the judges, with what was said first with the score nearest to it."""
+    score = mean([own for table in used if (own := table.scores[body]) is not None])
+    places, given, cells, _, _ = zip(*shown, strict=True)
+    nearest = shown[0]
+    if len(shown) > 1:  # as far is as far, rounding aside
+        nearest = min(shown, key=lambda one: (round(abs(one[2] - score), 9), one[3]))
+    return RolloutScore(
+        score=score,
+        explanation=nearest[-1],
+        judged=score,
+        spread=_deviation(cells),
+        by_judge={t.judge: own for t in counted if (own := t.scores[body]) is not None},
+        slots=places,
+        pass_scores=given,
+        suspect=suspect,
+    )
 
 
 def _deviation(cells: Sequence[float]) -> float | None:
@@ -105,34 +93,6 @@ def _deviation(cells: Sequence[float]) -> float | None:
         return None
     middle = mean(cells)
     return sqrt(fsum((cell - middle) ** 2 for cell in cells) / (len(cells) - 1))
-
-
-def _explanations(used: Sequence[Table], scores: Sequence[float]) -> list[str]:
-    """For each body what was said with the score nearest its own; of equally near ones the earliest pass."""
-    if len(used) == 1 and len(used[0].ballots) == 1:
-        (only,) = used[0].ballots
-        return [text for _, text in sorted(zip(only.bodies, only.explanations, strict=True))]
-    best: list[tuple[float, int, int, str]] = [(inf, 0, 0, "")] * len(scores)
-    for table in used:
-        left = list(map(iter, table.cells))
-        for ballot in table.ballots:
-            for body, text in zip(ballot.bodies, ballot.explanations, strict=True):
-                off = round(abs(next(left[body]) - scores[body]), 9)  # as far is as far, rounding aside
-                best[body] = min(best[body], (off, ballot.turn, table.judge, text), key=lambda b: b[:3])
-    return [text for *_, text in best]
-
-
-def _shown(judged: Outcome, used: Sequence[Table]) -> tuple[list[list[float]], list[list[float]]]:
-    """For each body, judge by judge and pass by pass: its place, 0 first and 1 last, and its score."""
-    places: list[list[float]] = [[] for _ in judged.sizes]
-    given: list[list[float]] = [[] for _ in judged.sizes]
-    for table in used:
-        for ballot in table.ballots:
-            last = max(1, len(ballot.bodies) - 1)
-            for slot, (body, score) in enumerate(zip(ballot.bodies, ballot.scores, strict=True)):
-                places[body].append(slot / last)
-                given[body].append(score)
-    return places, given
 
 
 def _degraded(judged: Outcome, used: Sequence[Table], misses: Sequence[Miss]) -> bool:
@@ -152,19 +112,21 @@ def _rated(
     if judged.alone:
         flagged = how.single != "score"
         return replace(verdict, tied=flagged, weight=0.0 if flagged else None)
-    table, prior = anova(judged, used), batch.prior
-    known = table is not None and reliability.known(table, prior)
+    table = anova(judged, used)
+    rated = None if table is None else reliability.rate(table, batch.prior)
     if _one_score(verdict, used):
-        return replace(verdict, one_score=True, tied=True, weight=0.0, reliability=0.0 if known else None)
-    if table is None or not known:
+        return replace(
+            verdict, one_score=True, tied=True, weight=0.0, reliability=None if rated is None else 0.0
+        )
+    if table is None or rated is None:
         return verdict
-    value = reliability.icc(table, prior)
+    value, tied = rated
     wanted = reliability.passes_for(value, table.k)
     return replace(
         verdict,
         reliability=value,
         weight=value,
-        tied=reliability.tied(table, prior),
+        tied=tied,
         passes_for=None if wanted is None else ceil(wanted / len(used)),
     )
 
@@ -174,7 +136,7 @@ def _one_score(verdict: Verdict, used: Sequence[Table]) -> bool:
 
     Each time: --debias subtracts from equal scores what their places are worth, and makes them differ.
     """
-    return reliability.one_score(verdict.judged) or all(
+    return reliability.one_score(verdict.scores) or all(
         reliability.one_score(ballot.scores) for table in used for ballot in table.ballots
     )
 
@@ -184,6 +146,9 @@ def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verd
 
     What makes the scores equal leaves no signal; what tells equal ones apart is no signal of the judges.
     """
+    by_outcome = how.by_outcome and judged.outcomes
+    if how.blend is None and not by_outcome:
+        return verdict
     scores = verdict.scores
     if how.blend is not None:
         rewards = judged.rewards or (None,) * len(scores)
@@ -199,11 +164,12 @@ def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verd
             else:
                 mixed.append(how.blend * score + (1 - how.blend) * reward)
         scores = tuple(mixed)
-    if how.by_outcome and judged.outcomes:
+    if by_outcome:
         scores = ordered(scores, judged.outcomes)
-    if scores is verdict.scores:
+    if scores == verdict.scores:
         return verdict
-    verdict = replace(verdict, scores=scores)
+    changed = zip(verdict.rollouts, scores, strict=True)
+    verdict = replace(verdict, rollouts=tuple(replace(rollout, score=score) for rollout, score in changed))
     levelled = not judged.alone and reliability.one_score(scores)
     return replace(verdict, tied=True, weight=0.0) if levelled else verdict
 
@@ -213,10 +179,6 @@ def _failure(judged: Outcome, found: Sequence[Table], misses: Sequence[Miss], le
 
     What --max-cost left out goes before all else: a run with more money may score the group.
     """
-    if not misses and not found:
-        faults = [judged.faults[i] for i, body in enumerate(judged.owner) if body is None]
-        first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
-        return Failure("input", first or "the group has no trajectories")
     misses = sorted(misses, key=lambda miss: miss.failure.kind != "budget")
     if not found:
         return misses[0].failure

@@ -25,19 +25,14 @@ from ruler_cli.scoring.sheet import Sheet
 
 SHORTEST = 20
 """Characters from which on a text counts: shorter ones are roles, kinds and names."""
-ENOUGH = 64
-"""Groups after which a run knows enough."""
+ENOUGH = 20
+"""Groups after which a run knows enough: to look at one takes as long as to judge it."""
 _LINE, _TEXT_IN_TEXT = 8, 3
 """Characters of a line that is looked for by itself, and how deep JSON text in JSON text is."""
 _MOST_TEXTS, _MOST_PATHS, _DEEPEST = 1_000_000, 10_000, 60
 _MOST_SCANNED = 1 << 29
 """Characters of a prompt that are passed in search of texts that are not in it."""
 _NAMED = 3
-_SIGNS, _BETWEEN = b'\\" \t', b":,[{}]"
-"""Bytes that JSON within a string writes otherwise, and those that begin what stands between strings."""
-_GLANCED, _LEAST_GLANCED, _LONG, _MUCH = 16 << 10, 4 << 10, 512 << 10, 0.7
-"""Bytes of a group and of a record that are glanced at, those beyond which escapes stay as they are, and the
-share of the text that must seem to be there."""
 _ANY_KEY = re.compile(r"[0-9]+|[0-9a-fA-F-]{8,}|.{41,}", re.DOTALL)
 """Keys that are ids rather than names: all of them are one path."""
 _ID = re.compile(r"(?=[^0-9]*[0-9])[A-Za-z0-9_.:+-]{20,80}")
@@ -73,7 +68,7 @@ class Coverage:
             return
         self.groups += 1
         self._compare(group, sheet)
-        prompt = _Prompt(_shown(sheet))
+        prompt = _Prompt("\n".join((sheet.context, sheet.tools, *sheet.bodies, sheet.rubric)))
         for record in group.records:
             if record.part:
                 continue
@@ -85,34 +80,6 @@ class Coverage:
                 self._take(path, text, prompt)
                 if prompt.tired:
                     return
-
-    def glance(self, group: Group, sheet: Sheet) -> None:
-        """Take in a group by its bytes alone, at a fifth of the cost of `look`; look if much seems missing.
-
-        Both ends of long records are enough for that. Text is what stands between two quotes. It is
-        compared without spaces and backslashes, which JSON in JSON has more of.
-        """
-        raws = [record.line.raw for record in group.records if not record.part]
-        size = _GLANCED // max(1, len(raws))
-        found = dict.fromkeys(text for raw in raws for text in _ends(_unescaped(raw), size).split(b'"'))
-        texts = [
-            text.translate(None, _SIGNS)
-            for text in found
-            if len(text) >= SHORTEST and text[0] not in _BETWEEN
-        ]
-        prompt, at, shown = _shown(sheet).encode().translate(None, _SIGNS), 0, 0
-        texts = texts[: max(ENOUGH, _MOST_SCANNED // (len(prompt) + 1))]
-        for text in texts:
-            place = prompt.find(text, at)
-            place = prompt.find(text, 0, at) if place < 0 and at else place
-            if place >= 0:
-                at, shown = place, shown + len(text)
-        whole = sum(map(len, texts))
-        if shown < _MUCH * whole:
-            self.look(group, sheet)
-        elif sheet.bodies:
-            self._compare(group, sheet)
-            self.groups, self.bytes, self.shown = self.groups + 1, self.bytes + whole, self.shown + shown
 
     @property
     def share(self) -> float | None:
@@ -169,27 +136,6 @@ class Coverage:
         self.shown += shown
         if shown < size and (path in self.missing or len(self.missing) < _MOST_PATHS):
             self.missing[path] += size - shown
-
-
-def _unescaped(raw: bytes) -> bytes:
-    """JSON with the characters themselves in place of escapes such as `\\u00fc`."""
-    if b"\\u" not in raw or len(raw) > _LONG:
-        return raw
-    try:
-        return orjson.dumps(orjson.loads(raw))
-    except (ValueError, TypeError):  # it is cut, or no strict JSON: the look that follows reads it whole
-        return raw
-
-
-def _ends(raw: bytes, size: int) -> bytes:
-    """The beginning and the end of a record, as many bytes of both together."""
-    half = max(size, _LEAST_GLANCED) // 2
-    return raw if len(raw) <= 2 * half else raw[:half] + b'"' + raw[-half:]
-
-
-def _shown(sheet: Sheet) -> str:
-    """All that any prompt shows of a group."""
-    return "\n".join((sheet.context, sheet.tools, *sheet.bodies, sheet.rubric))
 
 
 class _Prompt:

@@ -13,7 +13,7 @@ from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Fault, Reply, Request
 from ruler_cli.scoring import words
 from ruler_cli.scoring.reply import DefectError, Reading, read, read_complete
-from ruler_cli.scoring.request import Paper, Part, compose, too_long
+from ruler_cli.scoring.request import Paper, Part, State, compose
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 
@@ -25,23 +25,6 @@ _BRIEF, _BRIEF_PER_ROLLOUT = 32, 48
 _SAFETY = 0.95
 """Share of the judge's stated context that a prompt may fill: tokens for its length are those of the request
 that was too long, and a part of it may take more. Of a window that still does the halves are asked."""
-
-
-@dataclass(slots=True)
-class State:
-    """What has happened so far: second chances are given a few times each at most.
-
-    `fitted`: the room is all that the judge's context leaves beside the prompt. `cuts` are the tokens of
-    prompt and answer of each that was cut off.
-    """
-
-    attempt: int = 0
-    note: str = ""
-    room: int | None = None
-    fitted: bool = False
-    cuts: tuple[tuple[int, int], ...] = ()
-    refused: bool = False
-    corrected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +41,6 @@ class Overflow:
     failure: Failure
     state: State
 
-    @property
-    def too_long(self) -> Failure:
-        """What becomes of a group that `target` cannot be reached for."""
-        return Failure("too_long", too_long(self.actual, self.limit))
-
 
 Conversation = Generator[Request, Reply | Fault, Ballot | Failure | Overflow]
 
@@ -75,9 +53,8 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
     """
     state = state or State()
     given: dict[str, tuple[float, str]] = {}
-    note = state.note
     while True:
-        paper = compose(sheet, ask, part, state.attempt, note, given, state.room, state.fitted)
+        paper = compose(sheet, ask, part, state, given)
         answer = yield paper.request
         if isinstance(answer, Fault):
             if _fits(answer, paper, state):
@@ -91,12 +68,9 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
             return _ballot(part, paper, {**given, **reading.entries}, reading)
         if failure:
             return _crowded(failure, sheet, part, state) if len(state.cuts) > 2 else failure
-        given = read_complete(answer.text, paper.request.labels) if len(state.cuts) == 2 else {}
-        if answer.truncated and given:
-            note = words.missing(given)
-        else:
-            given, note = {}, state.note
-            state.attempt += 1
+        cut_twice = answer.truncated and len(state.cuts) == 2
+        given = read_complete(answer.text, paper.request.labels) if cut_twice else {}
+        state.attempt += not given
 
 
 def _fits(fault: Fault, paper: Paper, state: State) -> bool:

@@ -25,14 +25,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
 from ruler_cli.ballots import Ballot, Outcome
 from ruler_cli.scoring.batch import Correct, anova, tables
 from ruler_cli.statistics import reliability
-from ruler_cli.statistics.reliability import Anova, Noise, Prior
-from ruler_cli.statistics.slots import SlotCurve
+from ruler_cli.statistics.reliability import Noise, Prior
+from ruler_cli.statistics.sums import SlotCurve
 
 FIRST = 2
 """Passes that every group gets before any is compared: an order and its reverse tell its noise."""
@@ -80,9 +81,8 @@ def unresolved(standing: Standing, prior: Prior) -> bool:
     leaves both unknown. `prior` is what the batch says of the noise.
     """
     table = anova(standing.judged, tables(standing.judged))
-    if table is None or not reliability.known(table, prior) or reliability.tied(table, prior):
-        return False
-    return reliability.icc(table, prior) < RELIABLE
+    rated = None if table is None else reliability.rate(table, prior)
+    return rated is not None and not rated[1] and rated[0] < RELIABLE
 
 
 def allot(standings: Sequence[Standing | None], average: int) -> list[int]:
@@ -94,70 +94,80 @@ def allot(standings: Sequence[Standing | None], average: int) -> list[int]:
     """
     given = [0] * len(standings)
     present = [(i, standing) for i, standing in enumerate(standings) if standing is not None]
-    purse = _Purse(
-        average * len(present) - sum(s.passes for _, s in present),
-        fsum((average - s.passes) * s.tokens for _, s in present),
-    )
-    if purse.passes < UNIT or purse.tokens <= 0:
+    passes = average * len(present) - sum(s.passes for _, s in present)
+    tokens = fsum((average - s.passes) * s.tokens for _, s in present)
+    if passes < UNIT or tokens <= 0:
         return given
-    chances = _chances([s for _, s in present])
-    allowed = purse.share(max(s.tokens for _, s in present), len(present))
+    # a round may spend a part of it, no trifle, and enough for any group that can be paid at all
+    part = max(_SHARE, max(UNIT, _LEAST * len(present)) / passes)
+    dearest = max(s.tokens for _, s in present)
+    allowed_passes = min(passes, part * passes)
+    allowed_tokens = min(tokens, max(UNIT * dearest, part * tokens))
+    groups = _groups([s for _, s in present])
     heap: list[tuple[float, int, int]] = []
 
     def offer(at: int) -> None:
         i, standing = present[at]
         total = standing.passes + given[i]
-        if total + UNIT <= MOST * average and (worth := chances[at].gain(given[i])) > 0:
-            heapq.heappush(heap, (-worth / purse.price(standing.tokens), i, at))
+        if total + UNIT <= MOST * average and (worth := groups[at].gain(given[i])) > 0:
+            heapq.heappush(heap, (-worth / (1 / passes + standing.tokens / tokens), i, at))
 
     for at in range(len(present)):
         offer(at)
     while heap:
         _, i, at = heapq.heappop(heap)
-        if allowed.pay(present[at][1].tokens):
+        price = UNIT * present[at][1].tokens
+        if allowed_passes >= UNIT and allowed_tokens >= price:
+            allowed_passes -= UNIT
+            allowed_tokens -= price
             given[i] += UNIT
             offer(at)
     return given
 
 
-@dataclass(slots=True)
-class _Purse:
-    """Passes and tokens that are left."""
+class _Group:
+    """One group's sums: of rollouts over all judges (None where one pass leaves none), of noise within each.
 
-    passes: float
-    tokens: float
+    What judges of a panel disagree on stays however often they are asked, so it is no noise here. `noise`
+    is the noise variance v, and `likely` are the chances of each S/v, once the block has told.
+    """
 
-    def price(self, tokens: float) -> float:
-        """What a pass of so many tokens takes of both, as shares of what is left."""
-        return 1 / self.passes + tokens / self.tokens
+    def __init__(self, standing: Standing, correct: Correct) -> None:
+        judged = standing.judged
+        every = tables(judged, correct)
+        self.rollouts = len(judged.sizes)
+        self.table = anova(judged, every)
+        apart = [self.table] if len(every) == 1 else [anova(judged, [one]) for one in every]
+        each = [own for own in apart if own is not None]
+        self.df_res = sum(own.df_res for own in each)
+        squares = fsum(own.ms_res * own.df_res for own in each)
+        self.ms_res = squares / self.df_res if self.df_res else 0.0
+        columns = float(sum(one.passes for one in every)) if self.table is None else self.table.k
+        self.k = max(columns, 1.0)
+        self.per_pass = self.k / max(1, standing.passes)
+        self.noise = reliability.ROUNDING
+        self.likely: tuple[float, ...] = ()
 
-    def share(self, dearest: float, groups: int) -> _Purse:
-        """What one round may spend: a part, no trifle, and enough for any group that can be paid at all."""
-        least = max(UNIT, _LEAST * groups)
-        part = max(_SHARE, least / self.passes)
-        return _Purse(
-            min(self.passes, part * self.passes),
-            min(self.tokens, max(UNIT * dearest, part * self.tokens)),
-        )
+    def likelihood(self, prior: Prior) -> tuple[float, ...]:
+        """Of each S/v; () where nothing is known of the group; all on 0 where rollouts differ by less.
 
-    def pay(self, tokens: float) -> bool:
-        """Take the price of UNIT passes, if it is there."""
-        if self.passes < UNIT or self.tokens < UNIT * tokens:
-            return False
-        self.passes -= UNIT
-        self.tokens -= UNIT * tokens
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Chance:
-    """One group's noise variance v, its columns k and columns per pass, and how likely each S/v is."""
-
-    rollouts: int
-    noise: float
-    k: float
-    per_pass: float
-    likely: tuple[float, ...]
+        The density of F · (1 + k·S/v), F on `df_item` and the shrunk noise's degrees of freedom.
+        """
+        variance, df = prior.shrink(self.ms_res, self.df_res)
+        self.noise = max(variance, reliability.ROUNDING)
+        if self.table is None or self.table.df_item < 1 or df <= 0:
+            return ()
+        if self.table.ms_item <= self.noise:
+            return (1.0,) + (0.0,) * (len(_GRID) - 1)
+        ratio, items = self.table.ms_item / self.noise, self.table.df_item
+        logs = []
+        for value in _GRID:
+            scale = 1 + self.k * value
+            tail = items * ratio / scale
+            rest = tail if df == inf else (items + df) * log1p(tail / df)
+            logs.append(-0.5 * (items * log(scale) + rest))
+        top = max(logs)
+        return tuple(exp(value - top) for value in logs)
 
     def gain(self, given: int) -> float:
         """How much UNIT passes after `given` others lower the squared error of the group's advantages."""
@@ -173,26 +183,18 @@ class _Chance:
         return 2 * self.rollouts * total if hope >= _HOPELESS else 0.0
 
 
-def _chances(standings: Sequence[Standing]) -> list[_Chance]:
+def _groups(standings: Sequence[Standing]) -> list[_Group]:
     """What the block says of each of its groups."""
     correct = _without_slots(standings)
-    found = [_Seen.of(standing, correct) for standing in standings]
+    found = [_Group(standing, correct) for standing in standings]
     noise = Noise()
-    for seen in found:
-        noise.add(seen.ms_res, seen.df_res)
-    prior = noise.prior()
-    likelihoods = [seen.likelihood(prior) for seen in found]
+    for group in found:
+        noise.add(group.ms_res, group.df_res)
+    likelihoods = [group.likelihood(noise.prior()) for group in found]
     common = _mixture([own for own in likelihoods if own])
-    return [
-        _Chance(
-            len(standing.judged.sizes),
-            max(prior.shrink(seen.ms_res, seen.df_res)[0], reliability.ROUNDING),
-            seen.k,
-            seen.k / max(1, standing.passes),
-            _posterior(common, own),
-        )
-        for standing, seen, own in zip(standings, found, likelihoods, strict=True)
-    ]
+    for group, own in zip(found, likelihoods, strict=True):
+        group.likely = _posterior(common, own)
+    return found
 
 
 def _without_slots(standings: Sequence[Standing]) -> Correct:
@@ -204,63 +206,13 @@ def _without_slots(standings: Sequence[Standing]) -> Correct:
     turned = any(len({b.bodies for b in s.judged.ballots}) > 1 for s in standings if s.judged.windows == 1)
     for standing in standings if turned else ():
         curve.add(*(ballot.scores for ballot in standing.judged.ballots))
-
-    by_size: dict[int, tuple[float, ...]] = {}
+    corrections = cache(curve.corrections)
 
     def correct(ballot: Ballot) -> Sequence[float]:
-        size = len(ballot.scores)
-        if size not in by_size:
-            by_size[size] = curve.corrections(size)
-        return [score - less for score, less in zip(ballot.scores, by_size[size], strict=True)]
+        away = corrections(len(ballot.scores))
+        return [score - less for score, less in zip(ballot.scores, away, strict=True)]
 
     return correct
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A group's sums: of rollouts over all judges (None where one pass leaves none), of noise within each.
-
-    What judges of a panel disagree on stays however often they are asked, so it is no noise here.
-    """
-
-    table: Anova | None
-    ms_res: float
-    df_res: int
-    k: float
-
-    @classmethod
-    def of(cls, standing: Standing, correct: Correct) -> Self:
-        """From a group's ballots, each corrected for slots."""
-        judged = standing.judged
-        every = tables(judged, correct)
-        table = anova(judged, every)
-        apart = [table] if len(every) == 1 else [anova(judged, [one]) for one in every]
-        each = [own for own in apart if own is not None]
-        degrees = sum(own.df_res for own in each)
-        squares = fsum(own.ms_res * own.df_res for own in each)
-        columns = float(sum(one.passes for one in every)) if table is None else table.k
-        return cls(table, squares / degrees if degrees else 0.0, degrees, max(columns, 1.0))
-
-    def likelihood(self, prior: Prior) -> tuple[float, ...]:
-        """Of each S/v; () where nothing is known of the group; all on 0 where rollouts differ by less.
-
-        The density of F · (1 + k·S/v), F on `df_item` and the shrunk noise's degrees of freedom.
-        """
-        variance, df = prior.shrink(self.ms_res, self.df_res)
-        if self.table is None or self.table.df_item < 1 or df <= 0:
-            return ()
-        noise = max(variance, reliability.ROUNDING)
-        if self.table.ms_item <= noise:
-            return (1.0,) + (0.0,) * (len(_GRID) - 1)
-        ratio, items = self.table.ms_item / noise, self.table.df_item
-        logs = []
-        for value in _GRID:
-            scale = 1 + self.k * value
-            tail = items * ratio / scale
-            rest = tail if df == inf else (items + df) * log1p(tail / df)
-            logs.append(-0.5 * (items * log(scale) + rest))
-        top = max(logs)
-        return tuple(exp(value - top) for value in logs)
 
 
 def _mixture(likelihoods: Sequence[Sequence[float]]) -> tuple[float, ...]:

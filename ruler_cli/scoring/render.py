@@ -98,9 +98,8 @@ def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening
         and (calls := _calls(message))
     ):
         return "\n".join([_called(call, names) for call in calls])
-    kind = message.get("type")
-    if role is None and isinstance(kind, str):
-        role, message = _ITEMS.get(kind, _responses_other)(message)
+    if role is None and isinstance(message.get("type"), str):
+        role, message = _of_responses(message)
         content = message.get("content")
     role, out = str(role or "assistant"), []
     text, thought, calls, results = _split(content)
@@ -140,6 +139,7 @@ _Call = tuple[str, str, Any]
 
 _CALL_KINDS = ("tool_call", "tool-call", "toolCall", "toolUse")
 _THOUGHTS = ("thinking", "reasoning", "think")
+_NAMES = ("name", "toolName")
 _CALL_IDS = ("id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "call_id")
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 _RETURNED = ("content", "output", "result", "tool_result")
@@ -150,11 +150,6 @@ _AROUND = ("text", "content", "answer", "value")
 def _first(part: Mapping[str, Any], names: Iterable[str]) -> Any:
     """The first of these fields that is there."""
     return next((part[name] for name in names if part.get(name) is not None), None)
-
-
-def _named(part: Mapping[str, Any]) -> Any:
-    """The name of the tool that a part calls."""
-    return _first(part, ("name", "toolName"))
 
 
 def _returned(block: Mapping[str, Any]) -> str:
@@ -174,8 +169,8 @@ def _split(content: Any) -> tuple[str, str, list[_Call], list[Mapping[str, Any]]
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
-        elif kind == "tool_use" or (kind in _CALL_KINDS and _named(part)):
-            calls.append((str(_first(part, _CALL_IDS)), str(_named(part)), _first(part, _ARGUMENTS)))
+        elif kind == "tool_use" or (kind in _CALL_KINDS and _first(part, _NAMES)):
+            calls.append((str(_first(part, _CALL_IDS)), str(_first(part, _NAMES)), _first(part, _ARGUMENTS)))
         elif kind in RESULT_KINDS:
             results.append(part)
         elif kind in _THOUGHTS:
@@ -339,30 +334,21 @@ def _middle(text: str, keep: int | None) -> str:
     return text[:head] + _CUT_MARK.format(gone) + text[len(text) - (keep - head) :]
 
 
-def _responses_call(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": item.get("arguments")}
-    return "assistant", {"tool_calls": [call]}
-
-
-def _responses_output(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    return "tool", {"tool_call_id": item.get("call_id"), "content": item.get("output")}
-
-
-def _responses_other(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """A call of a server's own tool and its result in one item; what has `content` is a message."""
+def _of_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The role and the message of an item of OpenAI's Responses; what has `content` is a message."""
+    match item["type"]:
+        case "function_call":
+            call = {"id": item.get("call_id"), "name": item.get("name"), "arguments": item.get("arguments")}
+            return "assistant", {"tool_calls": [call]}
+        case "function_call_output":
+            return "tool", {"tool_call_id": item.get("call_id"), "content": item.get("output")}
+        case "reasoning":
+            return "assistant", {"reasoning": item.get("summary") or item.get("content") or "(not shown)"}
     if "content" in item:
         return "assistant", item
+    # a call of a server's own tool and its result in one item
     told = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
     return "assistant", {"content": told}
 
 
-def _responses_reasoning(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    return "assistant", {"reasoning": item.get("summary") or item.get("content") or "(not shown)"}
-
-
-_ITEMS = {
-    "function_call": _responses_call,
-    "function_call_output": _responses_output,
-    "reasoning": _responses_reasoning,
-}
 __all__ = ["WHOLE", "Shortening", "blocks", "quoted", "readable_text", "render", "render_tools"]

@@ -10,8 +10,9 @@ dump is sorted.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
@@ -42,7 +43,7 @@ def lay_out(group: Group, ask: AskSettings) -> Sheet:
     highest = 0
     for bar in (_even_bar, _low_bar):
         for step, keep in enumerate(LADDER, 1):
-            if windows(draft.sheet, ask, WIDE):
+            if _at_once(draft.sheet, ask) or _plan(draft.sheet, ask, (WIDE,)):
                 return draft.finished(highest)
             most = bar(draft.sheet, ask)
             long = [body for body, size in enumerate(draft.sheet.sizes) if size + ENTRY_BYTES > most]
@@ -87,19 +88,9 @@ class Part:
     bodies: tuple[int, ...]
 
 
-def windows(sheet: Sheet, ask: AskSettings, least: int | None = None) -> int:
-    """How many requests a pass takes: 1 where all is shown at once, 0 where nothing fits the context.
-
-    Windows of fewer than `least` rollouts are not made; by default those of two and three are as a last
-    resort.
-    """
-    if _at_once(sheet, ask):
-        return 1
-    for floor in (WIDE, LEAST) if least is None else (least,):
-        made = _plan(sheet, ask, floor)
-        if made is not None:
-            return len(made[0])
-    return 0
+def windows(sheet: Sheet, ask: AskSettings) -> int:
+    """How many requests a pass takes: 1 where all is shown at once, 0 where nothing fits the context."""
+    return len(parts(sheet, ask, 0))
 
 
 def turns(sheet: Sheet, ask: AskSettings) -> int:
@@ -113,15 +104,12 @@ def parts(sheet: Sheet, ask: AskSettings, turn: int) -> tuple[Part, ...]:
     """The requests of one pass; none where the group does not fit the judge's context."""
     made: Windows = []
     if _at_once(sheet, ask):
-        made = [_order(sheet, ask, turn)]
-    for least in () if made else (WIDE, LEAST):
-        plan = _plan(sheet, ask, least)
-        if plan is not None:
-            even = turn - turn % 2
-            count = len(plan[0])
-            pair = plan if turn < 2 else _pair(sheet, ask, even, count, least) or plan
-            made = pair[turn % 2]
-            break
+        made = [order_of(sheet.digest, sheet.digests, seed=ask.seed, turn=turn)]
+    elif plan := _plan(sheet, ask):
+        pair, least = plan
+        if turn > 1:
+            pair = _pair(sheet, ask, turn - turn % 2, len(pair[0]), least) or pair
+        made = pair[turn % 2]
     if ask.order == "input":
         made = [sorted(window) for window in made]
     return tuple(Part(turn, number, tuple(window)) for number, window in enumerate(made))
@@ -149,10 +137,15 @@ def halved(part: Part, count: int) -> tuple[Part, ...]:
 def obstacle(group: Group, sheet: Sheet, ask: AskSettings) -> Failure | None:
     """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
     if not sheet.bodies:
-        return Failure("input", _nothing_to_judge(group))
-    if ask.context_tokens is not None and not windows(sheet, ask):
-        return Failure("too_long", too_long(least_tokens(sheet), ask.context_tokens))
-    return None
+        faults = [r.fault for r in group.rollouts if r.fault]
+        first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
+        return Failure("input", first or "the group has no trajectories")
+    if ask.context_tokens is None or windows(sheet, ask):
+        return None
+    # the smallest request that would help: the longest rollout and a short one
+    sizes = sorted(range(len(sheet.bodies)), key=sheet.sizes.__getitem__)
+    least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
+    return Failure("too_long", too_long(sheet.tokens_of(least), ask.context_tokens))
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -163,70 +156,54 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def least_tokens(sheet: Sheet) -> int:
-    """Estimated tokens of the smallest request that would help: the longest rollout and a short one."""
-    sizes = sorted(range(len(sheet.bodies)), key=sheet.sizes.__getitem__)
-    return sheet.tokens_of(sizes) if len(sizes) < 2 * LEAST else sheet.tokens_of((sizes[0], sizes[-1]))
-
-
 def _at_once(sheet: Sheet, ask: AskSettings) -> bool:
     """Whether one request shows everything."""
     limit = ask.context_tokens
     return 0 < len(sheet.bodies) <= ask.group_size and (limit is None or sheet.tokens <= limit)
 
 
-def _plan(sheet: Sheet, ask: AskSettings, least: int) -> tuple[Windows, Windows] | None:
-    """The windows of turns 0 and 1, as few as fit and hang together; None where none do.
+def _plan(
+    sheet: Sheet, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
+) -> tuple[tuple[Windows, Windows], int] | None:
+    """The windows of turns 0 and 1 and how many rollouts each has at least; None where none fit.
 
-    Not for a group that is shown at once, whose plan is its order.
+    They are as few as fit and hang together. Those of two and three rollouts are a last resort.
     """
-    number, limit = len(sheet.bodies), ask.context_tokens
-    if number == 0:
-        return None
     sizes = [size + ENTRY_BYTES for size in sheet.sizes]
-    room = None if limit is None else sheet.room(limit)
-    count = 0
-    while count := count_for(sizes, room, ask.group_size, least, count + 1):
-        made = _pair(sheet, ask, 0, count, least)
-        if made is not None:
-            return made
+    room = None if ask.context_tokens is None else sheet.room(ask.context_tokens)
+    for least in floors:
+        count = 0
+        while count := count_for(sizes, room, ask.group_size, least, count + 1):
+            made = _pair(sheet, ask, 0, count, least)
+            if made is not None:
+                return made, least
     return None
 
 
 def _pair(
-    sheet: Sheet, ask: AskSettings, turn: int, count: int, least: int
+    sheet: Sheet, ask: AskSettings, even: int, count: int, least: int
 ) -> tuple[Windows, Windows] | None:
     """Two passes, from an even turn on, that tie each other's windows together."""
-    first = _dealt(sheet, ask, turn, count, least, None)
-    second = None if first is None else _dealt(sheet, ask, turn + 1, count, least, first)
-    return None if first is None or second is None else (first, second)
+    made: list[Windows] = []
+    for turn in (even, even + 1):
+        windows = partition(
+            order_of(sheet.digest, sheet.digests, seed=ask.seed, turn=turn),
+            count,
+            partial(_draw, sheet, salt(sheet.digest, seed=ask.seed, turn=turn, attempt=0)),
+            [size + ENTRY_BYTES for size in sheet.sizes],
+            limit=None if ask.context_tokens is None else sheet.room(ask.context_tokens),
+            least=least,
+            most=ask.group_size,
+            before=made[0] if made else None,
+        )
+        if windows is None:
+            return None
+        made.append(windows)
+    return made[0], made[1]
 
 
-def _dealt(
-    sheet: Sheet, ask: AskSettings, turn: int, count: int, least: int, before: Windows | None
-) -> Windows | None:
-    key = salt(sheet.digest, seed=ask.seed, turn=turn, attempt=0)
-    return partition(
-        _order(sheet, ask, turn),
-        count,
-        lambda attempt, body: keyed(key, b"window %d" % attempt, sheet.digests[body]),
-        sizes=[size + ENTRY_BYTES for size in sheet.sizes],
-        limit=None if ask.context_tokens is None else sheet.room(ask.context_tokens),
-        least=least,
-        most=ask.group_size,
-        before=before,
-    )
-
-
-def _order(sheet: Sheet, ask: AskSettings, turn: int) -> list[int]:
-    return order_of(sheet.digest, sheet.digests, seed=ask.seed, turn=turn)
-
-
-def _nothing_to_judge(group: Group) -> str:
-    faults = [r.fault for r in group.rollouts if r.fault]
-    return (
-        f"no trajectory can be judged; the first: {faults[0]}" if faults else "the group has no trajectories"
-    )
+def _draw(sheet: Sheet, key: bytes, attempt: int, body: int) -> bytes:
+    return keyed(key, b"window %d" % attempt, sheet.digests[body])
 
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"
@@ -240,42 +217,53 @@ class Paper:
     labels: dict[str, int]
 
 
+@dataclass(slots=True)
+class State:
+    """What has happened to a request so far: second chances are given a few times each at most.
+
+    `fitted`: the room is all that the judge's context leaves beside the prompt. `cuts` are the tokens of
+    prompt and answer of each that was cut off.
+    """
+
+    attempt: int = 0
+    note: str = ""
+    room: int | None = None
+    fitted: bool = False
+    cuts: tuple[tuple[int, int], ...] = ()
+    refused: bool = False
+    corrected: int = 0
+
+
 def compose(
     sheet: Sheet,
     ask: AskSettings,
     part: Part | None = None,
-    attempt: int = 0,
-    note: str = "",
-    given: dict[str, tuple[float, str]] | None = None,
-    room: int | None = None,
-    fitted: bool = False,
+    state: State | None = None,
+    given: Mapping[str, tuple[float, str]] | None = None,
 ) -> Paper:
     """Write the two messages of one attempt to ask about a part, by default the first of all.
 
-    `note` corrects an earlier reply; `given` holds entries of it that stand, so that only the
-    other labels are asked for.
+    `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
     """
-    part = part or first_part(sheet, ask)
-    key = salt(sheet.digest, seed=ask.seed, turn=part.turn, attempt=attempt)
+    whole = Part(0, 0, tuple(range(len(sheet.bodies))))  # of a sheet that fits no context
+    part, state, given = part or next(iter(parts(sheet, ask, 0)), whole), state or State(), given or {}
+    key = salt(sheet.digest, seed=ask.seed, turn=part.turn, attempt=state.attempt)
     order: Sequence[int] = part.bodies
-    if attempt and ask.order == "random":
+    if state.attempt and ask.order == "random":
         order = drawn(order, sheet.digests, key)
     labels = _labels(sheet, key, order)
     lines = [f"<context>\n{sheet.context}\n</context>"] if sheet.context else []
     if sheet.tools:
         lines.append(f"<available_tools>\n{sheet.tools}\n</available_tools>")
     lines += [f'<trajectory id="{label}">\n{sheet.bodies[i]}\n</trajectory>' for label, i in labels.items()]
-    wanted = [label for label in labels if label not in (given or {})]
+    wanted = [label for label in labels if label not in given]
+    note = words.missing(given) if given else state.note
     if note:
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     system = words.system(sheet.rubric, alone=sheet.alone)
-    return Paper(Request(system, "\n".join(lines), tuple(wanted), room, part.turn, fitted), labels)
-
-
-def first_part(sheet: Sheet, ask: AskSettings) -> Part:
-    """The first request of the first pass; of a sheet that fits no context, all of it."""
-    return next(iter(parts(sheet, ask, 0)), Part(0, 0, tuple(range(len(sheet.bodies)))))
+    request = Request(system, "\n".join(lines), tuple(wanted), state.room, part.turn, state.fitted)
+    return Paper(request, labels)
 
 
 def _labels(sheet: Sheet, key: bytes, order: Sequence[int]) -> dict[str, int]:

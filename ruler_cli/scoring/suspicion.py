@@ -1,9 +1,7 @@
-"""Does a rollout's text speak to the judge? A flag for people to look at, never a penalty.
-
-What a rollout may say to its judge, by language: the phrases that raise the flag.
+"""Text of a rollout that speaks to the judge, by language: a flag for people to look at, never a penalty.
 
 A phrase is looked for only near one of its hints, a fragment without accents that any of its phrases
-holds. Patterns are written as `suspicion` reads text: lower case, without accents. Every repeat is
+holds. Patterns are written as text is read: lower case, without accents. Every repeat is
 bounded: a rollout may be megabytes of one character.
 """
 
@@ -12,21 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
-
-
-@dataclass(frozen=True, slots=True)
-class Phrases:
-    """One language's hints, one of which each phrase holds, and the phrases as a regular expression."""
-
-    hints: tuple[str, ...]
-    pattern: str
-
-
-def _hints(text: str) -> tuple[str, ...]:
-    return tuple(text.split("|"))
-
 
 _WORK = (
     "(?:rollout|trajectory|answer|response|solution|attempt|run|agent|submission|output|transcript"
@@ -118,31 +102,26 @@ _EAST = (
     r"|이 (?:답변|응답|궤적)[^.]{0,16}(?:만점|최고 점수)"
 )
 LANGUAGES = (
-    Phrases(
-        _hints(
-            "trajectory|judge|grader|evaluator|score|instruc|ignor|available_tools| marks|reward"
-            "|10/10|100%|100 %"
-        ),
+    (
+        "trajectory|judge|grader|evaluator|score|instruc|ignor|available_tools| marks|reward"
+        "|10/10|100%|100 %",
         _ENGLISH,
     ),
-    Phrases(_hints("bewert|anweisung|ignorier|punkt|gutachter|wertung|hinweis an|10/10"), _GERMAN),
-    Phrases(
-        _hints(
-            "instruc|ignor|note maxim|meilleure note|score maxim|score de 1|note la plus|10/10|20/20|100%"
-            "|100 %|valuateur|correcteur|juge|juez|puntua|punteggi|pontua|nota m|calific|valutatore"
-            "|evaluador|avaliador"
-        ),
+    ("bewert|anweisung|ignorier|punkt|gutachter|wertung|hinweis an|10/10", _GERMAN),
+    (
+        "instruc|ignor|note maxim|meilleure note|score maxim|score de 1|note la plus|10/10|20/20|100%"
+        "|100 %|valuateur|correcteur|juge|juez|puntua|punteggi|pontua|nota m|calific|valutatore"
+        "|evaluador|avaliador",
         _ROMANCE,
     ),
-    Phrases(_hints("инструк|указани|балл|оцен|проверяющи|судья"), _RUSSIAN),
-    Phrases(
-        _hints(
-            "忽略|无视|忽視|無視|忘记|忘れ|满分|滿分|最高|0分|0 分|评委|评分者|评审|评判者|裁判"
-            "|満点|採点者|評価者|무시|잊|만점|최고"
-        ),
+    ("инструк|указани|балл|оцен|проверяющи|судья", _RUSSIAN),
+    (
+        "忽略|无视|忽視|無視|忘记|忘れ|满分|滿分|最高|0分|0 分|评委|评分者|评审|评判者|裁判"
+        "|満点|採点者|評価者|무시|잊|만점|최고",
         _EAST,
     ),
 )
+"""Of each language the hints, one of which each phrase holds, and the phrases as a regular expression."""
 
 _NEAR = 200
 """Characters on each side of a hint that are looked at; no phrase is longer."""
@@ -213,7 +192,7 @@ def _scans(hints: Sequence[str]) -> tuple[tuple[bytes, re.Pattern[bytes]], ...]:
     )
 
 
-_HINTS = tuple(hint for language in LANGUAGES for hint in language.hints)
+_HINTS = tuple(hint for hints, _ in LANGUAGES for hint in hints.split("|"))
 _IN_BYTES = (
     *_scans([hint for hint in _HINTS if hint.isascii()]),
     (b"\\u", re.compile(_SIGN.pattern.encode())),
@@ -226,17 +205,15 @@ _LETTERS = frozenset("".join(hint for hint in _HINTS if hint.isascii()))
 def _phrases() -> tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]:
     """Each language's hints and pattern; compiled when a hint was found, since most text holds none."""
     return tuple(
-        (tuple(_alike(hint) for hint in language.hints), re.compile(_alike(language.pattern)))
-        for language in LANGUAGES
+        (tuple(_alike(hint) for hint in hints.split("|")), re.compile(_alike(pattern)))
+        for hints, pattern in LANGUAGES
     )
 
 
 def suspects(bodies: Sequence[str], raws: Sequence[bytes]) -> frozenset[int]:
     """Which of a group's bodies are suspect; `raws` are the same in UTF-8."""
-    keyed = frozenset(i for i, body in enumerate(bodies) if _is_master_key(body))
-    if not _may_be_suspect(raws, bodies):
-        return keyed
-    return keyed | frozenset(i for i, body in enumerate(bodies) if suspect(body))
+    test = suspect if _may_be_suspect(raws, bodies) else _is_master_key
+    return frozenset(i for i, body in enumerate(bodies) if test(body))
 
 
 def suspect(body: str) -> bool:

@@ -35,8 +35,8 @@ def partition(
     order: Sequence[int],
     count: int,
     draw: Draw,
+    sizes: Sequence[int],
     *,
-    sizes: Sequence[int] | None = None,
     limit: int | None = None,
     least: int = LEAST,
     most: int | None = None,
@@ -86,12 +86,8 @@ def count_for(sizes: Sequence[int], limit: int | None, most: int, least: int = W
 class _Room:
     """What fits into one window."""
 
-    def __init__(self, sizes: Sequence[int] | None, limit: int | None) -> None:
-        self.limit = None if sizes is None else limit
-        self.sizes = sizes
-
-    def of(self, item: int) -> int:
-        return 0 if self.sizes is None else self.sizes[item]
+    def __init__(self, sizes: Sequence[int], limit: int | None) -> None:
+        self.of, self.limit = sizes.__getitem__, limit
 
     def load(self, window: Sequence[int]) -> int:
         return sum(map(self.of, window))
@@ -210,7 +206,7 @@ def _tied(
             if number < islands:
                 island, islands, merged = found, number, True
                 break
-            _exchanged(windows, here, other, there, one, _Room(None, None))
+            _exchanged(windows, here, other, there, one, _Room((), None))
         if not merged:
             return False
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 RUBRIC = """\
@@ -103,7 +104,7 @@ def shorter() -> str:
     return "(An earlier answer was cut off by its length: keep every explanation under ten words.)"
 
 
-def missing(given: dict[str, tuple[float, str]]) -> str:
+def missing(given: Mapping[str, tuple[float, str]]) -> str:
     """The note that asks for the missing labels only, on the scale of those given."""
     scores = ", ".join(f"{label} {score:g}" for label, (score, _) in given.items())
     return (

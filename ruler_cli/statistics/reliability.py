@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, lgamma, log, log1p, sqrt
 
+from ruler_cli.statistics.sums import Moments
+
 ROUNDING = 0.05**2 / 12
 """The variance that rounding to a grid of .05 adds, evenly distributed over a step."""
 
@@ -112,23 +114,19 @@ class Noise:
     """
 
     def __init__(self) -> None:
-        self._groups = 0
-        self._mean = 0.0  # of e
-        self._square = 0.0  # sum of squares of e about its mean, by Welford's update
+        self._logs = Moments()  # of e
         self._trigamma = 0.0
         self._df = 0.0
         self._pooled = 0.0  # sum of d s²
+        self._prior: Prior | None = None
 
     def add(self, ms_res: float, df: float) -> None:
         """Count one group's residual mean square; without degrees of freedom it says nothing."""
         if df <= 0:
             return
+        self._prior = None
         variance = max(ms_res, ROUNDING)
-        e = log(variance) - digamma(df / 2) + log(df / 2)
-        self._groups += 1
-        off = e - self._mean
-        self._mean += off / self._groups
-        self._square += off * (e - self._mean)
+        self._logs.add([log(variance) - digamma(df / 2) + log(df / 2)])
         self._trigamma += trigamma(df / 2)
         self._df += df
         self._pooled += df * variance
@@ -139,51 +137,42 @@ class Noise:
         Where groups differ no more than chance has them differ, d₀ is infinite and s₀² the pooled
         variance, which is then the maximum likelihood estimate.
         """
-        if self._groups < 2:
+        self._prior = self._prior or self._fitted()
+        return self._prior
+
+    def _fitted(self) -> Prior:
+        groups = self._logs.number
+        if groups < 2:
             return Prior(pooled=self._df)
-        between = self._square / (self._groups - 1) - self._trigamma / self._groups
+        between = self._logs.square / (groups - 1) - self._trigamma / groups
         if between <= 0:
             return Prior(inf, self._pooled / self._df, self._df)
         df = 2 * trigamma_inverse(between)
-        return Prior(df, exp(self._mean + digamma(df / 2) - log(df / 2)), self._df)
+        return Prior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
 
 
-def known(anova: Anova, prior: Prior) -> bool:
-    """Whether anything is known of the noise: otherwise reliability and ties are undefined."""
-    return prior.shrink(anova.ms_res, anova.df_res)[1] > 0
+def rate(anova: Anova, prior: Prior, alpha: float = 0.05) -> tuple[float, bool] | None:
+    """The reliability of the mean of a group's passes, in [0, 1], and whether its rollouts are tied.
 
-
-def icc(anova: Anova, prior: Prior) -> float:
-    """The reliability of the mean of a group's passes, in [0, 1]; 0 where nothing is known of the noise.
-
-    ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3 of Shrout & Fleiss 1979) with the
-    shrunk noise. In a table with holes the mean's error is larger by 1/efficiency.
+    None where nothing is known of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
+    of Shrout & Fleiss 1979) with the shrunk noise; in a table with holes the mean's error is larger by
+    1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at alpha, the
+    moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise is none.
     """
     variance, df = prior.shrink(anova.ms_res, anova.df_res)
+    if df <= 0:
+        return None
     signal = anova.ms_item - variance
-    if df <= 0 or signal <= 0:
-        return 0.0
-    return signal / (signal + variance / anova.efficiency)
+    icc = signal / (signal + variance / anova.efficiency) if signal > 0 else 0.0
+    if anova.ms_item <= 0 or variance <= 0:
+        return icc, anova.ms_item <= 0
+    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
 
 
 def one_score(scores: Iterable[float | None]) -> bool:
     """Whether the scores there are tell nothing apart: there are some, and all are the same."""
     found = [score for score in scores if score is not None]
     return bool(found) and max(found) - min(found) < _SAME
-
-
-def tied(anova: Anova, prior: Prior, alpha: float = 0.05) -> bool:
-    """Whether the rollouts cannot be told apart: MS_item/s̃² ~ F(df_item, d₀ + d) is not rejected at alpha.
-
-    The moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise
-    is none, and what cannot be tested is not told apart.
-    """
-    variance, df = prior.shrink(anova.ms_res, anova.df_res)
-    if anova.ms_item <= 0 or df <= 0:
-        return True
-    if variance <= 0:
-        return False
-    return f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
 
 
 def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.summary import closing
-from ruler_cli.figures import Figures, Pair
-from ruler_cli.observer import Summary
+from ruler_cli.observer import Figures, Pair, Summary
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 

@@ -6,8 +6,7 @@ from dataclasses import fields, replace
 
 from ruler_cli.cli.messages import safe
 from ruler_cli.cli.summary import closing, figure_lines
-from ruler_cli.figures import Bin, Figures, Length, Odd, Pair
-from ruler_cli.observer import Summary
+from ruler_cli.observer import Bin, Figures, Length, Odd, Pair, Summary
 
 FULL = Figures(
     groups=50,

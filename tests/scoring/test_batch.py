@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.ballots import Outcome, Verdict
-from ruler_cli.figures import Figures
-from ruler_cli.scoring.batch import Batch, anova, mean, tables
+from ruler_cli.observer import Figures
+from ruler_cli.scoring.batch import Batch, mean
 from ruler_cli.scoring.combine import combine
 from ruler_cli.settings import CombineSettings
 from tests.scoring.saying import ballot, groups, judged, miss, scores
@@ -54,23 +54,6 @@ def test_ties_and_degraded_groups_are_counted() -> None:
     assert (found.groups, found.tie_rate, found.degraded) == (4, 0.25, 1)
     assert found.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
     assert found.reliability_median == pytest.approx(1, abs=0.01)
-
-
-def test_the_slot_curve_is_of_all_requests() -> None:
-    """What stands first and gets more shows in the curve, with its error; it is subtracted if asked for."""
-    rng = random.Random(8)
-    every = []
-    for _ in range(40):
-        given = [0.5 + 0.1 * (slot == 0) + rng.gauss(0, 0.02) for slot in range(4)]
-        every.append(judged(ballot(given, bodies=rng.sample(range(4), 4))))
-    found = run(*every)
-    assert found.slot_groups == 40
-    assert found.slot_curve[0].mean == pytest.approx(0.075, abs=0.01)
-    assert found.slot_curve[0].error == pytest.approx(0.003, abs=0.002)
-    assert sum(b.scores for b in found.slot_curve) == 160
-    assert not found.debiased
-    assert run(*every, debias=True).debiased
-    assert not run(*every[:5], debias=True).debiased
 
 
 def test_length_is_told_of_distinct_rollouts() -> None:
@@ -156,15 +139,3 @@ def test_equal_means_are_equal() -> None:
     """Decimals that add up to the same have the same mean: no chance of binary decides who is the best."""
     assert mean([0.3, 0.45]) == mean([0.35, 0.4]) == 0.375
     assert mean([0.1, 0.2, 0.3]) == mean([0.3, 0.2, 0.1]) == 0.2
-
-
-def test_anova_is_over_all_columns() -> None:
-    """Every pass of every judge is a column; one column, or one body, has no analysis."""
-    one = judged(ballot([0.1, 0.9]))
-    assert anova(one, tables(one)) is None
-    alone = judged(ballot([0.1]), ballot([0.2], 1))
-    assert anova(alone, tables(alone)) is None
-    panel = judged(ballot([0.1, 0.9]), ballot([0.2, 0.8], 0, 1), ballot([0.2, 0.8], 1, 1), judges=2)
-    found = anova(panel, tables(panel))
-    assert found is not None
-    assert (found.n, found.k, found.df_res) == (2, 3, 2)

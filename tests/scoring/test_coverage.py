@@ -19,14 +19,14 @@ from tests.values import reader, talk
 LONG = "Six times seven is forty-two, as everybody knows."
 
 
-def covered(*records: Any, glance: bool = False) -> Coverage:
+def covered(*records: Any) -> Coverage:
     """What is seen of records, each a group."""
     raws = [json.dumps(record, ensure_ascii=False).encode() for record in records]
     found = Coverage()
     form = reader(*raws)
     for number, raw in enumerate(raws, 1):
         group = Group(str(number), form.read(Line(number, 0, raw)))
-        (found.glance if glance else found.look)(group, lay_out(group, AskSettings()))
+        found.look(group, lay_out(group, AskSettings()))
     return found
 
 
@@ -73,18 +73,6 @@ def test_no_text() -> None:
     assert covered(two("a", "b")).share is None
 
 
-def test_glance() -> None:
-    """A glance counts what is written alike, and looks closer where much seems to be missing."""
-    good = [two(LONG + str(n), "b", id="0" * 24) for n in range(3)]
-    assert covered(*good, glance=True).share == 1.0
-    escaped = [two("\u00e9" * 40 + str(n), "b") for n in range(3)]
-    assert covered(*escaped, glance=True).share == 1.0
-    bad = [two(LONG + str(n), "b", unseen=LONG[::-1] * 4 + str(n)) for n in range(3)]
-    found = covered(*bad, glance=True)
-    assert (found.groups, found.share) == (3, covered(*bad).share)
-    assert list(found.missing) == ["unseen"]
-
-
 def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     """`check` has a row, in JSON with all paths; `score` warns once if less than half is shown."""
     hidden = {f"field {n}": f"{n} {LONG}" for n in range(5)}
@@ -98,7 +86,7 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     assert shown["not_shown"] == {f"field {n}": len(LONG) + 2 for n in range(5)}
     run = ruler("score", path, "out.jsonl", "-m", "offline")
     told = (
-        "ruler: warning: judges are shown 27% of the text in the first 2 groups; not shown: field 0 51 bytes"
+        "ruler: warning: judges are shown 28% of the text in the first 2 groups; not shown: field 0 51 bytes"
     )
     assert run.returncode == 0
     assert run.stderr.count(told) == 1, run.stderr
@@ -106,22 +94,20 @@ def test_check_and_score(tmp_path: Path, ruler: Ruler) -> None:
     assert "judges are shown" not in ruler("score", whole, "out.jsonl", "-m", "offline").stderr
 
 
-@pytest.mark.parametrize("glance", [False, True])
-def test_many_in_vain(glance: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look for texts that no prompt holds takes no more than a bound, however many there are."""
     monkeypatch.setattr(coverage, "_MOST_SCANNED", 100_000)
     extra = [f"a note of the harness, number {i}" for i in range(20_000)]
-    found = covered({"messages": talk("answer " * 100), "notes": extra}, glance=glance)
+    found = covered({"messages": talk("answer " * 100), "notes": extra})
     assert 0 < found.bytes < 100_000
 
 
-@pytest.mark.parametrize("glance", [True, False])
-def test_steps_of_a_run(glance: bool) -> None:
+def test_steps_of_a_run() -> None:
     """Rollouts of a group of which one goes on where another ends are told, as steps of one run may be."""
     more = [{"role": "user", "content": "And?"}, *talk("b", "c")]
     grown = {"trajectories": [{"messages": talk(LONG)}, {"messages": [*talk(LONG), *more]}]}
     longer = {"trajectories": [*grown["trajectories"], {"messages": talk("no")}]}
-    found = covered(two("a", "b"), grown, longer, two("a", "a b"), glance=glance)
+    found = covered(two("a", "b"), grown, longer, two("a", "a b"))
     assert (found.continued, found.first_continued) == (2, "2")
     assert "go on where another of the group ends (first: 2)" in found.doubts()[0]
-    assert covered(two("a", "b"), glance=glance).doubts() == []
+    assert covered(two("a", "b")).doubts() == []

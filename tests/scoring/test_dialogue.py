@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ruler_cli.ballots import Ballot
 from ruler_cli.records import Failure, Reply, Request, Usage
-from ruler_cli.scoring.dialogue import Overflow, State, converse
-from ruler_cli.scoring.request import Part, compose, lay_out, parts
+from ruler_cli.scoring.dialogue import Overflow, converse
+from ruler_cli.scoring.request import Part, State, compose, lay_out, parts
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.scoring.replies import (

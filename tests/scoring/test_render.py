@@ -23,139 +23,111 @@ def called(*calls: Any, **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": list(calls), **more}
 
 
+def by(role: Any, content: Any, **more: Any) -> dict[str, Any]:
+    """A message."""
+    return {"role": role, "content": content, **more}
+
+
+def of_parts(role: str, *content: Any, **more: Any) -> dict[str, Any]:
+    """A message of parts."""
+    return by(role, list(content), **more)
+
+
+RAN = 'call add: {"a":1,"b":[2]}'
+WORDS = {"type": "document", "source": {"type": "text", "data": "words"}}
+FILE = {"type": "file", "path": "a.py", "content": "x = 1"}
+PDF = {"type": "document", "document": "data:application/pdf;base64,JVBERi0"}
 RENDERED: list[tuple[list[Any], list[str]]] = [
-    ([{"role": "user", "content": "Hi\nthere"}], ['user: "Hi\\nthere"']),
-    ([{"role": "user", "content": "é“中😀"}], ['user: "é“中😀"']),
-    ([{"role": "assistant", "content": None}], ['assistant: ""']),
-    ([{"role": "user", "name": "bob", "content": "x"}], ['user bob: "x"']),
-    ([{"role": "user", "name": "a b", "content": "x"}], ['user "a b": "x"']),
-    ([{"role": "call x", "content": "y"}], ['"call x": "y"']),
-    ([{"role": "call", "name": "x", "content": "y"}], ['"call" x: "y"']),
-    ([{"role": None, "content": "y"}], ['assistant: "y"']),
-    ([{"role": 7, "content": 8}], ['7: "8"']),
-    ([{"role": "assistant", "content": None, "refusal": "No."}], ['assistant: "No."']),
-    ([{"role": "user", "content": ["a", {"type": "text", "text": "b"}]}], ['user: "a\\nb"']),
-    (
-        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:…"}}]}],
-        ['user: "[image]"'],
-    ),
-    (
-        [
-            {
-                "role": "user",
-                "content": [{"type": "document", "document": "data:application/pdf;base64,JVBERi0"}],
-            }
-        ],
-        ['user: "[document]"'],
-    ),
-    (
-        [{"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "words"}}]}],
-        ['user: "{\\"type\\":\\"document\\",\\"source\\":{\\"type\\":\\"text\\",\\"data\\":\\"words\\"}}"'],
-    ),
-    ([{"role": "user", "content": [{"type": "input_audio", "x": 1}]}], ['user: "[audio]"']),
-    ([{"role": "user", "content": [{"odd": 1}]}], ['user: "{\\"odd\\":1}"']),
+    ([by("user", "Hi\nthere")], ['user: "Hi\\nthere"']),
+    ([by("user", "é“中😀")], ['user: "é“中😀"']),
+    ([by("assistant", None)], ['assistant: ""']),
+    ([by("user", "x", name="bob")], ['user bob: "x"']),
+    ([by("user", "x", name="a b")], ['user "a b": "x"']),
+    ([by("call x", "y")], ['"call x": "y"']),
+    ([by("call", "y", name="x")], ['"call" x: "y"']),
+    ([by(None, "y")], ['assistant: "y"']),
+    ([by(7, 8)], ['7: "8"']),
+    ([by("assistant", None, refusal="No.")], ['assistant: "No."']),
+    ([of_parts("user", "a", {"type": "text", "text": "b"})], ['user: "a\\nb"']),
+    ([of_parts("user", {"type": "image_url", "image_url": {"url": "data:…"}})], ['user: "[image]"']),
+    ([of_parts("user", PDF)], ['user: "[document]"']),
+    ([of_parts("user", WORDS)], ["user: " + json.dumps(json.dumps(WORDS, separators=(",", ":")))]),
+    ([of_parts("user", FILE)], ["user: " + json.dumps(json.dumps(FILE, separators=(",", ":")))]),
+    ([of_parts("user", {"type": "input_audio", "x": 1})], ['user: "[audio]"']),
+    ([of_parts("user", {"odd": 1})], ['user: "{\\"odd\\":1}"']),
+    ([by("assistant", {"answer": "x"})], ['assistant: "x"']),
     # reasoning
-    (
-        [{"role": "assistant", "reasoning_content": "hm", "content": "x"}],
-        ['assistant thinking: "hm"\nassistant: "x"'],
-    ),
-    (
-        [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}],
-        ['assistant thinking: "hm"'],
-    ),
+    ([by("assistant", "x", reasoning_content="hm")], ['assistant thinking: "hm"\nassistant: "x"']),
+    ([of_parts("assistant", {"type": "thinking", "thinking": "hm"})], ['assistant thinking: "hm"']),
     ([{"type": "reasoning", "summary": [{"text": "hm"}]}], ['assistant thinking: "hm"']),
     ([{"type": "reasoning", "summary": []}], ['assistant thinking: "(not shown)"']),
     # tool calls: nested, flat, JSON text, a list that is JSON text, Inspect's, and the old single one
-    ([called(CALL)], ['call add: {"a":1,"b":[2]}']),
+    ([called(CALL)], [RAN]),
     ([called({"id": "c", "name": "f", "arguments": '{"x": null}'})], ['call f: {"x":null}']),
-    ([called(json.dumps(CALL))], ['call add: {"a":1,"b":[2]}']),
-    ([called() | {"tool_calls": json.dumps([CALL])}], ['call add: {"a":1,"b":[2]}']),
-    ([called() | {"tool_calls": CALL}], ['call add: {"a":1,"b":[2]}']),
+    ([called(json.dumps(CALL))], [RAN]),
+    ([called() | {"tool_calls": json.dumps([CALL])}], [RAN]),
+    ([called() | {"tool_calls": CALL}], [RAN]),
     ([called({"function": "f", "arguments": {"x": 1}})], ['call f: {"x":1}']),
+    ([called({"name": "f", "args": {"x": 1}})], ['call f: {"x":1}']),
     ([called("oops")], ['call unknown: "oops"']),
     ([called()], ['assistant: ""']),
     ([called() | {"tool_calls": "[]"}], ['assistant: ""']),
     ([called({"function": {"name": "f", "arguments": "no json"}})], ['call f: "no json"']),
     ([{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}], ["call f: {}"]),
-    ([called(CALL, content="So:")], ['assistant: "So:"\ncall add: {"a":1,"b":[2]}']),
+    ([called(CALL, content="So:")], [f'assistant: "So:"\n{RAN}']),
     # results, named by their call
-    (
-        [called(CALL), {"role": "tool", "tool_call_id": "c1", "content": '{"x": 1}'}],
-        ['call add: {"a":1,"b":[2]}', 'tool add: {"x":1}'],
-    ),
-    ([{"role": "tool", "name": "f", "content": "text"}], ['tool f: "text"']),
-    (
-        [called(CALL), {"role": "tool", "name": "f", "tool_call_id": "c1", "content": "text"}],
-        ['call add: {"a":1,"b":[2]}', 'tool f: "text"'],
-    ),
-    (
-        [called(CALL), {"role": "tool", "name": None, "tool_call_id": "c1", "content": "text"}],
-        ['call add: {"a":1,"b":[2]}', 'tool add: "text"'],
-    ),
-    ([{"role": "function", "name": "f", "content": [{"type": "text", "text": "[1]"}]}], ["tool f: [1]"]),
-    ([{"role": "tool", "content": '{"x": NaN}'}], ['tool: "{\\"x\\": NaN}"']),
+    ([called(CALL), by("tool", '{"x": 1}', tool_call_id="c1")], [RAN, 'tool add: {"x":1}']),
+    ([by("tool", "text", name="f")], ['tool f: "text"']),
+    ([called(CALL), by("tool", "text", name="f", tool_call_id="c1")], [RAN, 'tool f: "text"']),
+    ([called(CALL), by("tool", "text", name=None, tool_call_id="c1")], [RAN, 'tool add: "text"']),
+    ([of_parts("function", {"type": "text", "text": "[1]"}, name="f")], ["tool f: [1]"]),
+    ([by("tool", '{"x": NaN}')], ['tool: "{\\"x\\": NaN}"']),
     # Anthropic
     (
         [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "[2]"}]},
-                    {"type": "text", "text": "and?"},
-                ],
-            },
+            of_parts("assistant", {"type": "tool_use", "id": "t", "name": "f", "input": {}}),
+            of_parts(
+                "user",
+                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "[2]"}]},
+                {"type": "text", "text": "and?"},
+            ),
         ],
         ["call f: {}", 'tool f: [2]\nuser: "and?"'],
     ),
     # Vercel's AI SDK, pi, Azure's agents, LLaMA-Factory, Kimi
     (
         [
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "reasoning", "value": "hm"},
-                    {"type": "text", "value": "So:"},
-                    {"type": "tool-call", "toolCallId": "t", "toolName": "f", "input": {"a": 1}},
-                ],
-            },
-            {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "t", "output": "ok"}]},
+            of_parts(
+                "assistant",
+                {"type": "reasoning", "value": "hm"},
+                {"type": "text", "value": "So:"},
+                {"type": "tool-call", "toolCallId": "t", "toolName": "f", "input": {"a": 1}},
+            ),
+            of_parts("tool", {"type": "tool-result", "toolCallId": "t", "output": "ok"}),
         ],
         ['assistant thinking: "hm"\nassistant: "So:"\ncall f: {"a":1}', 'tool: "ok"'],
     ),
     (
         [
-            {"role": "assistant", "content": [{"type": "think", "think": "hm"}]},
-            {"role": "assistant", "content": [{"type": "toolCall", "id": "t", "name": "f", "arguments": {}}]},
-            {"role": "user", "content": [{"type": "toolResult", "toolCallId": "t", "content": "ok"}]},
+            of_parts("assistant", {"type": "think", "think": "hm"}),
+            of_parts("assistant", {"type": "toolCall", "id": "t", "name": "f", "arguments": {}}),
+            of_parts("user", {"type": "toolResult", "toolCallId": "t", "content": "ok"}),
         ],
         ['assistant thinking: "hm"', "call f: {}", 'tool f: "ok"'],
     ),
     (
         [
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_call", "tool_call_id": "t", "name": "f", "arguments": {"a": 1}}],
-            },
-            {
-                "role": "tool",
-                "tool_call_id": "t",
-                "run_id": "r",
-                "content": [{"type": "tool_result", "tool_result": {"b": 2}}],
-            },
+            of_parts(
+                "assistant", {"type": "tool_call", "tool_call_id": "t", "name": "f", "arguments": {"a": 1}}
+            ),
+            of_parts("tool", {"type": "tool_result", "tool_result": {"b": 2}}, tool_call_id="t", run_id="r"),
         ],
         ['call f: {"a":1}', 'tool f: {"b":2}'],
-    ),
-    ([called({"name": "f", "args": {"x": 1}})], ['call f: {"x":1}']),
-    ([{"role": "assistant", "content": {"answer": "x"}}], ['assistant: "x"']),
-    (
-        [{"role": "user", "content": [{"type": "file", "path": "a.py", "content": "x = 1"}]}],
-        ['user: "{\\"type\\":\\"file\\",\\"path\\":\\"a.py\\",\\"content\\":\\"x = 1\\"}"'],
     ),
     # OpenAI Responses
     (
         [
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]},
+            of_parts("assistant", {"type": "output_text", "text": "x"}, type="message"),
             {"type": "function_call", "call_id": "r", "name": "f", "arguments": '{"a":1}'},
             {"type": "function_call_output", "call_id": "r", "output": "ok"},
         ],

@@ -22,9 +22,14 @@ def entry(label: Any, score: Any, said: Any = "so") -> dict[str, Any]:
     return {"trajectory_id": label, "explanation": said, "score": score}
 
 
+def listed(*pairs: tuple[Any, Any]) -> str:
+    """A verdict as a list of ids and scores."""
+    return json.dumps({"scores": [entry(*pair) for pair in pairs]})
+
+
 def verdict(*scores: Any) -> str:
     """A verdict on the two labels."""
-    return json.dumps({"scores": [entry(*pair) for pair in zip(LABELS, scores, strict=True)]})
+    return listed(*zip(LABELS, scores, strict=True))
 
 
 def keyed(*pairs: tuple[str, Any]) -> str:
@@ -33,125 +38,96 @@ def keyed(*pairs: tuple[str, Any]) -> str:
     return f'{{"scores": {{{", ".join(members)}}}}}'
 
 
-GOOD = verdict(0.25, 1)
-KEYED = keyed(("bcdf", 0.25), ("ghjk", 1))
-FINE: list[tuple[str, str, list[float], bool, int]] = [
-    ("plain", GOOD, [0.25, 1.0], False, 0),
-    ("keyed", KEYED, [0.25, 1.0], False, 0),
-    ("keyed, best first", keyed(("ghjk", 1), ("bcdf", 0.25)), [0.25, 1.0], False, 0),
-    ("keyed in prose", f"Here it is: {KEYED} Bye.", [0.25, 1.0], False, 0),
-    ("keyed after a list", f"{verdict(1, 0)}\nNo: {KEYED}", [0.25, 1.0], False, 0),
-    ("keyed, the same twice", keyed(("bcdf", 0.25), ("ghjk", 1), ("bcdf", 0.25)), [0.25, 1.0], False, 0),
-    ("keyed, of ten", keyed(("bcdf", 8), ("ghjk", "10")), [0.8, 1.0], True, 0),
-    ("keyed, unknown ids", keyed(("zzzz", 7), ("bcdf", 0.25), ("ghjk", 1)), [0.25, 1.0], False, 1),
-    (
-        "keyed, with its id",
-        KEYED.replace('{"exp', '{"trajectory_id": "bcdf", "exp', 1),
-        [0.25, 1.0],
-        False,
-        0,
-    ),
-    ("fence", f"```json\n{GOOD}\n```", [0.25, 1.0], False, 0),
-    ("bare fence", f"```\n{GOOD}```", [0.25, 1.0], False, 0),
-    ("prose and fence", f"Here it is:\n```json\n{GOOD}\n```\nBye.", [0.25, 1.0], False, 0),
-    ("thought", f"<think>{verdict(1, 0)}</think>\n{GOOD}", [0.25, 1.0], False, 0),
-    ("thought without beginning", f"{verdict(1, 0)} hm </think>{GOOD}", [0.25, 1.0], False, 0),
-    ("two verdicts, the last counts", f"{verdict(1, 0)}\nNo: {GOOD}", [0.25, 1.0], False, 0),
-    ("a bare list", json.dumps(json.loads(GOOD)["scores"]), [0.25, 1.0], False, 0),
-    ("other keys", json.dumps({"note": {"scores": 1}, **json.loads(GOOD)}), [0.25, 1.0], False, 0),
-    ("wrapped", f'{{"answer": {GOOD}}} and {{}}', [0.25, 1.0], False, 0),
-    ("strings", verdict("0.25", " 1 "), [0.25, 1.0], False, 0),
-    ("fractions", verdict("8/10", "45 / 100"), [0.8, 0.45], False, 0),
-    ("percent", verdict("80%", "5.5 %"), [0.8, 0.055], False, 0),
-    ("of ten", verdict(8, 10), [0.8, 1.0], True, 0),
-    ("of ten with ends", verdict(1, 7.5), [0.1, 0.75], True, 0),
-    ("of ten as strings", verdict("7", 0), [0.7, 0.0], True, 0),
-    ("of ten beside a fraction", verdict("9/10", 7), [0.9, 0.7], True, 0),
-    ("minus nought", verdict(-0.0, "-0"), [0.0, 0.0], False, 0),
-    ("spaces around an id", GOOD.replace("bcdf", " bcdf\\n"), [0.25, 1.0], False, 0),
-    ("best first", json.dumps({"scores": json.loads(GOOD)["scores"][::-1]}), [0.25, 1.0], False, 0),
-    (
-        "the same twice",
-        json.dumps({"scores": [*json.loads(GOOD)["scores"], entry("bcdf", "0.25")]}),
-        [0.25, 1.0],
-        False,
-        0,
-    ),
-    (
-        "unknown ids",
-        json.dumps({"scores": [entry("zzzz", 7), *json.loads(GOOD)["scores"], entry(1, 0)]}),
-        [0.25, 1.0],
-        False,
-        2,
-    ),
+ONE, TWO = ("bcdf", 0.25), ("ghjk", 1)
+GOOD, KEYED = listed(ONE, TWO), keyed(ONE, TWO)
+SAME = [
+    GOOD,
+    KEYED,
+    keyed(TWO, ONE),
+    listed(TWO, ONE),
+    f"Here it is: {KEYED} Bye.",
+    f"{verdict(1, 0)}\nNo: {KEYED}",
+    f"{verdict(1, 0)}\nNo: {GOOD}",
+    keyed(ONE, TWO, ONE),
+    listed(ONE, TWO, ("bcdf", "0.25")),
+    KEYED.replace('{"exp', '{"trajectory_id": "bcdf", "exp', 1),
+    f"```json\n{GOOD}\n```",
+    f"```\n{GOOD}```",
+    f"Here it is:\n```json\n{GOOD}\n```\nBye.",
+    f"<think>{verdict(1, 0)}</think>\n{GOOD}",
+    f"{verdict(1, 0)} hm </think>{GOOD}",
+    json.dumps(json.loads(GOOD)["scores"]),
+    json.dumps({"note": {"scores": 1}, **json.loads(GOOD)}),
+    f'{{"answer": {GOOD}}} and {{}}',
+    verdict("0.25", " 1 "),
+    GOOD.replace("bcdf", " bcdf\\n"),
 ]
+"""Forms in which the two labels have the scores 0.25 and 1."""
+OTHERS = [
+    (keyed(("zzzz", 7), ONE, TWO), [0.25, 1.0], False, 1),
+    (listed(("zzzz", 7), ONE, TWO, (1, 0)), [0.25, 1.0], False, 2),
+    (verdict("8/10", "45 / 100"), [0.8, 0.45], False, 0),
+    (verdict("80%", "5.5 %"), [0.8, 0.055], False, 0),
+    (verdict(-0.0, "-0"), [0.0, 0.0], False, 0),
+    (keyed(("bcdf", 8), ("ghjk", "10")), [0.8, 1.0], True, 0),
+    (verdict(8, 10), [0.8, 1.0], True, 0),
+    (verdict(1, 7.5), [0.1, 0.75], True, 0),
+    (verdict("7", 0), [0.7, 0.0], True, 0),
+    (verdict("9/10", 7), [0.9, 0.7], True, 0),
+]
+"""Replies with what they say, whether on a scale to 10, and ids that are nobody's."""
 
 
 def test_read(subtests: pytest.Subtests) -> None:
     """Every form in which judges answer well is read, by id and never by position."""
-    for name, text, scores, rescaled, unknown in FINE:
-        with subtests.test(name=name, text=text, scores=scores, rescaled=rescaled, unknown=unknown):
+    for text, scores, rescaled, unknown in [*((text, [0.25, 1.0], False, 0) for text in SAME), *OTHERS]:
+        with subtests.test(text=text):
             found = read(text, LABELS)
             assert [found.entries[label][0] for label in LABELS] == pytest.approx(scores)
             assert (found.rescaled, found.unknown) == (rescaled, unknown)
             assert not any(str(score).startswith("-") for score, _ in found.entries.values())
 
 
-DEFECTS = [
-    ("empty", "", "was empty"),
-    ("prose", "I cannot.", "no JSON object with `scores`"),
-    ("another object", '{"score": 1}', "no JSON object with `scores`"),
-    ("a number", "7", "`scores` was neither a list nor an object"),
-    ("a word for the list", '{"scores": "bcdf 1, ghjk 0"}', "`scores` was neither a list nor an object"),
-    ("numbers by id", '{"scores": {"bcdf": 1, "ghjk": 0}}', "an entry of `scores` was no object"),
-    ("one id is missing", keyed(("bcdf", 1)), "1 of 2 ids had no score"),
-    ("positions as keys", keyed(("0", 1), ("1", 0)), "2 of 2 ids had no score"),
-    ("an id in another's place", KEYED.replace('{"exp', '{"trajectory_id": "ghjk", "exp', 1), "no object"),
-    ("one id with two entries", keyed(("bcdf", 1), ("ghjk", 0), ("bcdf", 0.5)), "no object"),
-    ("a keyed entry without a score", KEYED.replace('"score": 0.25', '"points": 1'), "no number"),
-    ("a keyed score out of range", keyed(("bcdf", 1), ("ghjk", -1)), "negative"),
-    ("no object", '{"scores": [0.5, 0.5]}', "no object"),
-    ("one is missing", json.dumps({"scores": [entry("bcdf", 1)]}), "1 of 2 ids had no score"),
-    ("positions", json.dumps({"scores": [entry("1", 1), entry("2", 0)]}), "2 of 2 ids had no score"),
-    ("numbers as ids", json.dumps({"scores": [entry(0, 1), entry(1, 0)]}), "2 of 2 ids had no score"),
-    ("another case", GOOD.replace("bcdf", "BCDF"), "1 of 2 ids had no score"),
-    (
-        "two scores for one",
-        json.dumps({"scores": [*json.loads(GOOD)["scores"], entry("bcdf", 0.3)]}),
-        "two different scores",
-    ),
-    ("two scores in one", GOOD.replace('"score": 0.25', '"score": 0.1, "score": 0.9'), "no number"),
-    ("mixed scales", verdict(0.5, 7), "mixed scales"),
-    ("negative", verdict(-0.1, 1), "negative"),
-    ("over ten", verdict(11, 1), "out of range"),
-    ("a slip is no scale", verdict(1.05, 1), "out of range"),
-    ("a slip beside nought", verdict(1.5, 0), "out of range"),
-    ("of a hundred", verdict(80, 60), "out of range"),
-    ("over the whole", verdict("12/10", 1), "out of range"),
-    ("over 100 %", verdict("101%", 1), "out of range"),
-    ("by nought", verdict("1/0", 1), "no number"),
-    ("NaN", verdict(float("nan"), 1), "no number"),
-    ("infinite", verdict(float("inf"), 1), "no number"),
-    ("a huge integer", GOOD.replace("0.25", "9" * 400), "no number"),
-    ("a monstrous integer", GOOD.replace("0.25", "9" * 5000), "no JSON object"),
-    ("true", verdict(True, 1), "no number"),
-    ("null", verdict(None, 1), "no number"),
-    ("a word", verdict("high", 1), "no number"),
-    ("a placeholder", verdict("0.8x", 1), "no number"),
-    ("a comma", verdict("0,8", 1), "no number"),
-    ("a list", verdict([0.8], 1), "no number"),
-    ("cut off", GOOD[:-3], "no JSON object"),
-    ("cut off in a thought", "<think>hm", "no JSON object"),
-]
+DEFECTS = {
+    "was empty": [""],
+    "no JSON object": [GOOD[:-3], "<think>hm", GOOD.replace("0.25", "9" * 5000)],
+    "no JSON object with `scores`": ["I cannot.", '{"score": 1}'],
+    "`scores` was neither a list nor an object": ["7", '{"scores": "bcdf 1, ghjk 0"}'],
+    "an entry of `scores` was no object": [
+        '{"scores": {"bcdf": 1, "ghjk": 0}}',
+        '{"scores": [0.5, 0.5]}',
+        KEYED.replace('{"exp', '{"trajectory_id": "ghjk", "exp', 1),
+        keyed(("bcdf", 1), TWO, ("bcdf", 0.5)),
+    ],
+    "1 of 2 ids had no score": [keyed(ONE), listed(ONE), GOOD.replace("bcdf", "BCDF")],
+    "2 of 2 ids had no score": [
+        keyed(("0", 1), ("1", 0)),
+        listed(("1", 1), ("2", 0)),
+        listed((0, 1), (1, 0)),
+    ],
+    "two different scores": [listed(ONE, TWO, ("bcdf", 0.3))],
+    "mixed scales": [verdict(0.5, 7)],
+    "negative": [verdict(-0.1, 1), keyed(ONE, ("ghjk", -1))],
+    "out of range": [verdict(odd, 1) for odd in (11, 1.05, "12/10", "101%")]
+    + [verdict(1.5, 0), verdict(80, 60)],
+    "no number": [
+        *(verdict(odd, 1) for odd in ("1/0", True, None, "high", "0.8x", "0,8", [0.8])),
+        *(verdict(float(odd), 1) for odd in ("nan", "inf")),
+        KEYED.replace('"score": 0.25', '"points": 1'),
+        GOOD.replace('"score": 0.25', '"score": 0.1, "score": 0.9'),
+        GOOD.replace("0.25", "9" * 400),
+    ],
+}
 
 
 def test_defects(subtests: pytest.Subtests) -> None:
     """A reply that is wrong in any part is no verdict, and the defect is named."""
-    for name, text, reason in DEFECTS:
-        with subtests.test(name=name, text=text, reason=reason):
-            with pytest.raises(DefectError, match=re.escape(reason)) as found:
-                read(text, LABELS)
-            assert "\n" not in str(found.value)
+    for reason, replies in DEFECTS.items():
+        for text in replies:
+            with subtests.test(text=text, reason=reason):
+                with pytest.raises(DefectError, match=re.escape(reason)) as found:
+                    read(text, LABELS)
+                assert "\n" not in str(found.value)
 
 
 HOSTILE = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ruler_cli.records import Failure, Group, Rollout
 from ruler_cli.scoring import words
 from ruler_cli.scoring.render import blocks
-from ruler_cli.scoring.request import LADDER, compose, lay_out, obstacle, parts, turns, windows
+from ruler_cli.scoring.request import LADDER, State, compose, lay_out, obstacle, parts, windows
 from ruler_cli.scoring.sheet import Sheet
 from ruler_cli.settings import AskSettings
 from tests.scoring.test_windows import connected
@@ -29,7 +29,7 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return compose(lay_out(made, ask), ask, attempt=attempt).request.user
+    return compose(lay_out(made, ask), ask, state=State(attempt)).request.user
 
 
 def test_shape() -> None:
@@ -119,7 +119,7 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
         sheet = lay_out(Group("g", (record,)), ask)
-        request = compose(sheet, ask, attempt=attempt, note="n" * bool(attempt)).request
+        request = compose(sheet, ask, state=State(attempt, "n" * bool(attempt))).request
         whole.update("\0".join([request.system, request.user, *request.labels]).encode())
         assert request.turn == 0
     assert whole.hexdigest() == OURS[case]
@@ -137,7 +137,7 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
     """
     sheet = lay_out(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
-        compose(sheet, ASK, parts(sheet, ASK, t)[0], a)
+        compose(sheet, ASK, parts(sheet, ASK, t)[0], State(a))
         for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
     )
     chance = len(one.labels) // 4
@@ -152,12 +152,12 @@ def test_correction_within_a_pass() -> None:
     sheet = lay_out(group(*map(talk, "abcdefgh")), ASK)
     for turn in range(3):
         part = parts(sheet, ASK, turn)[0]
-        orders = {tuple(compose(sheet, ASK, part, attempt).labels.values()) for attempt in range(4)}
+        orders = {tuple(compose(sheet, ASK, part, State(attempt)).labels.values()) for attempt in range(4)}
         assert len(orders) == 4
         assert part.bodies in orders
     kept = replace(ASK, order="input")
     for attempt in range(2):
-        paper = compose(sheet, kept, parts(sheet, kept, 1)[0], attempt)
+        paper = compose(sheet, kept, parts(sheet, kept, 1)[0], State(attempt))
         assert list(paper.labels.values()) == list(range(8))
 
 
@@ -230,15 +230,6 @@ def test_order_of_input() -> None:
     assert {part.bodies for part in parts(sheet, ask, 0)} != {part.bodies for part in parts(sheet, ask, 1)}
     whole = replace(ask, group_size=30)
     assert [parts(sheet, whole, turn)[0].bodies for turn in range(3)] == [tuple(range(30))] * 3
-
-
-def test_turns() -> None:
-    """Passes are as many as asked for, two at least in windows, one for what is compared with nothing."""
-    large, small, alone = (lay_out(of_sizes([5] * number), ASK) for number in (33, 32, 1))
-    assert [turns(sheet, ASK) for sheet in (large, small, alone)] == [2, 1, 1]
-    three = replace(ASK, passes=3)
-    assert [turns(sheet, three) for sheet in (large, small, alone)] == [3, 3, 1]
-    assert turns(alone, replace(three, single="score")) == 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
@@ -355,5 +346,5 @@ def test_smaller_windows_last() -> None:
     ask = replace(ASK, context_tokens=14_000)
     sheet = lay_out(made, ask)
     assert sheet.shortening == len(LADDER)
-    assert windows(sheet, ask, 4) == 0
+    assert all(len(part.bodies) < 4 for part in parts(sheet, ask, 0))
     assert [len(part.bodies) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]

@@ -20,9 +20,8 @@ from ruler_cli.statistics.reliability import (
     Prior,
     digamma,
     f_survival,
-    icc,
     passes_for,
-    tied,
+    rate,
     trigamma,
     trigamma_inverse,
 )
@@ -55,31 +54,23 @@ def test_textbook() -> None:
     assert (anova.n, anova.k, anova.df_item, anova.df_res) == (6, 4, 5, 15)
     assert anova.ms_item == pytest.approx(11.24, abs=0.005)
     assert anova.ms_res == pytest.approx(1.02, abs=0.005)
-    four = icc(anova, Prior())
+    rated = rate(anova, Prior())
+    assert rated is not None
+    four, tied = rated
     assert four == pytest.approx(0.91, abs=0.005)
     assert four / (4 - 3 * four) == pytest.approx(0.71, abs=0.005)
-    assert not tied(anova, Prior())
+    assert not tied
     assert passes_for(four, 4) == 4
 
 
 @given(tables(), priors)
 def test_range(columns: Columns, prior: Prior) -> None:
     """Reliability is in [0, 1] whatever the table, and a tie is never fully reliable."""
-    anova = Anova.of(columns)
-    found = icc(anova, prior)
+    rated = rate(Anova.of(columns), prior)
+    assert rated is not None
+    found, tied = rated
     assert 0 <= found <= 1
-    if tied(anova, prior):
-        assert found < 1
-
-
-@given(st.floats(1e-6, 1), st.floats(0.5, 50), st.floats(0.01, 1e3), st.floats(1e-6, 1))
-def test_shrink(ms_res: float, df: float, d0: float, variance: float) -> None:
-    """The shrunk variance lies between the group's and the batch's, with the degrees of both."""
-    found, total = Prior(d0, variance).shrink(ms_res, df)
-    assert min(ms_res, variance) * (1 - 1e-12) <= found <= max(ms_res, variance) * (1 + 1e-12)
-    assert total == pytest.approx(df + d0)
-    assert Prior(inf, variance, 1e4).shrink(ms_res, df) == (variance, 1e4)
-    assert Prior().shrink(ms_res, df) == (ms_res, df)
+    assert found < 1 or not tied
 
 
 def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float:
@@ -143,7 +134,7 @@ def rejected(groups: list[Anova]) -> float:
     for anova in groups:
         noise.add(anova.ms_res, anova.df_res)
     prior = noise.prior()
-    return sum(not tied(anova, prior) for anova in groups) / len(groups)
+    return sum((rate(anova, prior) or (0, True))[1] is False for anova in groups) / len(groups)
 
 
 @pytest.mark.parametrize(("n", "k"), few(1, [(8, 2), (4, 4), (2, 2)]))
@@ -164,7 +155,8 @@ def test_reliability_is_what_it_says() -> None:
     prior = noise.prior()
     pooled = sum(anova.ms_item for anova, _, _ in tables) / len(tables)
     assert 1 - prior.variance / pooled == pytest.approx(2 / 3, abs=0.03)
-    median = sorted(icc(anova, prior) for anova, _, _ in tables)[len(tables) // 2]
+    rated = [rate(anova, prior) for anova, _, _ in tables]
+    median = sorted(found[0] for found in rated if found is not None)[len(tables) // 2]
     assert median == pytest.approx(2 / 3, abs=0.06)
 
 
@@ -189,12 +181,6 @@ def test_polygamma(x: float, psi: float, slope: float) -> None:
     assert trigamma_inverse(slope) == pytest.approx(x, rel=1e-9)
 
 
-@given(st.floats(1e-12, 1e12))
-def test_trigamma_inverse(y: float) -> None:
-    """The inverse takes trigamma back, however large or small."""
-    assert trigamma(trigamma_inverse(y)) == pytest.approx(y, rel=1e-11)
-
-
 @pytest.mark.parametrize(
     ("f", "d1", "d2", "wanted"),
     [
@@ -216,12 +202,3 @@ def test_trigamma_inverse(y: float) -> None:
 def test_f_survival(f: float, d1: float, d2: float, wanted: float) -> None:
     """The tail of F is SciPy's, with infinite degrees of freedom that of χ²."""
     assert f_survival(f, d1, d2) == pytest.approx(wanted, rel=1e-9 if d2 < 1e6 * d1 else 1e-4)
-
-
-@given(st.floats(1e-3, 10), degrees)
-def test_towards_infinity(f: float, d1: float) -> None:
-    """From many degrees of freedom to infinitely many nothing jumps, and a larger F is less probable."""
-    d1 = min(d1, 50)
-    at = [f_survival(f, d1, d2) for d2 in (0.999e6 * d1, 1.001e6 * d1, 1e12, inf)]
-    assert at == pytest.approx([at[0]] * 4, abs=1e-7)
-    assert 0 <= f_survival(1.1 * f, d1, 7) <= f_survival(f, d1, 7) + 1e-12 <= 1 + 1e-11
