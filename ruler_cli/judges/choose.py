@@ -178,8 +178,7 @@ def choose(settings: JudgeSettings) -> Chosen:
 
 def answers_of(settings: JudgeSettings) -> Answering:
     """The form of the answers that a judge is asked for at first; no key is needed."""
-    straight = settings.via == "http" or (settings.via == "auto" and _straight(settings))
-    return answering(settings, (address_of(settings) or HERE) if straight else None)
+    return answering(settings, (address_of(settings) or HERE) if _straight(settings) else None)
 
 
 def cached_only(settings: JudgeSettings) -> Model:
@@ -208,7 +207,7 @@ def _judge(settings: JudgeSettings) -> Judge:
             return Simulated(SimulatedModel.of(settings.params))
         except ValueError as error:
             raise UsageError(str(error)) from None
-    if settings.via == "litellm" or (settings.via == "auto" and not _straight(settings)):
+    if not _straight(settings):
         from ruler_cli.judges.through_litellm import LitellmJudge
 
         if settings.api_base is not None:
@@ -231,8 +230,8 @@ def _straight(settings: JudgeSettings) -> bool:
     A first word that is no provider's belongs to the model's name at an endpoint of one's own.
     """
     provider = provider_of(settings.model, settings.params)
-    if provider in DIRECT:
-        return True
+    if settings.via != "auto" or provider in DIRECT:
+        return settings.via != "litellm"
     return settings.api_base is not None and (provider is None or provider in PREFIXES)
 
 

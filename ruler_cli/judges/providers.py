@@ -80,14 +80,6 @@ _ADDRESS = "custom oobabooga triton vllm xinference"
 _NOTHING = "docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud"
 """Providers that answer without a key, at an address that litellm knows: this machine's, but for ovhcloud."""
 
-_NO_CHAT = """
-a2a_agent auto_router aws_polly aws_textract azure_speech black_forest_labs cursor deepgram dotprompt
-elevenlabs fal_ai humanloop infinity jina_ai langfuse litellm_agent manus milvus mongodb nvidia_riva
-openai_like pg_vector recraft reducto runwayml s3_vectors soniox stability strands_decider topaz transcribe
-typesafe valkey voyage
-"""
-"""What litellm knows as providers, but not of chat completions about text."""
-
 _OTHERS = {
     "a2a": "api_base | A2A_API_BASE",
     "anthropic": "api_key | ANTHROPIC_API_KEY | ANTHROPIC_AUTH_TOKEN"
@@ -151,9 +143,8 @@ _TABLE: dict[str, tuple[Need, ...]] = {
     **{name: _parsed(row) for name, row in _OTHERS.items()},
 }
 
-NO_CHAT = frozenset(_NO_CHAT.split())
-PROVIDERS = frozenset(name for name in _TABLE if "/" not in name) | NO_CHAT
-"""The names of litellm's providers; a test holds them against `litellm.provider_list`."""
+PROVIDERS = frozenset(name for name in _TABLE if "/" not in name)
+"""Names of litellm's providers of chat completions; a test compares them with `litellm.provider_list`."""
 
 
 def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | None:
@@ -233,12 +224,8 @@ def finds_itself(provider: str, given: Given) -> bool:
     return not any(os.environ.get(name) for name in _BEARERS) and _met(ways, given)
 
 
-def refuse(name: str, provider: str, unmet: Iterable[Need] = ()) -> None:
-    """UsageError where a provider has no chat, or something is lacking: what it is, and the ways out."""
-    if provider in NO_CHAT:
-        raise UsageError(
-            f"judge {name}: litellm asks {provider} for no chat completions about text; name another with -m"
-        )
+def refuse(name: str, unmet: Iterable[Need]) -> None:
+    """UsageError if something is lacking: what it is, and the ways out."""
     needs = tuple(unmet)
     if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
         raise MissingKeyError(name, needs[0][1][0])

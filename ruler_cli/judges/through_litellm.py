@@ -176,12 +176,11 @@ class LitellmJudge(ChatJudge):
         """
         provider = self._provider
         if provider is not None:
-            refuse(self.name, provider)
             unmet = lacking(provider, self.model, self._given())
             if not unmet:
                 return
             if not _knows_more():
-                refuse(self.name, provider, unmet)
+                refuse(self.name, unmet)
         litellm = _litellm()
         if getattr(litellm, "secret_manager_client", None) is not None:
             return
@@ -190,7 +189,7 @@ class LitellmJudge(ChatJudge):
             value for name, value in vars(litellm).items() if name.endswith("_key") and not callable(value)
         )
         given = self._given(told=told, base=bool(litellm.api_base))
-        refuse(self.name, provider, lacking(provider, self.model, given))
+        refuse(self.name, lacking(provider, self.model, given))
         if provider not in PROVIDERS and not (given.key or given.base):  # of a litellm that is newer
             lost = litellm.validate_environment(self.model).get("missing_keys") or []
             if len(lost) == 1 and lost[0].endswith("_API_KEY"):
