@@ -1,4 +1,4 @@
-"""What a failed call means: status, body code and message → kind, scope and way out, in one table.
+"""Meaning of a failed call: status, body code and message → kind, scope and way out, in one table.
 
 The judge's context and a request's size, as the judge's own message states them.
 
@@ -181,7 +181,7 @@ def _after_server(
 
 
 def refuses_format(status: int, message: str) -> bool:
-    """Whether an endpoint says that it does not take the answer format asked for."""
+    """Tell if an endpoint says that it does not take the answer format asked for."""
     return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message[:_BEGINNING]) is not None
 
 

@@ -118,7 +118,7 @@ _OTHERS = {
     "watsonx/deployment": _WATSONX,
     "watsonx_text": _WATSONX + _PROJECT,
 }
-"""What the other providers need: `;` parts needs, `|` the ways to meet one, a space what one way takes.
+"""Needs of the other providers: `;` parts needs, `|` the ways to meet one, a space what one way takes.
 
 A word in capitals is a variable, or the parameter of that name in small letters; any other a parameter
 (`api_key` and `api_base` are those that stand for --api-key-env and --api-base), `+` a package, `~` a file,
@@ -156,7 +156,7 @@ def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | No
 
 
 def homeless(provider: str | None) -> bool:
-    """Whether a provider has no address of its own: wherever it is, its key belongs there."""
+    """Tell if a provider has no address of its own: wherever it is, its key belongs there."""
     return any(("api_base",) in need for need in _TABLE.get(provider or "", ()))
 
 
@@ -170,7 +170,7 @@ def _words(needs: Iterable[Need]) -> list[str]:
 
 
 def needs_of(provider: str, model: str) -> tuple[Need, ...]:
-    """What a provider must be given for a model."""
+    """Return what a provider must be given for a model."""
     deeper = "/".join([provider, *model.split("/")[1:2]])
     return _TABLE.get(deeper, _TABLE.get(provider, ()))
 
@@ -196,7 +196,7 @@ def secret(provider: str | None) -> str | None:
 
 
 def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
-    """What is not there of what a provider needs; nothing where that cannot be known.
+    """Return the needs of a provider that are not met; none where that cannot be known.
 
     At an address that is not the provider's own no key is needed, unless one is always sent.
     """
@@ -209,7 +209,7 @@ def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
 
 
 def finds_itself(provider: str, given: Given) -> bool:
-    """Whether the key for an address that the user named may be left to litellm to find.
+    """Tell if the key for an address that the user named may be left to litellm to find.
 
     It may for a provider that has no address of its own and a key that is there, and where an SDK signs
     the call or asks for a token. A bearer key of a variable may not; litellm takes OpenAI's for some.
@@ -224,15 +224,13 @@ def finds_itself(provider: str, given: Given) -> bool:
     return not any(os.environ.get(name) for name in _BEARERS) and _met(ways, given)
 
 
-def refuse(name: str, unmet: Iterable[Need]) -> None:
+def refuse(name: str, needs: tuple[Need, ...]) -> None:
     """UsageError if something is lacking: what it is, and the ways out."""
-    needs = tuple(unmet)
     if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
         raise MissingKeyError(name, needs[0][1][0])
     if needs:
-        raise UsageError(
-            f"judge {name} needs {_needed(needs)}; give it, or try the pipeline without a model: -m offline"
-        )
+        way = "give what is missing, or try the pipeline without a model: -m offline"
+        raise UsageError(f"judge {name} needs {_needed(needs)}; {way}")
 
 
 def _met(need: Need, given: Given) -> bool:
@@ -281,7 +279,7 @@ def _aws() -> bool:
 
 
 def _google() -> tuple[bool, bool]:
-    """Whether there are Google's application default credentials, and a project with them."""
+    """Tell if there are Google's application default credentials, and a project with them."""
     try:
         sdk, exceptions = map(importlib.import_module, ("google.auth", "google.auth.exceptions"))
     except ImportError:
@@ -326,7 +324,8 @@ def _ways(need: Need) -> list[str]:
     """Ways to meet a need: at most three by variables, by options and logins, else by a parameter."""
     named = [" + ".join(way) for way in need if all(map(str.isupper, way))][:3]
     words = [way[0] for way in need if not way[0].isupper()]
-    told = [f"pip install {word[1:].replace('.', '-')}" for word in words if word[0] == "+"]
-    told += [f"a login in {word}: log in once with litellm" for word in words if word[0] == "~"]
+    packages = [word[1:].replace(".", "-") for word in words if word[0] == "+"]
+    told = [f"the package {name} (pip install {name})" for name in packages]
+    told += [f"a login in {word} (log in once with litellm)" for word in words if word[0] == "~"]
     told += [_OPTIONS[word] for word in words if word in _OPTIONS]
     return [*named, *(told or [f"-p {word}=…" for word in words if word.isidentifier()][:1])]
