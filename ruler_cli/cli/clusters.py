@@ -44,33 +44,30 @@ Workers = Annotated[
 def refuse(settings: ScoreSettings, engine: str, address: str | None, words: Sequence[str]) -> None:
     """UsageError for what Ray cannot do, and for options of Ray without Ray or its package."""
     if engine != "ray":
-        lone = next((word.partition("=")[0] for word in words if word.startswith("--ray-")), None)
-        if lone is not None:
-            raise UsageError(f"{lone}: is for workers of Ray; give --engine ray too, or leave it out")
+        for word in words:
+            if word.startswith("--ray-"):
+                option = word.partition("=")[0]
+                raise UsageError(f"{option}: is for workers of Ray; give --engine ray too, or leave it out")
         return
     if settings.input.shard is not None:
-        raise UsageError(
-            "--shard: workers of Ray share the whole input already; leave it out, or --engine ray"
-        )
+        way = "leave it out, or --engine ray"
+        raise UsageError(f"--shard: workers of Ray share the whole input already; {way}")
     source = settings.input.source
     if source == "-" or source.startswith(("/dev/", "/proc/")) or Path(source).is_fifo():
-        raise UsageError(
-            "--engine ray: stdin cannot be read by other processes; give the input as a file, or leave out "
-            "--engine"
-        )
+        way = "give the input as a file, or leave out --engine"
+        raise UsageError(f"--engine ray: stdin cannot be read by other processes; {way}")
     if find_spec("ray") is None:
         raise UsageError("--engine ray: ray is not installed; pip install 'ruler-cli[ray]'")
     option = "--ray-address" if address else "RAY_ADDRESS"
-    if (address or os.environ.get("RAY_ADDRESS") or "").startswith("ray://"):
-        raise UsageError(
-            f"{option}: ray:// leads to Ray Client; give host:port of the cluster and run there, or hand the "
-            "command to it: ray job submit"
-        )
-    _refuse_unreachable(option, address or os.environ.get("RAY_ADDRESS") or "")
+    address = address or os.environ.get("RAY_ADDRESS") or ""
+    if address.startswith("ray://"):
+        way = "give host:port of the cluster and run there, or hand the command to it: ray job submit"
+        raise UsageError(f"{option}: ray:// leads to Ray Client; {way}")
+    _refuse_unreachable(option, address)
 
 
 def _refuse_unreachable(option: str, address: str) -> None:
-    """RefusedError if nobody answers there, or not as Ray does.
+    """RefusedError if no Ray answers there.
 
     Ray itself tries an address for minutes, in C++ that cannot be stopped: a process asks that can be ended.
     """
@@ -81,12 +78,6 @@ def _refuse_unreachable(option: str, address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
         ask = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
         subprocess.run(ask, capture_output=True, check=True, timeout=2 * _PATIENCE)  # noqa: S603 - Ray's own
-        return
-    except OSError as error:
-        why = f"nobody answers there ({error.strerror or error})"
-    except subprocess.SubprocessError:
-        why = "what is there does not answer as Ray does"
-    raise RefusedError(
-        f"{option} {address}: {why}; `ray status` on a machine of the cluster tells the address, or leave it "
-        "out to start one here"
-    )
+    except (OSError, subprocess.SubprocessError):
+        way = "`ray status` on a machine of the cluster tells the address, or leave it out to start one here"
+        raise RefusedError(f"{option} {address}: no Ray answers there; {way}") from None

@@ -115,7 +115,7 @@ def _run_on_ray(
         return _run(settings, progress)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
-    from ruler_cli.cluster.run import score_on_ray, started
+    from ruler_cli.cluster import score_on_ray, started
     from ruler_cli.writing import open_output
 
     with open_output(settings.input.source, settings.output):

@@ -33,7 +33,7 @@ _ASIDE = re.compile(
     r"\s(?:LiteLLM: model group '|LiteLLM Retried: \d|(?:Received Model Group|Passed model)="
     r"|model=\S{1,200} \w{1,30}_fallbacks?=)"
 )
-"""Where a litellm proxy begins to tell of its own routing, behind what the provider said."""
+"""Beginning of a litellm proxy's words on its own routing, behind the provider's message."""
 _LONGEST = 2000
 
 
@@ -130,7 +130,7 @@ def answer_of(
 
 
 def _thought(message: Mapping[str, Any], usage: Any) -> bool:
-    """Whether a judge has thought before its answer, by what servers and providers tell of it."""
+    """Tell if a judge has thought before its answer, by what servers and providers tell of it."""
     content = message.get("content")
     if any(message.get(name) for name in _THOUGHTS):
         return True

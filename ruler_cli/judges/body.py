@@ -250,7 +250,7 @@ def _thought(params: Mapping[str, Any], *, thinks: bool) -> int:
 
 
 def _is_own(host: str) -> bool:
-    """Whether a host is a machine of one's own: loopback, a private network, a bare name."""
+    """Tell if a host is a machine of one's own: loopback, a private network, a bare name."""
     try:
         return not ip_address(host).is_global
     except ValueError:

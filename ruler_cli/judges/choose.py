@@ -22,7 +22,7 @@ from ruler_cli.settings import JudgeSettings
 
 OPENAI = "https://api.openai.com/v1"
 HERE = "http://localhost"
-"""Where an engine of one's own is, if nothing is said of it."""
+"""Address of an engine of one's own, if none is given."""
 DIRECT = {"openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"), "hosted_vllm": ("", "HOSTED_VLLM_API_BASE")}
 """Providers on the direct path: the variable of the key, the variable of the endpoint."""
 PREFIXES = ("openai", "hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio", "litellm_proxy")
@@ -128,7 +128,7 @@ def environment(judges: Iterable[JudgeSettings]) -> dict[str, str]:
 
 
 _ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
-"""What variables of a provider begin with, beside its name and the first word of its key's variable."""
+"""Beginnings of a provider's variables, beside its name and the first word of its key's variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Chosen:
 
 
 def model_of(settings: JudgeSettings) -> Model:
-    """What is known of the judge's price and context; nothing is asked, no key is needed.
+    """Look up a judge's price and context; nothing is asked, no key is needed.
 
     UsageError where an embedded judge's name is misspelt: it would be looked for at providers, for seconds.
     """
@@ -158,7 +158,7 @@ def model_of(settings: JudgeSettings) -> Model:
 
 
 def batch_price(settings: JudgeSettings) -> Price | None:
-    """What a judge costs in a batch: as listed, else half of what it costs otherwise; None: not known."""
+    """Return a judge's price in a batch: as listed, else half of its usual one; None if it is not known."""
     price = model_of(settings).price
     if lists_batches(settings):
         return in_batches(settings.model)
@@ -166,7 +166,7 @@ def batch_price(settings: JudgeSettings) -> Price | None:
 
 
 def lists_batches(settings: JudgeSettings) -> bool:
-    """Whether a judge's price in a batch is one of the list: not that of the user, nor half of another."""
+    """Tell if a judge's price in a batch is one of the list: not that of the user, nor half of another."""
     return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
 
 
@@ -178,8 +178,7 @@ def choose(settings: JudgeSettings) -> Chosen:
 
 def answers_of(settings: JudgeSettings) -> Answering:
     """The form of the answers that a judge is asked for at first; no key is needed."""
-    straight = settings.via == "http" or (settings.via == "auto" and _straight(settings))
-    return answering(settings, (address_of(settings) or HERE) if straight else None)
+    return answering(settings, (address_of(settings) or HERE) if _straight(settings) else None)
 
 
 def cached_only(settings: JudgeSettings) -> Model:
@@ -208,7 +207,7 @@ def _judge(settings: JudgeSettings) -> Judge:
             return Simulated(SimulatedModel.of(settings.params))
         except ValueError as error:
             raise UsageError(str(error)) from None
-    if settings.via == "litellm" or (settings.via == "auto" and not _straight(settings)):
+    if not _straight(settings):
         from ruler_cli.judges.through_litellm import LitellmJudge
 
         if settings.api_base is not None:
@@ -226,13 +225,13 @@ def _judge(settings: JudgeSettings) -> Judge:
 
 
 def _straight(settings: JudgeSettings) -> bool:
-    """Whether a judge is asked by OpenAI's protocol: where its provider has another, litellm knows it.
+    """Tell if a judge is asked by OpenAI's protocol: where its provider has another, litellm knows it.
 
     A first word that is no provider's belongs to the model's name at an endpoint of one's own.
     """
     provider = provider_of(settings.model, settings.params)
-    if provider in DIRECT:
-        return True
+    if settings.via != "auto" or provider in DIRECT:
+        return settings.via != "litellm"
     return settings.api_base is not None and (provider is None or provider in PREFIXES)
 
 
@@ -250,7 +249,7 @@ _OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
 
 
 def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -> Target:
-    """Who is to answer, by the judge's name where it is not told; UsageError where that does not tell."""
+    """Choose the form of the requests, by the judge's name if none is given; UsageError if it tells none."""
     if target != "auto":
         return target
     provider = judge.model.partition("/")[0]
@@ -275,7 +274,7 @@ def batches_of(judge: JudgeSettings) -> Target | None:
 
 
 def request_line(target: Target, judge: JudgeSettings) -> Line:
-    """What makes (key, request) a line of a request file, with its end; `custom_id` is the key in hex.
+    """Return a function that makes (key, request) a line of a request file; `custom_id` is the key in hex.
 
     It may import litellm, which takes seconds; each line then takes microseconds. UsageError where the
     judge's name or parameters cannot be sent so.

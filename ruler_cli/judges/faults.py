@@ -1,4 +1,4 @@
-"""What a failed call means: status, body code and message → kind, scope and way out, in one table.
+"""Meaning of a failed call: status, body code and message → kind, scope and way out, in one table.
 
 The judge's context and a request's size, as the judge's own message states them.
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
@@ -40,26 +39,20 @@ _BEGINNING = 1000
 """Characters of a message in which a form is named; a gateway may repeat the request behind them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One rule: it holds where the status is listed and the pattern, if any, is found."""
+class Row(NamedTuple):
+    """A rule for the statuses that it lists (`5xx`: all of them), if its pattern is found."""
 
-    statuses: frozenset[int]
-    pattern: re.Pattern[str] | None
+    statuses: str
+    pattern: str
     kind: Kind
     reach: Reach
     way_out: str = ""
 
     def holds(self, status: int, text: str) -> bool:
-        """Whether this row speaks of the failure."""
-        return status in self.statuses and (self.pattern is None or self.pattern.search(text) is not None)
-
-
-def _row(statuses: str, pattern: str, kind: Kind, reach: Reach, way: str = "") -> Row:
-    listed: set[int] = set()
-    for word in statuses.split():
-        listed |= set(range(int(word[0]) * 100, int(word[0]) * 100 + 100)) if "xx" in word else {int(word)}
-    return Row(frozenset(listed), re.compile(pattern, re.IGNORECASE) if pattern else None, kind, reach, way)
+        """Tell if this row speaks of the failure."""
+        listed = self.statuses.split()
+        known = str(status) in listed or f"{status // 100}xx" in listed
+        return known and re.search(self.pattern, text, re.IGNORECASE) is not None
 
 
 _CREDIT = "add credit or raise the limit, or use another key with --api-key-env"
@@ -105,33 +98,33 @@ _BUSY = r"overloaded|server (?:is )?busy|pending requests|slow down|too many req
 TABLE: tuple[Row, ...] = (
     #    status                     code or message says                    kind         reach    way out
     # money and keys
-    _row("4xx",                     _SPENT,                                 "refused",   "run",   _CREDIT),
-    _row("402",                     _ANY,                                   "refused",   "run",   _CREDIT),
-    _row("400 403 406 422 451",     _CONTENT,                               "refused",   "group"),
-    _row("401",                     _ANY,                                   "refused",   "run",   _SET_KEY),
-    _row("403",                     _ANY,                                   "refused",   "run",   _ALLOW),
-    _row("400 429",                 _BAD_KEY,                               "refused",   "run",   _SET_KEY),
-    _row("500",                     r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
+    Row("4xx",                     _SPENT,                                 "refused",   "run",   _CREDIT),
+    Row("402",                     _ANY,                                   "refused",   "run",   _CREDIT),
+    Row("400 403 406 422 451",     _CONTENT,                               "refused",   "group"),
+    Row("401",                     _ANY,                                   "refused",   "run",   _SET_KEY),
+    Row("403",                     _ANY,                                   "refused",   "run",   _ALLOW),
+    Row("400 429",                 _BAD_KEY,                               "refused",   "run",   _SET_KEY),
+    Row("500",                     r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
     # the model and the address
-    _row("404 405 410",             _ANY,                                   "refused",   "run",   _NAME),
-    _row("400 422 503",             _NO_MODEL,                              "refused",   "run",   _NAME),
-    _row("200",                     r"unexpected endpoint",                 "refused",   "run",   _NAME),
-    _row("500",                     r"requires more system memory",         "refused",   "run",   _MEMORY),
-    _row("301 302 303 307 308",     _ANY,                                   "refused",   "run",   _MOVED),
+    Row("404 405 410",             _ANY,                                   "refused",   "run",   _NAME),
+    Row("400 422 503",             _NO_MODEL,                              "refused",   "run",   _NAME),
+    Row("200",                     r"unexpected endpoint",                 "refused",   "run",   _NAME),
+    Row("500",                     r"requires more system memory",         "refused",   "run",   _MEMORY),
+    Row("301 302 303 307 308",     _ANY,                                   "refused",   "run",   _MOVED),
     # too long
-    _row("413 429",                 r"request too large|required for long", "too_long",  "group", _TIER),
-    _row("413",                     _ANY,                                   "too_long",  "group"),
-    _row("400 422 500",             _LONG,                                  "too_long",  "group"),
+    Row("413 429",                 r"request too large|required for long", "too_long",  "group", _TIER),
+    Row("413",                     _ANY,                                   "too_long",  "group"),
+    Row("400 422 500",             _LONG,                                  "too_long",  "group"),
     # limits: a day's that slides, a day's that no wait of ours outlasts, a minute's
-    _row("429",                     r"try again in [0-9]",                  "transport", "rate"),
-    _row("429",                     _OF_A_DAY,                              "refused",   "run",   _DAY),
-    _row("429",                     r"resource.?exhausted",                 "transport", "rate"),
-    _row("429",                     r"exceeded your current quota",         "refused",   "run",   _CREDIT),
-    _row("429 529",                 _ANY,                                   "transport", "rate"),
-    _row("400 500 503",             _BUSY,                                  "transport", "rate"),
+    Row("429",                     r"try again in [0-9]",                  "transport", "rate"),
+    Row("429",                     _OF_A_DAY,                              "refused",   "run",   _DAY),
+    Row("429",                     r"resource.?exhausted",                 "transport", "rate"),
+    Row("429",                     r"exceeded your current quota",         "refused",   "run",   _CREDIT),
+    Row("429 529",                 _ANY,                                   "transport", "rate"),
+    Row("400 500 503",             _BUSY,                                  "transport", "rate"),
     # the rest
-    _row("408 409 424 425 499 5xx", _ANY,                                   "transport", "call"),
-    _row("4xx",                     _ANY,                                   "refused",   "group"),
+    Row("408 409 424 425 499 5xx", _ANY,                                   "transport", "call"),
+    Row("4xx",                     _ANY,                                   "refused",   "group"),
 )  # fmt: skip
 """The first row that holds decides; what no row knows may be tried again.
 
@@ -160,7 +153,7 @@ def classify(
     """
     message = message[:_LOOKED_AT]  # a gateway may echo the whole request
     text = f"{code[:_LOOKED_AT]} {message}"
-    row = next((row for row in TABLE if row.holds(status, text)), None) or _UNKNOWN
+    row = next((row for row in TABLE if row.holds(status, text)), Row("", "", "transport", "call"))
     rate = row.reach == "rate"
     scope = _after_server("call" if row.reach == "rate" else row.reach, status, headers or {})
     said = clean(message or code or "no message", key)
@@ -173,9 +166,6 @@ def classify(
         billed=False,
         rate=rate,
     )
-
-
-_UNKNOWN = Row(frozenset(), None, "transport", "call")
 
 
 def _after_server(
@@ -191,7 +181,7 @@ def _after_server(
 
 
 def refuses_format(status: int, message: str) -> bool:
-    """Whether an endpoint says that it does not take the answer format asked for."""
+    """Tell if an endpoint says that it does not take the answer format asked for."""
     return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message[:_BEGINNING]) is not None
 
 
@@ -279,11 +269,16 @@ def wait_of(
     The resets of limits are on every answer of some providers, so they count only where a limit
     was passed (`rate`).
     """
-    low, now = _low(headers), now or datetime.now(UTC)
-    told = _IN_FLIGHT_NOW.search(message[:_LOOKED_AT])
+    # litellm puts a word of its own before the names
+    low = {str(k).lower().removeprefix("llm_provider-"): str(v).strip() for k, v in headers.items()}
+    told, now = _IN_FLIGHT_NOW.search(message[:_LOOKED_AT]), now or datetime.now(UTC)
     if told and int(told[1]) >= int(told[2]):
         return None
-    asked = _asked(low, now)
+    asked = None
+    if low.get("rate_limit_type") != _IN_FLIGHT:
+        fine = low.get("retry-after-ms", "")
+        coarse = _seconds(low.get("retry-after", ""), now)
+        asked = _finite(float(fine) / 1000) if _NUMBER.fullmatch(fine) else coarse
     if asked is None:
         asked = named(message)
     return _reset(low, now) if asked is None and rate else asked
@@ -299,37 +294,18 @@ def named(message: str) -> float | None:
     return None
 
 
-def _low(headers: Mapping[str, str]) -> dict[str, str]:
-    # litellm puts a word of its own before the names
-    return {str(k).lower().removeprefix("llm_provider-"): str(v).strip() for k, v in headers.items()}
-
-
-def _asked(low: Mapping[str, str], now: datetime) -> float | None:
-    if low.get("rate_limit_type") == _IN_FLIGHT:
-        return None
-    milliseconds = low.get("retry-after-ms", "")
-    if _NUMBER.fullmatch(milliseconds):
-        return _finite(float(milliseconds) / 1000)
-    return _seconds(low.get("retry-after", ""), now)
-
-
 def _reset(low: Mapping[str, str], now: datetime) -> float | None:
     """The latest reset of what is used up; where nothing tells what is, the earliest to come."""
-    found = list(_resets(low, now))
-    told = [(wait, left) for wait, left in found if left is not None]
+    waits, told = list[float](), list[tuple[float, float]]()
+    for name, value in low.items():
+        if "ratelimit" in name and "reset" in name and (wait := _seconds(value, now)) is not None:
+            waits.append(wait)
+            left = low.get(name.replace("reset", "remaining"), "")
+            if _NUMBER.fullmatch(left):
+                told.append((wait, float(left)))
     if told:
         return max((wait for wait, left in told if left <= 0), default=None)
-    return min((wait for wait, _ in found if wait > 0), default=None)
-
-
-def _resets(low: Mapping[str, str], now: datetime) -> Iterator[tuple[float, float | None]]:
-    """(seconds, what is left) of each limit that is told of."""
-    for name, value in low.items():
-        if "ratelimit" in name and "reset" in name:
-            wait = _seconds(value, now)
-            left = low.get(name.replace("reset", "remaining"), "")
-            if wait is not None:
-                yield wait, float(left) if _NUMBER.fullmatch(left) else None
+    return min((wait for wait in waits if wait > 0), default=None)
 
 
 def _seconds(value: str, now: datetime) -> float | None:
@@ -353,11 +329,9 @@ def _seconds(value: str, now: datetime) -> float | None:
 
 
 def _span(text: str) -> float:
-    return sum(float(part[1]) * _unit(part[2].lower()) for part in _EACH.finditer(text))
-
-
-def _unit(word: str) -> float:
-    return next(seconds for start, seconds in _UNITS if word.startswith(start))
+    """Return the seconds of a span such as `1m30s`."""
+    parts = ((float(part[1]), part[2].lower()) for part in _EACH.finditer(text))
+    return sum(number * next(n for start, n in _UNITS if unit.startswith(start)) for number, unit in parts)
 
 
 def _finite(seconds: float) -> float | None:

@@ -88,7 +88,7 @@ _HANDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What is seen in one rollout by itself; `outcome` is the set of things that it brought about."""
+    """Signs in one rollout by itself; `outcome` is the set of things that it brought about."""
 
     messages: int
     lead: int
@@ -103,7 +103,7 @@ class Signs:
 
 
 class _Group:
-    """What the distinct rollouts of a request have in common; equal in whatever order they come."""
+    """Figures of the distinct rollouts of a request; equal in whatever order they come."""
 
     def __init__(self, members: Iterable[Signs]) -> None:
         signs = list(members)
@@ -235,7 +235,7 @@ def _words(name: str) -> list[str]:
 
 
 def _changes(name: str) -> bool:
-    """Whether a tool's name says that it changes something: its first verb, reading or writing, decides."""
+    """Tell if a tool's name says that it changes something: its first verb, reading or writing, decides."""
     return next((word in _WRITES for word in _words(name) if word in _WRITES | _READS), False)
 
 

@@ -1,4 +1,4 @@
-"""What a judge costs and how much it reads, from litellm's price list, without importing litellm."""
+"""Price and context of a judge, from litellm's price list, without importing litellm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is known of a model by name; None is unknown.
+    """Facts about a model, by its name; None is unknown.
 
     `context` and `max_output` are tokens; a model with `reasoning` bills more completion tokens
     than its answer shows. A listed model that is not said to reason does not.

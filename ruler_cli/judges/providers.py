@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from ruler_cli.errors import UsageError
@@ -81,14 +80,6 @@ _ADDRESS = "custom oobabooga triton vllm xinference"
 _NOTHING = "docker_model_runner langflow langgraph lemonade llamafile ollama ollama_chat ovhcloud"
 """Providers that answer without a key, at an address that litellm knows: this machine's, but for ovhcloud."""
 
-_NO_CHAT = """
-a2a_agent auto_router aws_polly aws_textract azure_speech black_forest_labs cursor deepgram dotprompt
-elevenlabs fal_ai humanloop infinity jina_ai langfuse litellm_agent manus milvus mongodb nvidia_riva
-openai_like pg_vector recraft reducto runwayml s3_vectors soniox stability strands_decider topaz transcribe
-typesafe valkey voyage
-"""
-"""What litellm knows as providers, but not of chat completions about text."""
-
 _OTHERS = {
     "a2a": "api_base | A2A_API_BASE",
     "anthropic": "api_key | ANTHROPIC_API_KEY | ANTHROPIC_AUTH_TOKEN"
@@ -127,7 +118,7 @@ _OTHERS = {
     "watsonx/deployment": _WATSONX,
     "watsonx_text": _WATSONX + _PROJECT,
 }
-"""What the other providers need: `;` parts needs, `|` the ways to meet one, a space what one way takes.
+"""Needs of the other providers: `;` parts needs, `|` the ways to meet one, a space what one way takes.
 
 A word in capitals is a variable, or the parameter of that name in small letters; any other a parameter
 (`api_key` and `api_base` are those that stand for --api-key-env and --api-base), `+` a package, `~` a file,
@@ -139,9 +130,7 @@ Need = tuple[Way, ...]
 
 
 def _parsed(row: str) -> tuple[Need, ...]:
-    return tuple(
-        tuple(tuple(way.split()) for way in need.split("|")) for need in row.split(";") if need.strip()
-    )
+    return tuple(tuple(tuple(way.split()) for way in need.split("|")) for need in row.split(";"))
 
 
 _TABLE: dict[str, tuple[Need, ...]] = {
@@ -154,9 +143,8 @@ _TABLE: dict[str, tuple[Need, ...]] = {
     **{name: _parsed(row) for name, row in _OTHERS.items()},
 }
 
-NO_CHAT = frozenset(_NO_CHAT.split())
-PROVIDERS = frozenset(name for name in _TABLE if "/" not in name) | NO_CHAT
-"""The names of litellm's providers; a test holds them against `litellm.provider_list`."""
+PROVIDERS = frozenset(name for name in _TABLE if "/" not in name)
+"""Names of litellm's providers of chat completions; a test compares them with `litellm.provider_list`."""
 
 
 def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | None:
@@ -168,7 +156,7 @@ def provider_of(model: str, params: Mapping[str, Any] | None = None) -> str | No
 
 
 def homeless(provider: str | None) -> bool:
-    """Whether a provider has no address of its own: wherever it is, its key belongs there."""
+    """Tell if a provider has no address of its own: wherever it is, its key belongs there."""
     return any(("api_base",) in need for need in _TABLE.get(provider or "", ()))
 
 
@@ -182,7 +170,7 @@ def _words(needs: Iterable[Need]) -> list[str]:
 
 
 def needs_of(provider: str, model: str) -> tuple[Need, ...]:
-    """What a provider must be given for a model."""
+    """Return what a provider must be given for a model."""
     deeper = "/".join([provider, *model.split("/")[1:2]])
     return _TABLE.get(deeper, _TABLE.get(provider, ()))
 
@@ -190,8 +178,6 @@ def needs_of(provider: str, model: str) -> tuple[Need, ...]:
 _FREE = ("mock_response", "client", "litellm_credential_name", "extra_headers", "headers", "fallbacks")
 """Parameters with which a call may need none of it, or has it from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
-_ASKING = 10.0
-"""Seconds that an SDK may look for credentials; one that takes longer may find some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +196,7 @@ def secret(provider: str | None) -> str | None:
 
 
 def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
-    """What is not there of what a provider needs; nothing where that cannot be known.
+    """Return the needs of a provider that are not met; none where that cannot be known.
 
     At an address that is not the provider's own no key is needed, unless one is always sent.
     """
@@ -223,7 +209,7 @@ def lacking(provider: str, model: str, given: Given) -> tuple[Need, ...]:
 
 
 def finds_itself(provider: str, given: Given) -> bool:
-    """Whether the key for an address that the user named may be left to litellm to find.
+    """Tell if the key for an address that the user named may be left to litellm to find.
 
     It may for a provider that has no address of its own and a key that is there, and where an SDK signs
     the call or asks for a token. A bearer key of a variable may not; litellm takes OpenAI's for some.
@@ -238,20 +224,13 @@ def finds_itself(provider: str, given: Given) -> bool:
     return not any(os.environ.get(name) for name in _BEARERS) and _met(ways, given)
 
 
-def refuse(name: str, provider: str, unmet: Iterable[Need] = ()) -> None:
-    """UsageError where a provider has no chat, or something is lacking: what it is, and the ways out."""
-    if provider in NO_CHAT:
-        raise UsageError(
-            f"judge {name}: litellm asks {provider} for no chat completions about text; name another with -m"
-        )
-    needs = tuple(unmet)
+def refuse(name: str, needs: tuple[Need, ...]) -> None:
+    """UsageError if something is lacking: what it is, and the ways out."""
     if len(needs) == 1 and len(needs[0]) == 2 and needs[0][0] == ("api_key",):
         raise MissingKeyError(name, needs[0][1][0])
     if needs:
-        raise UsageError(
-            f"judge {name} needs {_needed(needs)}; {', '.join(_ways_out(needs))}, or try the pipeline "
-            "without a model: -m offline"
-        )
+        way = "give what is missing, or try the pipeline without a model: -m offline"
+        raise UsageError(f"judge {name} needs {_needed(needs)}; {way}")
 
 
 def _met(need: Need, given: Given) -> bool:
@@ -281,20 +260,11 @@ def _installed(word: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _finds(what: str, _environment: frozenset[tuple[str, str]]) -> bool:
-    """Whether an SDK finds credentials, asked in the way in which the call itself will ask it.
+    """Tell if an SDK finds credentials, asked as the call itself will ask it.
 
-    That includes the metadata service of a machine in a cloud, which is on the network: where there is
-    none that takes a second or two, and after `_ASKING` seconds the run may try for itself.
+    That includes the metadata service of a machine in a cloud: where there is none, that takes seconds.
     """
-    found = [True]
-
-    def look() -> None:
-        found[0] = _SDKS[what]()
-
-    thread = Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(_ASKING)
-    return found[0]
+    return _aws() if what == "@aws" else _google()[what == "@project"]
 
 
 def _aws() -> bool:
@@ -309,7 +279,7 @@ def _aws() -> bool:
 
 
 def _google() -> tuple[bool, bool]:
-    """Whether there are Google's application default credentials, and a project with them."""
+    """Tell if there are Google's application default credentials, and a project with them."""
     try:
         sdk, exceptions = map(importlib.import_module, ("google.auth", "google.auth.exceptions"))
     except ImportError:
@@ -321,13 +291,12 @@ def _google() -> tuple[bool, bool]:
         return False, bool(os.environ.get("GOOGLE_CLOUD_PROJECT"))
 
 
-_SDKS: dict[str, Callable[[], bool]] = {
-    "@aws": _aws,
-    "@google": lambda: _google()[0],
-    "@project": lambda: _google()[1],
+_OPTIONS = {
+    "api_key": "--api-key-env VAR",
+    "api_base": "--api-base URL",
+    "@aws": "an AWS login (aws configure)",
+    "@google": "Google's application default credentials (gcloud auth application-default login)",
 }
-_SDK_NAMES = {"@aws": "an AWS login", "@google": "Google's application default credentials"}
-_LOGINS = {"@aws": "aws configure", "@google": "gcloud auth application-default login"}
 
 
 def _told(need: Need, given: Given) -> Need:
@@ -339,58 +308,24 @@ def _told(need: Need, given: Given) -> Need:
     return need
 
 
-def _needed(needs: tuple[Need, ...]) -> str:
-    """The needs as a sentence names them, each way once."""
+def _needed(needs: Iterable[Need]) -> str:
+    """The needs as a sentence names them, each way to meet them once."""
     parts, named = list[str](), set[str]()
     for need in needs:
-        fresh = [way for way in _shown(need) if way not in named]
+        fresh = [way for way in _ways(need) if way not in named]
         named.update(fresh)
         kind = "a key" if ("api_key",) in need else "an address" if ("api_base",) in need else ""
-        parts.append(f"{kind} ({_or(fresh)})" if kind and fresh else kind or _or(fresh))
+        ways = " or ".join(fresh)
+        parts.append(f"{kind} ({ways})" if kind and ways else kind or ways)
     return ", and ".join(parts)
 
 
-def _shown(need: Need) -> list[str]:
-    """At most three ways to meet a need; those by parameter are left to the ways out."""
-    shown = [" + ".join(word for word in way if word.isupper()) for way in need if way[0].isupper()][:3]
-    for word in (way[0] for way in need):
-        if word[0] == "+":
-            shown.append(f"the package {_package(word)}")
-        elif word[0] == "~":
-            shown.insert(0, f"a login in {word}")
-        elif word in _SDK_NAMES:
-            shown.append(_SDK_NAMES[word])
-    return shown
-
-
-def _ways_out(needs: tuple[Need, ...]) -> list[str]:
-    words = _words(needs)
-    firsts = [next((way for way in need if all(map(str.isupper, way))), ()) for need in needs]
-    exports = " ".join(f"{word}=…" for word in dict.fromkeys(word for way in firsts for word in way))
-    packages = " ".join(_package(word) for need in needs for word in need[0] if word[0] == "+")
-    named = next((word for need in needs if (word := _parameter(need))), None)
-    ways = {
-        f"pip install {packages}": packages,
-        f"set what is missing (export {exports})": exports,
-        "name the key's variable with --api-key-env VAR": "api_key" in words,
-        "give the address with --api-base URL": "api_base" in words,
-        f"give what is no secret with -p, as in -p {named}=…": named,
-        **{f"log in ({login})": word in words for word, login in _LOGINS.items()},
-        "log in once with litellm": any(word[0] == "~" for word in words),
-    }
-    return [way for way, holds in ways.items() if holds]
-
-
-def _parameter(need: Need) -> str | None:
-    """The parameter that meets a need which is none of a key, an address or a login."""
-    words = [way[0] for way in need if len(way) == 1]
-    known = any(word in ("api_key", "api_base", "@aws", "@google") or word[0] in "~+" for word in words)
-    return words[0].lower() if words and not known else None
-
-
-def _package(word: str) -> str:
-    return word[1:].replace(".", "-")
-
-
-def _or(parts: list[str]) -> str:
-    return ", ".join(parts[:-1]) + " or " * (len(parts) > 1) + parts[-1]
+def _ways(need: Need) -> list[str]:
+    """Ways to meet a need: at most three by variables, by options and logins, else by a parameter."""
+    named = [" + ".join(way) for way in need if all(map(str.isupper, way))][:3]
+    words = [way[0] for way in need if not way[0].isupper()]
+    packages = [word[1:].replace(".", "-") for word in words if word[0] == "+"]
+    told = [f"the package {name} (pip install {name})" for name in packages]
+    told += [f"a login in {word} (log in once with litellm)" for word in words if word[0] == "~"]
+    told += [_OPTIONS[word] for word in words if word in _OPTIONS]
+    return [*named, *(told or [f"-p {word}=…" for word in words if word.isidentifier()][:1])]

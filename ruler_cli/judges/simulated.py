@@ -154,7 +154,7 @@ def score(model: Model, request: Request) -> dict[str, float]:
 
 
 def _persistent(model: Model, body: str) -> float:
-    """What the judge always gets wrong in a rollout: partly what judges of every seed do."""
+    """Return the judge's lasting error in a rollout, which judges of other seeds share in part."""
     own = _normal(model.seed, "persistent", body)
     if not model.shared:
         return model.persistent * own

@@ -162,7 +162,7 @@ class LitellmJudge(ChatJudge):
         return arguments
 
     def unsent(self, request: Request, how: Answering) -> dict[str, Any]:
-        """What would be sent, as litellm's `RawRequestTypedDict`: `error` says why nothing would."""
+        """Return what would be sent, as litellm's `RawRequestTypedDict`; `error` says why nothing would."""
         from litellm.types.utils import CallTypes
         from litellm.utils import return_raw_request
 
@@ -174,27 +174,19 @@ class LitellmJudge(ChatJudge):
 
         litellm is imported, which takes seconds, only where that may change it.
         """
-        provider = self._provider
-        if provider is not None:
-            refuse(self.name, provider)
-            unmet = lacking(provider, self.model, self._given())
-            if not unmet:
+        provider, given = self._provider, self._given()
+        if provider is None or (lacking(provider, self.model, given) and _knows_more()):
+            litellm = _litellm()
+            if getattr(litellm, "secret_manager_client", None) is not None:
                 return
-            if not _knows_more():
-                refuse(self.name, provider, unmet)
-        litellm = _litellm()
-        if getattr(litellm, "secret_manager_client", None) is not None:
-            return
-        provider = provider or _resolved(litellm, self.name)
-        told = any(
-            value for name, value in vars(litellm).items() if name.endswith("_key") and not callable(value)
-        )
-        given = self._given(told=told, base=bool(litellm.api_base))
-        refuse(self.name, provider, lacking(provider, self.model, given))
-        if provider not in PROVIDERS and not (given.key or given.base):  # of a litellm that is newer
-            lost = litellm.validate_environment(self.model).get("missing_keys") or []
-            if len(lost) == 1 and lost[0].endswith("_API_KEY"):
-                raise MissingKeyError(self.name, lost[0])
+            provider = provider or _resolved(litellm, self.name)
+            told = any(v for name, v in vars(litellm).items() if name.endswith("_key") and not callable(v))
+            given = self._given(told=told, base=bool(litellm.api_base))
+            if provider not in PROVIDERS and not (given.key or given.base):  # of a litellm that is newer
+                lost = litellm.validate_environment(self.model).get("missing_keys") or []
+                if len(lost) == 1 and lost[0].endswith("_API_KEY"):
+                    raise MissingKeyError(self.name, lost[0])
+        refuse(self.name, lacking(provider, self.model, given))
 
     @property
     def _provider(self) -> str | None:
@@ -317,7 +309,7 @@ def _litellm() -> Any:
 
 
 def _knows_more() -> bool:
-    """Whether litellm may have keys that stand in no variable yet: given to it in Python, or in a `.env`.
+    """Tell if litellm may have keys that stand in no variable yet: given to it in Python, or in a `.env`.
 
     It reads the first `.env` above its own folder, or above the current one, as python-dotenv has it.
     """

@@ -138,28 +138,21 @@ def test_the_first_form(subtests: pytest.Subtests) -> None:
             assert (own.forms[0], own.fixed) == ("list", True)
 
 
-@pytest.mark.parametrize(
-    ("base", "params", "name"),
-    [
-        (OPENAI, {}, "max_completion_tokens"),
-        ("http://localhost:8000/v1", {}, "max_tokens"),
-        (OPENAI, {"max_tokens": 300}, "max_tokens"),
-        ("http://localhost:8000/v1", {"max_completion_tokens": 300}, "max_completion_tokens"),
-    ],
-)
-def test_room(base: str, params: dict[str, Any], name: str) -> None:
-    """An answer's bound has the name that the endpoint knows, or the one that the user gave."""
-    how = answering(JudgeSettings("openai/gpt-4o", params=params), base)
-    sent = body(params, how, Request("", "", (), 99, fitted=True))
-    assert {key: value for key, value in sent.items() if key.startswith("max_")} == {name: 99}
+BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (OPENAI, {}, {"max_completion_tokens": 99}),
+    ("http://localhost:8000/v1", {}, {"max_tokens": 99}),
+    (OPENAI, {"max_tokens": 300}, {"max_tokens": 99}),
+    ("http://localhost:8000/v1", {"max_completion_tokens": 300}, {"max_completion_tokens": 99}),
+    *((OPENAI, {"max_tokens": value}, {"max_tokens": value}) for value in (None, "many", 0.5)),
+]
 
 
-@pytest.mark.parametrize("value", [None, "many", 0.5])
-def test_a_limit_that_is_no_number(value: Any) -> None:
-    """A limit that the user gives is sent as it is, `null` among it, and no other beside it."""
-    how = answering(JudgeSettings("openai/gpt-4o", params={"max_tokens": value}), OPENAI)
-    sent = body({"max_tokens": value}, how, Request("", "", ("a",), 99))
-    assert {key: got for key, got in sent.items() if key.startswith("max_")} == {"max_tokens": value}
+def test_room() -> None:
+    """A bound has the name that the endpoint knows, or the user's; one that is no number goes as it is."""
+    for base, params, bound in BOUNDS:
+        how = answering(JudgeSettings("openai/gpt-4o", params=params), base)
+        sent = body(params, how, Request("", "", (), 99, fitted=True))
+        assert {key: value for key, value in sent.items() if key.startswith("max_")} == bound
 
 
 def test_a_limit_for_the_rollouts() -> None:
@@ -206,16 +199,16 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "said", "limit"), REFUSALS)
-def test_a_refused_limit(status: int, said: str, limit: str) -> None:
+def test_a_refused_limit() -> None:
     """An endpoint that knows the limit by another name is told that; one that takes none gets none."""
-    how = Answering()
-    after = how.refused(how, status, said)
-    assert after is not None
-    assert (after.limit, after.forms) == (limit, how.forms)
-    assert after.refused(how, status, said) == after  # another call had the older one
-    last = after.refused(after, status, "max_completion_tokens is not known here")
-    assert last is None if not limit else last is not None and last.limit == ""
+    for status, said, limit in REFUSALS:
+        how = Answering()
+        after = how.refused(how, status, said)
+        assert after is not None
+        assert (after.limit, after.forms) == (limit, how.forms)
+        assert after.refused(how, status, said) == after  # another call had the older one
+        last = after.refused(after, status, "max_completion_tokens is not known here")
+        assert last is None if not limit else last is not None and last.limit == ""
 
 
 def test_steps_down() -> None:

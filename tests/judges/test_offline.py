@@ -60,10 +60,6 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     return reading.entries
 
 
-def _lone(body: str) -> float:
-    return rate([body])[body][0]
-
-
 @settings(deadline=None)
 @given(_BODIES, st.randoms(use_true_random=False))
 def test_order_labels_and_copies_do_not_matter(bodies: list[str], draw: Any) -> None:
@@ -127,21 +123,18 @@ def test_a_fault_costs_and_is_named() -> None:
         assert said.endswith("; rule of thumb.")
 
 
-def test_a_refusal_without_a_try_costs() -> None:
-    """Refusing before any tool call scores below answering."""
-    assert _lone('assistant: "Sorry, I can\'t help."') < _lone('assistant: "It is 4."')
+WORSE = [
+    ('assistant: "Sorry, I can\'t help."', 'assistant: "It is 4."'),
+    ('call run: {}\ntool run: {"success":1}\nassistant: "done"',
+     'call run: {}\ntool run: {"success":true}\nassistant: "done"'),
+    ("", 'assistant: "4"'),
+]  # fmt: skip
 
 
-def test_a_reported_goal_counts() -> None:
-    """A tool that reports success at the end raises the score."""
-    done = 'call run: {}\ntool run: {"success":true}\nassistant: "done"'
-    assert _lone(done) > _lone(done.replace("true", "1"))
-
-
-def test_nothing_said_is_worst() -> None:
-    """An empty rollout scores below one that answers."""
-    assert _lone("") < _lone('assistant: "4"')
-    assert "no messages" in rate([""])[""][1]
+def test_worse() -> None:
+    """A refusal without a try, an end without a reported success and an empty rollout score lower."""
+    for worse, better in WORSE:
+        assert rate([worse])[worse][0] < rate([better])[better][0]
 
 
 def test_length_counts_only_against_siblings() -> None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.choose import LIMITS, Target, choose, request_line, target_of
+from ruler_cli.judges.choose import Target, choose, request_line, target_of
 from ruler_cli.records import Request
 from ruler_cli.settings import JudgeSettings
 from tests.judges.raw_server import answer, serving
@@ -161,10 +161,3 @@ def test_no_key_is_needed_nor_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     for target, model in targets.items():
         line = request_line(target, JudgeSettings(model, api_key="sk-secret-secret"))(KEY, ASKED)
         assert b"secret" not in line
-
-
-def test_limits() -> None:
-    """The limits are those that the providers state."""
-    assert (LIMITS["openai"].requests, LIMITS["openai"].bytes) == (50_000, 200_000_000)
-    assert (LIMITS["anthropic"].requests, LIMITS["anthropic"].bytes) == (100_000, 256_000_000)
-    assert (LIMITS["vllm"].requests, LIMITS["vllm"].bytes) == (None, None)

@@ -1,1 +1,0 @@
-"""A run on Ray, by shards."""
