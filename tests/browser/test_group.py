@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
 from ruler_cli.report import leaves
 from ruler_cli.report.group import parting
-from ruler_cli.report.html import write_html
-from ruler_cli.settings import InputSettings
 from tests.browser.conftest import Show
 from tests.browser.reports import KEYS, groups, plain, report_of, ruler, write
 from tests.browser.truth import Truth
 from tests.browser.view import View
+from tests.report.pages import report
 
 ROLLOUT = "section.g-rollout"
 _LINES = """all => all.map(pre => {
@@ -324,7 +322,7 @@ def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch
     """A group without text in the file says so, names the command that shows it, and tells what was said."""
     monkeypatch.setattr(leaves, "MOST_TEXTS", 1_000)
     scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, said="said of it") for i in range(9)])
-    write_html(InputSettings(str(scored)), str(tmp_path / "run.html"), on_problem=list[Any]().append)
+    report(scored, tmp_path / "run.html")
     view = show(tmp_path / "run.html")
     left = view.page.evaluate("opened.rows.key.filter((_, i) => !opened.rows.text[i])")
     assert 0 < len(left) < 9

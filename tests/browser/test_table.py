@@ -25,7 +25,7 @@ def sorts(truth: Truth) -> dict[str, Callable[[int], Any]]:
 
     return {
         "key": lambda i: natural(groups[i].key),
-        "task": lambda i: natural(str(groups[i].rollouts[0].rollout.messages[0]["content"])),
+        "task": lambda i: natural(truth.tasks[i]),
         "status": lambda i: f"{groups[i].status} {groups[i].kind} {str(groups[i].tied).lower()}",
         "rollouts": lambda i: len(groups[i].rollouts),
         "scores": lambda i: max(groups[i].scores, default=None),

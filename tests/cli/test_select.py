@@ -168,8 +168,8 @@ def test_containers(ruler: Ruler, tmp_path: Path, source: Path) -> None:
     before, after = marked(tmp_path / f"s{end}"), marked(tmp_path / f"out{end}")
     best = [max(group.rollouts, key=lambda r: r.score or 0) for group in before]
     assert {len(group.rollouts) for group in after} == {1}
-    kept = sorted((r.score, r.label, str(r.rollout.messages)) for group in after for r in group.rollouts)
-    assert kept == sorted((r.score, r.label, str(r.rollout.messages)) for r in best)
+    kept = sorted((r.score or 0, r.label or 0, r.explanation) for group in after for r in group.rollouts)
+    assert kept == sorted((r.score or 0, r.label or 0, r.explanation) for r in best)
     done = ruler("select", f"s{end}", f"none{end}", "--where", "score=2..")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / f"none{end}").stat().st_size
