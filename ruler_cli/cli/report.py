@@ -148,12 +148,9 @@ def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
 
-    try:
-        text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:  # half a surrogate pair, which is no character, or a sum beyond 64 bits
-        from ruler_cli.report.leaves import readable
+    from ruler_cli.report.leaves import readable
 
-        text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
+    text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape
     for pattern in (UNSAFE, UNSEEN):
         text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)

@@ -54,13 +54,15 @@ def one(scored: ScoredFile, head: dict[str, Any], key: str) -> _Found:
     """The groups with a key, given as it is or as the page shows it; UsageError if there are none."""
     exact: list[tuple[int, Group]] = []
     alike: list[tuple[int, Group]] = []
-    keys, meant, alone = list[str](), typed(key), _tells_keys_apart(scored)
-    more = 0
+    keys, meant, more = list[str](), typed(key), 0
+    survey = scored.input.survey  # which tells if no two groups have one key
+    lines = survey is not None and survey.grouping == "line" and survey.reader.format.shape == "trajectory"
+    alone = survey is not None and survey.repeated is None and not lines
     for ordinal, group in enumerate(scored.input.groups, 1):
         if group.key == key:
             more += len(exact) >= _ALIKE
             exact += [(ordinal, group)] if len(exact) < _ALIKE else []
-            if alone:  # no other group can have it, and what cannot be read is known already
+            if alone:
                 break
         elif not exact:
             alike += [(ordinal, group)] if _means(meant, group.key) and len(alike) < _ALIKE else []
@@ -85,14 +87,6 @@ def one(scored: ScoredFile, head: dict[str, Any], key: str) -> _Found:
             say(f"ruler: {count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
-
-
-def _tells_keys_apart(scored: ScoredFile) -> bool:
-    """True if all was looked at before, and no two groups have one key."""
-    survey = scored.input.survey
-    if survey is None or survey.repeated is not None:
-        return False
-    return survey.grouping != "line" or survey.reader.format.shape != "trajectory"
 
 
 def _means(text: str, key: str) -> bool:

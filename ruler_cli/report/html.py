@@ -26,8 +26,8 @@ from ruler_cli.groups import OnProblem
 from ruler_cli.marked.scored import ScoredFile
 from ruler_cli.report import leaves
 from ruler_cli.report.figures import Figures, Gathering
-from ruler_cli.report.group import page_key
-from ruler_cli.report.leaves import Leaves, few_words
+from ruler_cli.report.group import page_key, shorter
+from ruler_cli.report.leaves import Leaves
 from ruler_cli.report.telling import RULE, Ranking
 from ruler_cli.settings import InputSettings
 
@@ -175,9 +175,9 @@ def _name(source: str) -> str:
 
 def _figures(figures: Figures) -> dict[str, Any]:
     """The figures, with keys as the rows have them and no sentence of a megabyte."""
-    judges = {few_words(name): groups for name, groups in figures["judges"].items()}
+    judges = {shorter(name, leaves.NAME): groups for name, groups in figures["judges"].items()}
     short = [
-        reason | {"reason": few_words(reason["reason"]), "first": page_key(reason["first"])}
+        reason | {"reason": shorter(reason["reason"], leaves.NAME), "first": page_key(reason["first"])}
         for reason in figures["reasons"]
     ]
     return {**figures, "judges": judges, "reasons": short}
@@ -208,9 +208,9 @@ def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int
 
 
 def web_files(names: Iterable[str]) -> list[str]:
-    """Texts of the package's own files; one that is not there is left out."""
+    """Texts of the package's own files."""
     folder = files(__package__) / "web"
-    return [(folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()]
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
 def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves) -> Iterator[str]:
@@ -249,14 +249,7 @@ def _policy(scripts: Iterable[str]) -> str:
     """The Content Security Policy: these scripts run, and nothing is ever loaded."""
     digests = (base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {hashes}",
-            "style-src 'unsafe-inline'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )

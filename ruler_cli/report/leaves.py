@@ -18,7 +18,7 @@ from ruler_cli.formats.chat import first_turn
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Group
 from ruler_cli.report.figures import stretches
-from ruler_cli.report.group import GroupText, page_key, shorter, shorter_line
+from ruler_cli.report.group import GroupText, page_key, rollout_json, shorter, shorter_line
 from ruler_cli.scoring.render import readable_text
 from ruler_cli.scratch import Scratch
 
@@ -37,7 +37,7 @@ COLUMNS = (
     *("cost", "tokens", "latency", "at", "ordinal", "flags"),
 )
 """The values of a row, in this order."""
-_TASK, _NAME, _SAID = 160, 500, 4_000
+_TASK, NAME, _SAID = 160, 500, 4_000
 """Characters of a task, of a reason or a judge's name, and of an explanation in the table."""
 _LEVEL = 6
 """A level of 9 takes a fifth longer for the thousandth part; 3 is twice as fast and a tenth larger."""
@@ -88,7 +88,8 @@ class Leaves:
 
     def put(self, ordinal: int, group: Group, marked: MarkedGroup) -> None:
         """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text."""
-        row = b"\n".join(map(as_json, [*_row(ordinal, group, marked), _said(marked)]))
+        said = [shorter(r.explanation, _SAID) or None for r in marked.rollouts]
+        row = b"\n".join(map(as_json, [*_row(ordinal, group, marked), said]))
         text = as_json(_text(GroupText.of(group, marked), marked))
         self._put[ordinal] = (self._spool.write(row), len(row), len(text))
         self._spool.write(text)
@@ -167,7 +168,7 @@ def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
         return [shorter_line(line, most) for line in found]
 
     for rollout in text["rollouts"]:
-        rollout |= {name: shorter(rollout[name], most) for name in ("said", "why")}
+        rollout |= {name: shorter(rollout[name], most) for name in ("explanation", "reason")}
     return text | {
         "context": lines(text["context"]),
         "tools": "\n".join(lines(text["tools"].split("\n"))),
@@ -178,22 +179,10 @@ def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def _text(text: GroupText, marked: MarkedGroup) -> dict[str, Any]:
-    """The text and what was said of it; each different line of rollouts once, in `strings`."""
+    """The text and the marks of its rollouts; each different line of theirs once, in `strings`."""
     strings: dict[str, int] = {}
     rollouts = [
-        {
-            "lines": [strings.setdefault(line, len(strings)) for line in lines],
-            "said": rollout.explanation,
-            "why": rollout.reason,
-            "score": rollout.score,
-            "judged": rollout.judged,
-            "label": rollout.label,
-            "spread": rollout.spread,
-            "slots": rollout.slots,
-            "passes": rollout.pass_scores,
-            "judges": rollout.judges,
-            "suspect": rollout.suspect,
-        }
+        rollout_json(rollout) | {"lines": [strings.setdefault(line, len(strings)) for line in lines]}
         for rollout, lines in zip(marked.rollouts, text.rollouts, strict=True)
     ]
     return {
@@ -208,16 +197,12 @@ def _text(text: GroupText, marked: MarkedGroup) -> dict[str, Any]:
     }
 
 
-def _said(marked: MarkedGroup) -> list[str | None]:
-    return [shorter(r.explanation, _SAID) or None for r in marked.rollouts]
-
-
 def _row(ordinal: int, group: Group, marked: MarkedGroup) -> list[Any]:
     """The group's values of COLUMNS."""
     rollouts = marked.rollouts
     return [
         *(page_key(marked.key), _task(group), marked.status, marked.kind),
-        *(few_words(marked.reason), few_words(marked.judge), marked.passes),
+        *(shorter(marked.reason, NAME), shorter(marked.judge, NAME), marked.passes),
         [r.score for r in rollouts],
         [r.label for r in rollouts],
         [r.size for r in rollouts],
@@ -246,11 +231,6 @@ def _words(content: Any) -> str:
         parts = (part.get("text") if isinstance(part, dict) else part for part in content)
         return " ".join(part for part in parts if isinstance(part, str))
     return content if isinstance(content, str) else ""
-
-
-def few_words(text: str) -> str:
-    """A reason or a name, not longer than a table can hold."""
-    return shorter(text, _NAME)
 
 
 def _decimals(value: float | None) -> float | None:

@@ -104,18 +104,6 @@ def test_facts_of_the_group(view: View, truth: Truth) -> None:
     assert view.find(".g-ways code").inner_text() == "ruler report scored.jsonl --group task-2"
 
 
-def test_shared_context_once(view: View, truth: Truth) -> None:
-    """What all rollouts share stands on the page once, the rest in each rollout."""
-    opened(view, "task-3")
-    text = truth.texts[truth.place("task-3")]
-    view.by("checkbox", "as the judge read it").check()
-    assert as_read(built(view), ".g-shared") == list(text.context)
-    page = view.page.inner_text("main")
-    assert page.count("Let me look.") == 1
-    for line in text.context:
-        assert page.count(line) == 1
-
-
 @pytest.mark.parametrize("key", ["task-2", "task-12", "task-31"])
 def test_as_the_judge_read_it(view: View, truth: Truth, scored: Path, key: str) -> None:
     """The lines of the page are, one for one, those of the request that `ruler prompt` prints."""
@@ -187,18 +175,6 @@ def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
         before = "mark => mark.parentElement.textContent.split('first difference: ')[0].trim()"
         assert mark.evaluate(before) == mine[:place].strip()
         assert str(mark.text_content()).split("first difference: ")[1] == mine[place]
-
-
-def test_to_the_parting(view: View) -> None:
-    """The button above a rollout goes to the place where it parts."""
-    view.page.set_viewport_size({"width": 1200, "height": 500})
-    opened(view, "task-2")
-    one = view.find(f"{ROLLOUT}:not(.g-pinned)").last
-    one.locator(".g-to-parting").click()
-    view.until("document.activeElement.matches('.g-parting')")
-    box = one.locator(".g-parting").bounding_box()
-    assert box is not None
-    assert 0 <= box["y"] <= 500
 
 
 def test_identical_rollouts_once(view: View, truth: Truth) -> None:

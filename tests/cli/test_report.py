@@ -153,18 +153,6 @@ def test_ascii(env: dict[str, str], process: Ruler, tmp_path: Path) -> None:
     assert (shown.returncode, shown.stdout.isascii()) == (0, True)
 
 
-def test_samples(ruler: Ruler) -> None:
-    """Every scored sample has a page of 80 columns, an object with its figures, and groups to look at."""
-    for path in SAMPLES:
-        done = ruler("report", path)
-        assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
-        found = json.loads(ruler("report", path, "--json").stdout)
-        assert f"{found['figures']['groups']['all']}: " in done.stdout
-        for telling in [*found["worst"], *found["disputed"]]:
-            done = ruler("report", path, f"--group={telling['group']['key']}")
-            assert (done.returncode, done.stderr, widest(done.stdout) <= 80) == (0, "", True)
-
-
 @each_layout
 def test_every_layout(name: str, ruler: Ruler) -> None:
     """A dump of each layout is refused before it is scored, and shown after."""

@@ -26,7 +26,6 @@ from ruler_cli.report.leaves import COLUMNS
 from ruler_cli.settings import InputSettings
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
-from tests.formats.test_every_format import each_layout, scored
 from tests.report.pages import MADE, Page, group, piped, report, rollout, written
 from tests.values import NASTY
 
@@ -198,15 +197,6 @@ def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, mo
     if most < 30:
         assert f"holds {most} of 30 groups" in left["rule"]
         assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left["rule"]
-
-
-@each_layout
-def test_every_layout(name: str, tmp_path: Path, target: Path) -> None:
-    """What `score` wrote in any layout makes a page with every group."""
-    scored(name, tmp_path)
-    page, said, problems = report(tmp_path / "out.jsonl", target)
-    assert not problems
-    assert said.groups == said.rows == len(page.data["rows"]["key"])
 
 
 PIPED = ("plain", "gzip", "document", "adjacent", "scattered")
@@ -381,23 +371,6 @@ def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Pat
     assert "<b>a" not in page.text
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        (None, "holds no records; give a file that `ruler score` wrote"),
-        ({"group_id": "a", "trajectories": [{"messages": [{"role": "user", "content": "x"}]}]}, "has a mark"),
-    ],
-)
-def test_a_file_that_was_never_scored_is_refused(
-    tmp_path: Path, target: Path, line: dict[str, Any] | None, sentence: str
-) -> None:
-    """Without a mark of ruler there is nothing to report, and no file appears."""
-    source = written(tmp_path / "in.jsonl", *([line] if line else []))
-    with pytest.raises(UsageError, match=sentence):
-        report(source, target)
-    assert list(tmp_path.iterdir()) == [source]
-
-
 def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> None:
     """Ten times the groups take hardly more memory where the page holds as many as before."""
 
@@ -412,14 +385,6 @@ def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> N
 
     peak(60)  # imports
     assert peak(800) < peak(80) + (1 << 20)
-
-
-def test_lines_that_cannot_be_read_are_told(tmp_path: Path, target: Path) -> None:
-    """What is no group is told to the caller, and the rest is reported."""
-    source = written(tmp_path / "in.jsonl", group("a"), {"no": "group"}, group("b"))
-    page, _, problems = report(source, target)
-    assert [problem.line for problem in problems] == [2]
-    assert page.data["rows"]["key"] == ["a", "b"]
 
 
 def test_scripts_and_styles() -> None:

@@ -16,7 +16,7 @@ from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
 from tests.formats.test_every_format import each_example, each_layout, marks
 from tests.formats.test_every_format import scored as scored_in
-from tests.selection.values import marked, read_groups, scored_by, selected
+from tests.selection.values import marked, read_groups, selected
 from tests.values import reader
 
 WHOLE_ONLY = {
@@ -92,15 +92,3 @@ def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
         assert len(scores) >= len(READERS[name](record))
     old = Counter(dump(m) for raw in raws(scored) for m in marks(parse(raw)))
     assert not Counter(dump(m) for record in found for m in marks(record)) - old
-
-
-@each_layout
-def test_scored_again(name: str, tmp_path: Path) -> None:
-    """What is left can be scored again, and first rewards are those that the dump had."""
-    scored = scored_example(name, tmp_path)
-    selected(scored, tmp_path / "out.jsonl", *(("scored",) if name in WHOLE_ONLY else ("score=0.3..",)))
-    scored_by("offline", tmp_path / "out.jsonl", tmp_path / "twice.jsonl")
-    once = [r.label for group in marked(tmp_path / "out.jsonl") for r in group.rollouts]
-    assert [r.label for group in marked(tmp_path / "twice.jsonl") for r in group.rollouts] == once
-    first = Counter(r.label for group in marked(scored) for r in group.rollouts)
-    assert not Counter(once) - first
