@@ -77,16 +77,7 @@ def write_html(
     """
     made = made or now(os.environ)
     with ExitStack() as stack:
-        if target != "-":
-            _refuse(target, where.source)
-        file = Location(target).create()
-
-        def undo(kind: type[BaseException] | None, *_: object) -> None:
-            if kind is not None:
-                with suppress(OSError):  # a full disk, which the error tells
-                    file.discard()
-
-        stack.push(undo)
+        file = _created(target, where.source, stack)
         scored, found, ranking, gathering = (
             ScoredFile(where, stack, on_problem), Leaves(stack), Ranking(most), Gathering(),
         )  # fmt: skip
@@ -112,6 +103,21 @@ def write_html(
         }  # fmt: skip
         size = _put(file, target, _page(head, facts(figures), found))
         return Written(size, all_, rows, left_out, scored.doubt)
+
+
+def _created(name: str, source: str, stack: ExitStack) -> WholeFile:
+    """Open FILE.html, or stdout for `-`; nothing is left of it if the stack ends with an error."""
+    if name != "-":
+        _refuse(name, source)
+    file = Location(name).create()
+
+    def undo(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(OSError):  # a full disk, of which the error speaks
+                file.discard()
+
+    stack.push(undo)
+    return file
 
 
 def _put(file: WholeFile, name: str, pieces: Iterable[str]) -> int:

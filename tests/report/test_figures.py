@@ -277,7 +277,7 @@ def held(groups: Iterable[MarkedGroup]) -> int:
 def test_memory() -> None:
     """A group takes some numbers: a hundred bytes, however long its words are."""
     for groups in (usual, hostile):
-        assert held(groups(6000)) - held(groups(3000)) < 3000 * 100
+        assert held(groups(600)) - held(groups(300)) < 300 * 150
 
 
 def test_no_two_words_the_same() -> None:
