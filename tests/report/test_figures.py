@@ -275,9 +275,9 @@ def held(groups: Iterable[MarkedGroup]) -> int:
 
 
 def test_memory() -> None:
-    """A group takes some numbers: a hundred bytes, however long its words are."""
+    """A group takes some numbers, at most 250 bytes, however long its words are."""
     for groups in (usual, hostile):
-        assert held(groups(600)) - held(groups(300)) < 300 * 150
+        assert held(groups(1500)) - held(groups(1200)) < 300 * 250
 
 
 def test_no_two_words_the_same() -> None:
