@@ -222,13 +222,8 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
         variance = square / most - (total / most) ** 2
         if variance > best + margin:
             best, lows = variance, low
-    wanted = Counter(ranked[:lows] + ranked[len(ranked) - (most - lows) :])
-    kept = []
-    for i, score in enumerate(scores):
-        if wanted[score]:
-            wanted[score] -= 1
-            kept.append(i)
-    return kept
+    lowest = sorted(range(len(scores)), key=scores.__getitem__)[:lows]
+    return sorted((*lowest, *highest(scores, most - lows)))  # none twice: else there were fewer low ones
 
 
 def commonest(answers: Sequence[Hashable | None], scores: Sequence[float], most: int) -> list[int]:
