@@ -10,12 +10,13 @@ import random
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from ruler_cli.agreement.bootstrap import LEVEL, RESAMPLES, Figure, Measure, Units, difference, ratio
-from ruler_cli.agreement.scored import Item, Scored, paired
+from ruler_cli.agreement.paired import Known, paired
+from ruler_cli.marked.read import MOST_JUDGES
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.statistics.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
 
 Agreement = dict[str, Any]
@@ -27,8 +28,10 @@ are those of two files, the first less the second, `ranked` pairs of a panel's j
 accuracy do not overlap. `expected_half_width` is about what an interval of the accuracy has on either side.
 """
 _Pair = tuple["_Judge", "_Judge"]
-_Rated = tuple[float, float, Item]
-"""The score and the label of a rollout that has both, and all that is known of it."""
+_Row = tuple[MarkedGroup, Sequence[float | None]]
+"""A group, and a judge's scores of its rollouts."""
+_Rated = tuple[float, float, MarkedRollout]
+"""A judge's score and the label of a rollout that has both, and its mark."""
 
 KINDS = {
     "gap": ("to 0.05", "to 0.1", "to 0.2", "to 0.4", "above 0.4"),
@@ -51,39 +54,39 @@ _POINTS = 0.6
 _R, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 
 
-def measure(groups: Iterable[Scored], name: str) -> Agreement:
+def measure(groups: Iterable[MarkedGroup], name: str) -> Agreement:
     """One scored file, and each judge of its panel."""
     board = _Board()
     main = board.judge(name)
     panel: dict[str, _Judge] = {}
     for group in groups:
-        rows = {main: group}
-        for judge in dict.fromkeys(judge for item in group.items for judge in item.judges):
-            if judge not in panel:
+        rows: dict[_Judge, _Row] = {main: (group, [r.judged for r in group.rollouts])}
+        for judge in dict.fromkeys(judge for rollout in group.rollouts for judge in rollout.judges):
+            if judge not in panel and len(panel) < MOST_JUDGES:
                 panel[judge] = board.judge(judge, details=False)
-            own = [replace(item, score=item.judges.get(judge)) for item in group.items]
-            rows[panel[judge]] = replace(group, items=tuple(own))
+            if judge in panel:
+                rows[panel[judge]] = (group, [r.judges.get(judge) for r in group.rollouts])
         board.add(rows, [judge for judge in panel.values() if judge in rows])
     judges = list(panel.values()) if len(panel) > 1 else []
     return board.agreement([main, *judges], list(combinations(judges, 2)))
 
 
 def measure_two(
-    first: Iterator[Scored], second: Iterator[Scored], on_unlike: Callable[[str], object]
+    first: Iterator[Known], second: Iterator[Known], on_unlike: Callable[[str], object]
 ) -> Agreement:
-    """Two scored files of one input, over the rollouts that both have scored; `paired` tells the rest."""
+    """Two scored files of one input, over the rollouts that both have scored; see `paired`."""
     board, matched = _Board(), dict[str, Any]()
     judges = [board.judge(name) for name in "AB"]
     for one, other in paired(first, second, matched, on_unlike):
-        rows = (_scored_in(one, other), _scored_in(other, one))
+        rows = ((one, _common(one, other)), (other, _common(other, one)))
         board.add(dict(zip(judges, rows, strict=True)), judges)
     return board.agreement(judges, [(judges[0], judges[1])], matched)
 
 
-def _scored_in(group: Scored, other: Scored) -> Scored:
-    """A group with the scores of those rollouts only that have one in the other file, too."""
-    both = zip(group.items, other.items, strict=True)
-    return replace(group, items=tuple(replace(a, score=None) if b.score is None else a for a, b in both))
+def _common(group: MarkedGroup, other: MarkedGroup) -> list[float | None]:
+    """The scores of those rollouts only that have one in the other file, too."""
+    both = zip(group.rollouts, other.rollouts, strict=True)
+    return [None if b.judged is None else a.judged for a, b in both]
 
 
 class _Board:
@@ -96,16 +99,16 @@ class _Board:
     def judge(self, name: str, *, details: bool = True) -> _Judge:
         return _Judge(name, self._units, details=details)
 
-    def add(self, rows: Mapping[_Judge, Scored], correlated: Sequence[_Judge]) -> None:
+    def add(self, rows: Mapping[_Judge, _Row], correlated: Sequence[_Judge]) -> None:
         """One group as each judge scored it, first as the file says."""
         unit = self._units.next()
-        for judge, group in rows.items():
-            judge.add(unit, group)
+        for judge, (group, scores) in rows.items():
+            judge.add(unit, group, scores)
         for one, other in combinations(correlated, 2):
             for what, sums in _together(rows[one], rows[other]):
                 self._units.add(unit, {(one, other, what, name): sum_ for name, sum_ in sums.items()})
         self._groups += 1
-        self._rollouts += len(group.items)
+        self._rollouts += len(group.rollouts)
 
     def agreement(
         self, judges: Sequence[_Judge], pairs: Sequence[_Pair], matched: dict[str, Any] | None = None
@@ -155,13 +158,10 @@ def _ranked(scorers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
                 yield {"better": better["name"], "worse": worse["name"]}
 
 
-def _together(one: Scored, other: Scored) -> Iterator[tuple[str, Sums]]:
+def _together(one: _Row, other: _Row) -> Iterator[tuple[str, Sums]]:
     """Sums for the correlations of two judges, over the rollouts that both scored."""
-    both = [
-        (a.score, b.score, a.label)
-        for a, b in zip(one.items, other.items, strict=True)
-        if a.score is not None and b.score is not None
-    ]
+    rows = zip(one[1], other[1], one[0].rollouts, strict=True)
+    both = [(a, b, rollout.label) for a, b, rollout in rows if a is not None and b is not None]
     labelled = [(a, b, label) for a, b, label in both if label is not None]
     if len(both) > 1:
         yield "scores", products(a=[a for a, _, _ in both], b=[b for _, b, _ in both])
@@ -194,12 +194,13 @@ class _Judge:
         """The worse and the better label, where there are exactly two."""
         return self._range if len(self._labels) == 2 else None
 
-    def add(self, unit: int, group: Scored) -> None:
+    def add(self, unit: int, group: MarkedGroup, scores: Sequence[float | None]) -> None:
         """One group, which is in this unit of the bootstrap."""
-        rated = [(i.score, i.label, i) for i in group.items if i.score is not None and i.label is not None]
+        both = zip(scores, group.rollouts, strict=True)
+        rated = [(score, r.label, r) for score, r in both if score is not None and r.label is not None]
         found = _sums(rated)
-        if self._details and group.cost is not None and group.items:
-            found |= {"cost": group.cost, "costed": float(len(group.items))}
+        if self._details and group.cost is not None and group.rollouts:
+            found |= {"cost": group.cost, "costed": float(len(group.rollouts))}
         if self._details and "pairs" in found:
             found |= by_kind(rated)
         self._units.add(unit, {(self, name): amount for name, amount in found.items()})
@@ -312,18 +313,17 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
     return found
 
 
-def _bins(gap: float, better: Item, worse: Item) -> Iterator[str]:
+def _bins(gap: float, better: MarkedRollout, worse: MarkedRollout) -> Iterator[str]:
     if gap:
         yield f"gap.{bisect_left(_GAPS, gap)}"
     if better.place is not None and worse.place is not None:
         later = round(better.place - worse.place, 9)
         yield f"slot.{0 if later < 0 else 1 if later > 0 else 2}"
         yield f"place.{min(2, int(better.place * 3))}"
-    if better.size is not None and worse.size is not None:
-        longer = max(better.size, worse.size)
-        alike = abs(better.size - worse.size) <= _ALIKE * longer
-        yield f"length.{2 if alike else 0 if better.size < worse.size else 1}"
-        yield f"size.{bisect_left(_SIZES, longer)}"
+    longer = max(better.size, worse.size)
+    alike = abs(better.size - worse.size) <= _ALIKE * longer
+    yield f"length.{2 if alike else 0 if better.size < worse.size else 1}"
+    yield f"size.{bisect_left(_SIZES, longer)}"
 
 
 def _below(ordered: Sequence[float], score: float) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
+from itertools import starmap
 from textwrap import wrap
 from typing import Any
 
@@ -11,17 +13,30 @@ import orjson
 import typer
 
 from ruler_cli.agreement.measure import KINDS, Agreement, measure, measure_two
-from ruler_cli.agreement.scored import COUNTS, LEFT_OUT, Extract, Scored
-from ruler_cli.cli.messages import safe, safe_value, say
+from ruler_cli.agreement.paired import known
+from ruler_cli.cli.messages import one_line, safe, safe_value, say
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
-from ruler_cli.marked.read import doubt, refuse_unmarked
-from ruler_cli.reading import open_input
+from ruler_cli.marked.scored import ScoredFile
 from ruler_cli.settings import InputSettings
 
 _Json = Mapping[str, Any]
+COUNTS = (
+    "groups", "rollouts", "scored", "failed", "unmarked", "odd_scores", "moved", "unlabelled", "outcomes",
+    "odd_labels", "odd_costs", "more_judges",
+)  # fmt: skip
+"""Counts of a file that the JSON holds; what could not be used is never taken for a zero."""
+LEFT_OUT = {
+    "failed": "not scored",
+    "unmarked": "without a mark",
+    "odd_scores": "with a score that is no number",
+    "unlabelled": "without a label",
+    "odd_labels": "with a label that is no number",
+    "more_judges": "scores of too many judges",
+}
+"""Counts of what is not measured, in words."""
 _FIGURES = {
     "pairwise_accuracy": "pairwise accuracy",
     "kendall_tau_b": "Kendall's tau-b",
@@ -49,15 +64,19 @@ def agree(where: list[InputSettings], *, as_json: bool) -> bool:
     problems = Problems(quiet=as_json)
     with ExitStack() as stack:
         stack.push(problems.left)
-        files = [_File(one, problems, stack, digests=len(where) == 2) for one in where]
+        files = [
+            ScoredFile(one, stack, partial(problems.problem, Location(one.source).shown)) for one in where
+        ]
         if len(files) == 1:
-            found = measure(files[0].groups(), "score")
+            found = measure((marked for _, marked in files[0].groups()), "score")
         else:
-            found = measure_two(files[0].groups(), files[1].groups(), problems.tell)
+            one, other = (starmap(known, file.groups()) for file in files)
+            found = measure_two(one, other, problems.tell)
         for file in files:
-            file.doubt()
+            if file.doubt:
+                say(f"ruler: warning: {file.doubt}")
         _refuse_empty(found, files)
-        page = {"version": 1, "inputs": [file.as_json() for file in files], **found}
+        page = {"version": 1, "inputs": list(map(_input, where, files)), **found}
         page["labels"]["path"] = where[0].outcome
     problems.close()
     if as_json:
@@ -65,44 +84,17 @@ def agree(where: list[InputSettings], *, as_json: bool) -> bool:
         typer.echo(orjson.dumps(safe_value(page), option=orjson.OPT_INDENT_2))
     else:
         for line in lines(page):
-            typer.echo(safe(line).replace("\n", "\\n").replace("\t", "\\t"))
-    return not problems.number and all(file.complete for file in files)
+            typer.echo(one_line(line))
+    return not problems.number and not any(file.seen[name] for file in files for name in LEFT_OUT)
 
 
-class _File:
-    """One scored file, ready to be read."""
-
-    def __init__(self, where: InputSettings, problems: Problems, stack: ExitStack, *, digests: bool) -> None:
-        source = Location(where.source)
-        self.name, self._labels, self._public = source.shown, where.outcome, source.public
-        self._input = open_input(where, stack, lambda problem: problems.problem(self.name, problem))
-        if self._input.reader is None:
-            raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
-        self._extract = Extract(self._input.reader, given=where.outcome is not None, digests=digests)
-        self.seen = self._extract.seen
-
-    def groups(self) -> Iterator[Scored]:
-        """Each group as it is measured."""
-        return map(self._extract.group, self._input.groups)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every rollout has a score and a label."""
-        return not any(self.seen[name] for name in LEFT_OUT)
-
-    def doubt(self) -> None:
-        """UsageError if the file was never scored; a warning if labels may be what ruler wrote."""
-        refuse_unmarked(self.name, self.seen["rollouts"], self.seen["unmarked"])
-        if said := doubt(self._labels, self.seen["own_labels"], self.seen["scored"]):
-            say(f"ruler: warning: {said}")
-
-    def as_json(self) -> dict[str, Any]:
-        """What the file is, and what was seen in it."""
-        names = {"source": self._public, "found": self._input.found(), "judges": list(self._extract.names)}
-        return names | {name: self.seen[name] for name in COUNTS}
+def _input(where: InputSettings, file: ScoredFile) -> dict[str, Any]:
+    """Describe a file, with its counts."""
+    names = {"source": Location(where.source).public, "found": file.input.found(), "judges": [*file.judges]}
+    return names | {name: file.seen[name] for name in COUNTS}
 
 
-def _refuse_empty(found: Agreement, files: list[_File]) -> None:
+def _refuse_empty(found: Agreement, files: list[ScoredFile]) -> None:
     """UsageError where there is nothing to compare, with the reason and the way out."""
     compared = any(scorer["pairs"] or "auc" in scorer for scorer in found["scorers"])
     if compared or any(pair["scores"]["value"] is not None for pair in found["correlations"]):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -16,9 +17,6 @@ from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings import InputSettings
-
-if TYPE_CHECKING:
-    from ruler_cli.cli.report_look import One, Run
 
 
 @with_options("output group as_json max_groups labels group_by messages prompt grouping format_")
@@ -101,51 +99,38 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
     from contextlib import ExitStack
 
     from ruler_cli.cli import report_look as look
-    from ruler_cli.report.scored import Scored
+    from ruler_cli.marked.scored import ScoredFile
 
-    name = Location(where.source).shown
+    source = Location(where.source)
     with ExitStack() as stack:
         stack.push(problems.left)
-        scored = Scored(where, stack, lambda problem: problems.problem(name, problem))
+        scored = ScoredFile(where, stack, partial(problems.problem, source.shown))
         for note in scored.input.notes:
             say(f"ruler: {note}")
-        found = look.run(scored, where.source) if key is None else look.one(scored, where.source, key)
-        problems.close()
-        if as_json:
-            _print(found.as_json() | {"problems": problems.number, "first_problems": problems.first})
+        # a command to type again must show no password either
+        head = {"version": 1, "source": source.public, "found": scored.input.found()}
+        if key is None:
+            page, show = look.run(scored, head)
         else:
-            _show(found)
-
-
-def _show(found: Run | One) -> None:
-    """On stdout: a run as a page, a group with a pager if that is a terminal."""
-    from ruler_cli.cli import report_group, report_page
-    from ruler_cli.cli.report_look import Run
-    from ruler_cli.cli.terminal import Terminal, paged
-
-    terminal = Terminal()
-    if isinstance(found, Run):
-        report_page.show(found, terminal)
-        terminal.flush()
-        return
-    with paged(terminal):
-        for ordinal, group, text in found.groups:
-            report_group.show(group, text, f"{found.name}, number {ordinal} in the file", terminal)
-    terminal.flush()
-    if found.more:
-        say(f"ruler: {count(found.more, 'more group')} of this key: the file names them alike")
+            page, show = look.one(scored, head, key)
+        problems.close()
+    if as_json:
+        _print(page() | {"problems": problems.number, "first_problems": problems.first})
+    else:
+        show()
 
 
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
+    from ruler_cli.cli.report_words import facts
     from ruler_cli.report.html import MOST_GROUPS, write_html
 
-    name = Location(where.source).shown
     with waiting() as tick:
         found = write_html(
             where,
             output,
-            on_problem=lambda problem: problems.problem(name, problem),
+            on_problem=partial(problems.problem, Location(where.source).shown),
+            facts=facts,
             most=MOST_GROUPS if most is None else most,
             on_group=tick,
         )
@@ -163,12 +148,9 @@ def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
 
-    try:
-        text = orjson.dumps(page, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:  # half a surrogate pair, which is no character, or a sum beyond 64 bits
-        from ruler_cli.report.leaves import readable
+    from ruler_cli.report.leaves import readable
 
-        text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
+    text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape
     for pattern in (UNSAFE, UNSEEN):
         text = pattern.sub(lambda c: json.dumps(c[0])[1:-1], text)

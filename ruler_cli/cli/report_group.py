@@ -37,8 +37,9 @@ _ROLES = {"user": "blue", "assistant": "green", "call": "magenta", "tool": "cyan
 
 
 def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
-    """Write the group; `found` names the file and the group's place in it."""
-    order = ranked(group.rollouts)
+    """Write the group, its rollouts the best first; `found` names the file and the group's place in it."""
+    scores = [r.score for r in group.rollouts]
+    order = sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
     turn = {number: at for at, number in enumerate(order)}
     terminal.show(_rule(f"group {terminal.key(group.key)}"))
     terminal.show(_head(group, found, terminal))
@@ -51,24 +52,6 @@ def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) ->
         same = text.identical[number]
         told = same if turn[same] < turn[number] else None
         _rollout(group.rollouts[number], text, number, best, told, terminal)
-
-
-def ranked(rollouts: Sequence[MarkedRollout]) -> list[int]:
-    """The rollouts by their scores, the best first; those without one last, all else as in the input."""
-    return sorted(range(len(rollouts)), key=lambda i: -_score(rollouts[i]))
-
-
-def _score(rollout: MarkedRollout) -> float:
-    return float("-inf") if rollout.score is None else rollout.score
-
-
-def _ranks(rollouts: Sequence[MarkedRollout], order: Sequence[int]) -> list[int]:
-    """The ranks of rollouts that stand in this order, from 1; equal scores share one."""
-    ranks: list[int] = []
-    for at, number in enumerate(order):
-        equal = at > 0 and _score(rollouts[order[at - 1]]) == _score(rollouts[number])
-        ranks.append(ranks[-1] if equal else at + 1)
-    return ranks
 
 
 def _rule(said: str, style: str = "bold") -> Rule:
@@ -118,41 +101,32 @@ def _agreement(group: MarkedGroup) -> str:
 def _cost(group: MarkedGroup) -> str:
     usage = group.usage
     tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
-    return ", ".join(
-        filter(
-            None,
-            (
-                "" if group.cost is None else usd(group.cost),
-                count(usage.calls, "call") if usage.calls else "",
-                tokens if usage.prompt or usage.completion else "",
-                "" if group.latency is None else seconds(group.latency),
-            ),
-        )
+    parts = (
+        "" if group.cost is None else usd(group.cost),
+        count(usage.calls, "call") if usage.calls else "",
+        tokens if usage.prompt or usage.completion else "",
+        "" if group.latency is None else seconds(group.latency),
     )
+    return ", ".join(filter(None, parts))
 
 
 def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Table:
     """Rank, number in the input, score and the rest, without what none of them has."""
-    rollouts = group.rollouts
     bar = terminal.width >= _WIDE and bool(group.scores)
+    rollouts = [group.rollouts[i] for i in order]
+    scores = [r.score for r in rollouts]
     columns = {
-        "rank": [
-            str(rank) if rollouts[i].score is not None else ""
-            for i, rank in zip(order, _ranks(rollouts, order), strict=True)
-        ],
+        "rank": ["" if score is None else str(scores.index(score) + 1) for score in scores],
         "rollout": [str(i + 1) for i in order],
-        "score": [words.number(rollouts[i].score) if rollouts[i].score is not None else "" for i in order],
-        "judged": [
-            words.number(r.judged) if r.judged != r.score and r.judged is not None else ""
-            for r in (rollouts[i] for i in order)
-        ],
-        "sd": [_told(rollouts[i].spread, ".2f") for i in order],
-        "reward": [_told(rollouts[i].label, ".4g") for i in order],
-        "shown at": [_told(rollouts[i].place, ".2f") for i in order],
-        "bytes": [short(rollouts[i].size) for i in order],
+        "score": [_told(score, ".2f") for score in scores],
+        "judged": [_told(r.judged if r.judged != r.score else None, ".2f") for r in rollouts],
+        "sd": [_told(r.spread, ".2f") for r in rollouts],
+        "reward": [_told(r.label, ".4g") for r in rollouts],
+        "shown at": [_told(r.place, ".2f") for r in rollouts],
+        "bytes": [short(r.size) for r in rollouts],
     }
     told = {name: cells for name, cells in columns.items() if any(cells)}
-    notes = [_note(rollouts[i]) for i in order]
+    notes = [_note(rollout) for rollout in rollouts]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in told:
         table.add_column(name, justify="right", no_wrap=True)
@@ -160,10 +134,10 @@ def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Tabl
         table.add_column("", no_wrap=True)
     if any(notes):
         table.add_column("of note", overflow="fold")
-    for at, number in enumerate(order):
+    for at, score in enumerate(scores):
         cells: list[Text | Bar] = [Text(column[at]) for column in told.values()]
         if bar:
-            cells.append(Bar(1, 0, max(0, rollouts[number].score or 0), width=10, color="cyan"))
+            cells.append(Bar(1, 0, max(0, score or 0), width=10, color="cyan"))
         table.add_row(*cells, *([terminal.text(notes[at], "red")] if any(notes) else []))
     return table
 
@@ -186,12 +160,8 @@ def _told(number: float | None, form: str) -> str:
 
 
 def _note(rollout: MarkedRollout) -> str:
-    parts = ["suspect"] * rollout.suspect
-    if rollout.status == "failed":
-        parts.append(f"failed ({rollout.kind})")
-    elif rollout.status == "unmarked":
-        parts.append("no mark")
-    return ", ".join(parts)
+    status = {"failed": f"failed ({rollout.kind})", "unmarked": "no mark", "scored": ""}[rollout.status]
+    return ", ".join(filter(None, ("suspect" * rollout.suspect, status)))
 
 
 def _shared(text: GroupText, terminal: Terminal) -> None:

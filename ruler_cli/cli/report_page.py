@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ruler_cli.cli import report_words as words
-from ruler_cli.cli.report_look import Run
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short
 from ruler_cli.marked.values import MarkedGroup
@@ -38,10 +37,10 @@ _BAD, _MUTED, _TITLE = "red", "dim", "bold"
 _SIGNED, _COUNTED = 7, 6
 
 
-def show(page: Run, terminal: Terminal) -> None:
+def show(page: _Json, worst: Sequence[Telling], disputed: Sequence[Telling], terminal: Terminal) -> None:
     """Write the page."""
-    o = page.figures
-    terminal.show(_head(page, terminal))
+    o = page["figures"]
+    terminal.show(_table(_head(page), terminal))
     beside = 2 if terminal.width >= _BESIDE else 1
     width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
     blocks = list(islice(_plots(o, width), _PLOTS))
@@ -51,17 +50,19 @@ def show(page: Run, terminal: Terminal) -> None:
             row.add_column(ratio=1)
         row.add_row(*blocks[at : at + beside])
         terminal.show("", row)
-    said = _said(o, terminal)
+    said = _table(words.findings(o), terminal)
     if said.row_count:
         terminal.show("", said)
-    if page.worst:
+    if worst:
         title = Text("worst groups (failed, suspect, then least reliable)", _TITLE)
-        terminal.show("", title, _groups(page.worst, terminal))
-    if page.disputed:
-        title = Text(f"most disputed groups ({_dispute(page)})", _TITLE)
-        terminal.show("", title, _groups(page.disputed, terminal, apart=True))
-    if page.source is not None:
-        terminal.show("", Text("next", _TITLE), *map(Text, _next(page, terminal)))
+        terminal.show("", title, _groups(worst, terminal))
+    if disputed:
+        title = Text(f"most disputed groups ({_dispute(o, disputed)})", _TITLE)
+        terminal.show("", title, _groups(disputed, terminal, apart=True))
+    if page["source"] != "-":  # what can be read again
+        key = next((one.group.key for one in (*disputed, *worst)), None)
+        typed = _next(page["source"], key, live=o["groups"]["live"] > 0, terminal=terminal)
+        terminal.show("", Text("next", _TITLE), *map(Text, typed))
 
 
 def facts() -> Table:
@@ -72,43 +73,28 @@ def facts() -> Table:
     return table
 
 
-def _head(page: Run, terminal: Terminal) -> Table:
-    o, table = page.figures, facts()
-    rows: list[tuple[str, str, str]] = [
-        ("scored", page.name, _TITLE),
-        ("found", page.found, ""),
-        ("judge", words.judges(o), ""),
-        ("groups", words.groups(o), ""),
-        ("failed", words.kinds(o), _BAD),
-        *(("", _reason(reason["groups"], reason["reason"]), "") for reason in o["reasons"][:_REASONS]),
-        ("rollouts", words.rollouts(o), ""),
-        ("of note", words.flags(o), ""),
-        ("cost", words.cost(o), ""),
-        ("a group", words.latency(o), ""),
-    ]
-    for name, said, style in rows:
-        if said:
-            table.add_row(name, terminal.text(said, style))
+def _table(rows: Iterable[tuple[str, str]], terminal: Terminal) -> Table:
+    table, styles = facts(), {"scored": _TITLE, "failed": _BAD}
+    for name, sentence in rows:
+        if sentence:
+            table.add_row(name, terminal.text(sentence, styles.get(name, "")))
     return table
+
+
+def _head(page: _Json) -> Iterator[tuple[str, str]]:
+    o = page["figures"]
+    yield "scored", page["source"]
+    yield "found", page["found"]
+    yield "judge", words.judges(o)
+    for name, sentence in words.counts(o):
+        yield name, sentence
+        if name == "failed":
+            yield from (("", _reason(one["groups"], one["reason"])) for one in o["reasons"][:_REASONS])
 
 
 def _reason(groups: int, reason: str) -> str:
     text = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + "…"
     return f"{groups} x {text}" if groups > 1 else text
-
-
-def _said(o: Figures, terminal: Terminal) -> Table:
-    table = facts()
-    for at, sentence in enumerate(words.agreement(o)):
-        table.add_row("" if at else "agreement", terminal.text(sentence))
-    for name, sentence in (
-        ("place", words.slots(o)),
-        ("length", words.length(o)),
-        ("reliability", words.reliability(o)),
-    ):
-        if sentence:
-            table.add_row(name, terminal.text(sentence))
-    return table
 
 
 def _plots(o: Figures, width: int) -> Iterator[RenderableType]:
@@ -181,12 +167,12 @@ def _ends(low: float, high: float) -> str:
     return "-".join(f"{end:.2f}".removesuffix("0") for end in (low, high))
 
 
-def _dispute(page: Run) -> str:
+def _dispute(o: Figures, disputed: Sequence[Telling]) -> str:
     """Between whom: the rule is `Shortlist`'s."""
-    if page.figures["against_label"]["pairs"]:
-        halves = any(telling.group.disputes[0] % 1 for telling in page.disputed)
+    if o["against_label"]["pairs"]:
+        halves = any(telling.group.disputes[0] % 1 for telling in disputed)
         return "scores against the original reward" + ", equal scores count half" * halves
-    panel = any(len(r.judges) > 1 for telling in page.disputed for r in telling.group.rollouts)
+    panel = any(len(r.judges) > 1 for telling in disputed for r in telling.group.rollouts)
     return "the judges of the panel furthest apart" if panel else "passes furthest apart"
 
 
@@ -242,23 +228,22 @@ def _some(told: list[str]) -> list[str]:
     return told if len(told) <= _SCORES else [*told[:half], "…", *told[-half:]]
 
 
-def _next(page: Run, terminal: Terminal) -> Iterator[str]:
+def _next(source: str, key: str | None, *, live: bool, terminal: Terminal) -> Iterator[str]:
     """What to type next; folded between words where it is too long for a line."""
-    source = argument(page.source or "", terminal)
-    keys = [telling.group.key for telling in (*page.disputed, *page.worst)]
-    if keys:
-        key = argument(keys[0], terminal)
-        group = [f"--group={key}"] if key.startswith("-") else ["--group", key]
+    source = _argument(source, terminal)
+    if key is not None:
+        name = _argument(key, terminal)
+        group = [f"--group={name}"] if name.startswith("-") else ["--group", name]
         yield from _folded(["ruler", "report", source, *group], terminal)
     yield from _folded(["ruler", "report", source, "-o", "report.html"], terminal)
-    if page.figures["groups"]["live"]:
+    if live:
         yield from _folded(["ruler", "select", source, "live.jsonl", "--where", "live"], terminal)
 
 
-def argument(text: str, terminal: Terminal) -> str:
+def _argument(text: str, terminal: Terminal) -> str:
     """A word as a shell takes it, that can be seen whole."""
-    told = terminal.key(text)
-    return told if told.startswith("$'") else shlex.quote(text)
+    seen = terminal.key(text)
+    return seen if seen.startswith("$'") else shlex.quote(text)
 
 
 def _folded(typed: Sequence[str], terminal: Terminal) -> Iterator[str]:

@@ -27,8 +27,35 @@ _FAST = 0.05
 """Seconds below which no judge was waited for."""
 
 
-def groups(o: Figures) -> str:
-    """How many there are, by status."""
+def counts(o: Figures) -> Iterator[tuple[str, str]]:
+    """Groups, rollouts, failures, cost and time, each with a name; nothing of it is text of the input."""
+    yield "groups", _groups(o)
+    yield "failed", ", ".join(f"{n} {kind}" for kind, n in o["failed_by_kind"].items())
+    yield "rollouts", _rollouts(o)
+    yield "of note", ", ".join(f"{count(n, 'group')} {_TOLD[f]}" for f, n in o["flags"].items() if f in _TOLD)
+    yield "cost", cost(o)
+    yield "a group", _latency(o)
+
+
+def findings(o: Figures) -> Iterator[tuple[str, str]]:
+    """What the figures say of the judge, each with a name."""
+    for at, sentence in enumerate(agreement(o)):
+        yield "" if at else "agreement", sentence
+    yield "place", slots(o)
+    yield "length", length(o)
+    yield "reliability", reliability(o)
+
+
+def facts(o: Figures) -> Iterator[tuple[str, str]]:
+    """All of it, for a page whose charts cannot be drawn."""
+    yield from counts(o)
+    for name, what in (("mean score", "scores"), ("spread (sd), median", "spread")):
+        value = o[what]["median" if what == "spread" else "mean"]
+        yield name, "" if value is None else number(value)
+    yield from findings(o)
+
+
+def _groups(o: Figures) -> str:
     n = o["groups"]
     tied = f" ({n['live']} live, {n['tied']} tied: nothing to learn from)" if n["tied"] else ", none tied"
     parts = [f"{n['scored']} scored{tied}"]
@@ -37,17 +64,15 @@ def groups(o: Figures) -> str:
     return f"{n['all']}: {', '.join(parts)}"
 
 
-def rollouts(o: Figures) -> str:
-    """The same of rollouts."""
+def _rollouts(o: Figures) -> str:
     n = o["rollouts"]
-    unmarked = n["all"] - n["scored"] - n["failed"]
-    told = {
+    others = {
         "not scored": n["failed"],
-        "without a mark": unmarked,
+        "without a mark": n["all"] - n["scored"] - n["failed"],
         "with an original reward": n["labelled"],
         "with text that addresses a judge (suspect)": n["suspect"],
     }
-    parts = [f"{n['scored']} scored", *(f"{number} {what}" for what, number in told.items() if number)]
+    parts = [f"{n['scored']} scored", *(f"{number} {what}" for what, number in others.items() if number)]
     return f"{n['all']}: {', '.join(parts)}"
 
 
@@ -75,16 +100,6 @@ def _when(o: Figures) -> str:
     return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
 
 
-def kinds(o: Figures) -> str:
-    """Failed groups by kind, the commonest first."""
-    return ", ".join(f"{n} {kind}" for kind, n in o["failed_by_kind"].items())
-
-
-def flags(o: Figures) -> str:
-    """Groups of which there is something to say."""
-    return ", ".join(f"{count(n, 'group')} {_TOLD[flag]}" for flag, n in o["flags"].items() if flag in _TOLD)
-
-
 def cost(o: Figures) -> str:
     """Money and tokens."""
     parts, usd_, groups, usage = [], o["cost_usd"], o["cost_groups"], o["usage"]
@@ -101,8 +116,7 @@ def cost(o: Figures) -> str:
     return ", ".join(parts)
 
 
-def latency(o: Figures) -> str:
-    """How long a group takes."""
+def _latency(o: Figures) -> str:
     found = o["latency_s"]
     if (found["max"] or 0.0) < _FAST:
         return ""

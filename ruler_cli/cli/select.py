@@ -84,9 +84,9 @@ def command(
     """
     with told(), in_order():
         from ruler_cli.selection.conditions import condition
-        from ruler_cli.selection.select import SelectSettings, select
+        from ruler_cli.selection.select import select
 
-        conditions = tuple(condition(one) for one in where or ())
+        conditions = list(map(condition, where or ()))
         kept = _keep(keep, by, answer)
         if not conditions and kept is None:
             raise UsageError(
@@ -95,16 +95,18 @@ def command(
             )
         place = options.input(source, labels=labels, scored=True)
         console = Console("log", Location(source).shown)
-        with waiting() as one:
+
+        def found(opened: Input) -> None:
+            for sentence in (opened.found(), *opened.notes):
+                console.note(sentence)
+
+        with waiting() as tick:
             tally = select(
-                SelectSettings(place, output, conditions, kept),
-                lambda found: _note_found(console, found),
-                console.problem,
-                one,
+                place, output, conditions, kept, on_found=found, on_problem=console.problem, on_group=tick
             )
         console.close()
         console.note(_summary(tally))
-        if not tally.kept_groups and tally.scored and any(one.about_rollouts for one in conditions):
+        if not tally.kept_groups and tally.have["score"] and any(one.about_rollouts for one in conditions):
             console.note(f"scores lie from {tally.least:.3g} to {tally.most:.3g}")
         raise typer.Exit(1 if tally.unreadable else 0)
 
@@ -125,12 +127,6 @@ def _keep(
     if most == 1 and by == "variance":
         raise UsageError("--keep 1 --by variance: one score has no variance; keep 2 or more")
     return None if most is None or by is None else Keep(most, by, answer)
-
-
-def _note_found(console: Console, found: Input) -> None:
-    console.note(found.found())
-    for sentence in found.notes:
-        console.note(sentence)
 
 
 def _summary(tally: Tally) -> str:

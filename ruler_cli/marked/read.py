@@ -10,7 +10,6 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.formats.chat import first_turn
-from ruler_cli.formats.interface import plain
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.marked.values import LabelFrom, MarkedGroup, MarkedRollout, Status
@@ -40,7 +39,7 @@ class Marks:
     """
 
     def __init__(self, reader: Reader, *, given: bool = False, sized: bool = True) -> None:
-        self._reader, self._given, self._sized = reader, given, sized
+        self.reader, self._given, self._sized = reader, given, sized
         self._line: tuple[bytes, dict[str, Any]] = (b"", {})
 
     def group(self, group: Group) -> MarkedGroup:
@@ -49,18 +48,18 @@ class Marks:
         own: _Json = _NOTHING
         at = 0
         for record in group.records:
-            value = self._value(record)
+            value = self.value(record)
             for rollout in record.rollouts:
-                mark = (self._reader.mark(value, rollout) if value else None) or _NOTHING
+                mark = (self.reader.mark(value, rollout) if value else None) or _NOTHING
                 name = at if rollout.member is None else ("member", rollout.member)
                 parts.setdefault(name, []).append((at, rollout, mark))
                 own = own or _object(mark.get("group"))
                 at += 1
-            if self._reader.format.told_once:
+            if self.reader.format.told_once:
                 own = own or _object(value.get("ruler"))
         return _group(group.key, tuple(self._rollout(found) for found in parts.values()), own)
 
-    def _value(self, record: Record) -> dict[str, Any]:
+    def value(self, record: Record) -> dict[str, Any]:
         """The record as it stands; the groups of one columnar line share it.
 
         No number of a mark has more than 64 bits.
@@ -73,7 +72,7 @@ class Marks:
         return self._line[1]
 
     def _rollout(self, parts: list[_Part]) -> MarkedRollout:
-        _, rollout, mark = parts[0]
+        mark = parts[0][2]
         said = mark.get("status")
         score = _finite(mark.get("score")) if said == "scored" else None
         status: Status = "unmarked" if "status" not in mark else "failed" if score is None else "scored"
@@ -82,7 +81,7 @@ class Marks:
         if score is not None and mark.get("judge_score") is not None:
             judged = _finite(mark["judge_score"])
             odd += ["judge_score"] if judged is None else []
-        judges, more = _panel(mark.get("judges"), odd) if said == "scored" else ({}, 0)
+        judges, more = _panel(mark.get("judges")) if said == "scored" else ({}, 0)
         label, label_from = self._label(parts)
         slots, pass_scores = _numbers(mark.get("slots")), _numbers(mark.get("pass_scores"))
         if not all(0 <= place <= 1 for place in slots):
@@ -90,7 +89,6 @@ class Marks:
         lost = status == "failed"
         return MarkedRollout(
             at=tuple([at for at, _, _ in parts]),
-            rollout=rollout,
             status=status,
             score=score,
             judged=judged,
@@ -211,17 +209,12 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(found) if len(found) == len(value) else ()
 
 
-def _panel(value: Any, odd: list[str]) -> tuple[Mapping[str, float], int]:
-    """The scores of the first few judges, and how many more there are; `odd` takes names without one."""
+def _panel(value: Any) -> tuple[Mapping[str, float], int]:
+    """The scores of the first few judges, of those that have one, and how many more there are."""
     if not isinstance(value, Mapping) or not value:
         return {}, 0
-    judges: dict[str, float] = {}
-    for name, told in islice(value.items(), MOST_JUDGES):
-        score = _finite(told)
-        if score is None:
-            odd.append(f"judges.{name}")
-        else:
-            judges[name] = score
+    first = ((name, _finite(score)) for name, score in islice(value.items(), MOST_JUDGES))
+    judges = {name: score for name, score in first if score is not None}
     return judges, max(0, len(value) - MOST_JUDGES)
 
 
@@ -261,25 +254,3 @@ def refuse_unmarked(name: str, groups: int, unmarked: int) -> None:
             f"{name}: no rollout has a mark of ruler; score it first, with "
             f"`ruler score {name} scored.jsonl`, and give what that writes"
         )
-
-
-def refuse_unusable(name: str, path: str | None, labelled: int) -> None:
-    """UsageError where a path of labels was given and no rollout of the file `name` has one there."""
-    if path is not None and not labelled:
-        raise UsageError(
-            f"--labels {plain(path)}: no rollout of {name} has a label there that can be used; a label is a "
-            "number, a truth value, or a word such as passed"
-        )
-
-
-def doubt(path: str | None, own: int, scored: int) -> str | None:
-    """That labels may be what ruler wrote: scores that agree with themselves say nothing.
-
-    `own` of the `scored` rollouts have their own score for a label; `path` is what the user gave.
-    """
-    if path is None or not 1 < own == scored:
-        return None
-    return (
-        f"--labels {plain(path)}: every label is the very score of its rollout; if that is where ruler "
-        "wrote it, leave --labels out for the original rewards, or name where a verifier's word stands"
-    )

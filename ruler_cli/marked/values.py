@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from ruler_cli.records import Rollout, Usage
+from ruler_cli.records import Usage
 from ruler_cli.statistics.reliability import one_score
-from ruler_cli.statistics.sums import concordance
+from ruler_cli.statistics.sums import Concordance, concordance
 
 Status = Literal["scored", "failed", "unmarked"]
 LabelFrom = Literal["", "reward", "outcome"]
@@ -20,22 +20,18 @@ LabelFrom = Literal["", "reward", "outcome"]
 class MarkedRollout:
     """One rollout with its mark; parts of one rollout are one.
 
-    `at` are the places of its parts among `Group.rollouts`, `rollout` is the first of them. `score` is
-    what ruler wrote as the reward, `judged` what the judges said where an outcome or a reward has moved
-    it, else the same. `label` is the first original reward, else the outcome, as a number. `slots` are
-    the places it was shown at, 0 first, 1 last, one for each pass; `pass_scores` what it was given there,
-    empty where the file does not say it beside the score; `judges` the scores of a panel's.
-    `spread` is the standard deviation of its score over passes. `size`: bytes of what the agent did.
-    A rollout that has no score has a `kind` and a `reason`.
+    `at` are the places of its parts among `Group.rollouts`. `score` is what ruler wrote as the reward,
+    `judged` the judges' own score where an outcome or a reward has moved it, else the same. `label` is the
+    first original reward, else the outcome, as a number. `slots` are the positions it was shown at, 0 first,
+    1 last, one for each pass; `pass_scores` its scores there, empty where the file does not say them beside
+    the score; `judges` the scores of a panel's. `spread` is the standard deviation of its score over passes.
+    `size`: bytes of what the agent did. A rollout that has no score has a `kind` and a `reason`.
 
-    What a file says and cannot be used is no number, and is told: `odd` names the fields of the mark
-    that hold what they cannot, of them `score`, `judge_score`, and `judges.NAME` of a panel's judge;
-    `more_judges` are scores of a panel beyond the first few. `label_from` is where a label stands,
-    also one that is no number.
+    `odd` names those of `score` and `judge_score` that hold no usable number; `more_judges` are scores of a
+    panel beyond the first few. `label_from` is where a label stands, also one that is no number.
     """
 
     at: tuple[int, ...]
-    rollout: Rollout
     status: Status
     score: float | None = None
     judged: float | None = None
@@ -138,13 +134,15 @@ class MarkedGroup:
         return bool(self.scores) and not self.tied
 
     @cached_property
+    def pairs(self) -> Concordance:
+        """Pairs of unlike labels, and how the judge orders them."""
+        both = [(r.judged, r.label) for r in self.rollouts if r.judged is not None and r.label is not None]
+        return concordance(*zip(*both, strict=True)) if both else Concordance(0, 0, 0, 0)
+
+    @property
     def disputes(self) -> tuple[float, int]:
         """Pairs that the judge orders against their labels, a tie as half of one; pairs of unlike labels."""
-        both = [(r.judged, r.label) for r in self.rollouts if r.judged is not None and r.label is not None]
-        if not both:
-            return 0.0, 0
-        found = concordance(*zip(*both, strict=True))
-        return found.lost + found.tied / 2, found.pairs
+        return self.pairs.lost + self.pairs.tied / 2, self.pairs.pairs
 
     @property
     def disagreement(self) -> float | None:

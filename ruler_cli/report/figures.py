@@ -13,7 +13,7 @@ but for the last one; values outside all bins count in the first or the last.
 - `flags` {flag: groups}, `judges` {name: groups}, `passes` {number: groups}; beyond 24 different ones
   `other`
 - `cost_usd` over the `cost_groups` that tell it; `usage` {calls, prompt_tokens, completion_tokens,
-  cached_tokens}; `latency_s` {p50, p90, p99, max} of a group, within 0.5 %
+  cached_tokens}; `latency_s` {p50, p90, p99, max} of a group
 - `started_at`, `ended_at`: of the first and the last group
 - `scores` {bins [{from, to, n}], mean, sd}: rollouts by score
 - `spread` {bins, median}: groups by the standard deviation of their scores
@@ -33,14 +33,16 @@ but for the last one; values outside all bins count in the first or the last.
 from __future__ import annotations
 
 import math
+import sys
+from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from ruler_cli.marked.values import MarkedGroup
 from ruler_cli.records import Usage
-from ruler_cli.report.bins import GROUPS, OTHER, SECONDS, Bins, Labels, Quantiles, Reasons, Tally, Timeline
+from ruler_cli.report.bins import GROUPS, OTHER, SECONDS, Bins, Labels, Reasons, Tally, along, quantile
 from ruler_cli.statistics.sums import LengthSums, Moments, SlotCurve, middle
 
 Figures = Mapping[str, Any]
@@ -57,7 +59,7 @@ _MOST = 1000
 
 
 class Gathering:
-    """The figures of a run as its groups come; memory does not grow with them.
+    """The figures of a run as its groups come; of a group it keeps some numbers, of a rollout its label.
 
     Times: groups judged more than a year from the median time are no part of the axis of time, nor of
     the run's start and end. If they and groups that tell no time are more than one in ten, the axis
@@ -70,15 +72,15 @@ class Gathering:
         self._kinds, self._flags, self._judges, self._passes = Tally(12), Tally(), Tally(), Tally()
         self._reasons = Reasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
-        self._latency, self._spread, self._reliable = Quantiles(), Quantiles(), Quantiles()
+        self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")
         self._scores, self._spreads, self._reliability = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
         self._tenths = Bins(1, 10)
         self._labels = Labels(self._tenths)
         self._lengths = Counter[tuple[int, int]]()
         self._moments, self._length, self._slots = Moments(), LengthSums(), SlotCurve()
         self._pairs, self._against = 0, 0.0
-        self._times, self._numbers = Timeline(SECONDS), Timeline(GROUPS, 1)
-        self.own_labels = 0
+        # of judged groups: their number in the file, the time if it is known, and the kind of failure
+        self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
 
     def add(self, group: MarkedGroup) -> None:
         """Count the next group of the file."""
@@ -93,9 +95,7 @@ class Gathering:
             self._scored(group)
 
     def _judged(self, group: MarkedGroup) -> None:
-        kind = ""
         if group.failed:
-            kind = self._kinds.add(group.kind)
             self._reasons.add(group.kind, group.reason, group.key)
         if group.judge:
             self._judges.add(group.judge)
@@ -106,25 +106,23 @@ class Gathering:
             self._costed += 1
         self._usage += group.usage
         if group.latency is not None:
-            self._latency.add(group.latency)
-        self._numbers.add(self._groups["all"], kind)
-        if group.judged_at is not None and math.isfinite(group.judged_at):
-            self._times.add(group.judged_at, kind)
+            self._latency.append(group.latency)
+        self._numbers.append(self._groups["all"])
+        self._times.append(math.nan if group.judged_at is None else group.judged_at)
+        self._failures.append(sys.intern(self._kinds.add(group.kind)) if group.failed else "")
 
     def _each_rollout(self, group: MarkedGroup) -> None:
         self._rollouts["all"] += len(group.rollouts)
         for rollout in group.rollouts:
-            label, score = rollout.label, rollout.score
             self._rollouts["failed"] += rollout.status == "failed"
             self._rollouts["suspect"] += rollout.suspect
-            self._rollouts["labelled"] += label is not None
-            if score is None:
+            self._rollouts["labelled"] += rollout.label is not None
+            if rollout.score is None:
                 continue
-            self._scores.add(score)
-            self.own_labels += label == score
-            if label is not None:
-                self._labels.add(score, label)
-            self._lengths[self._tenths.place(score), rollout.size.bit_length()] += 1
+            self._scores.add(rollout.score)
+            if rollout.label is not None:
+                self._labels.add(rollout.score, rollout.label)
+            self._lengths[self._tenths.place(rollout.score), rollout.size.bit_length()] += 1
 
     def _scored(self, group: MarkedGroup) -> None:
         self._groups["tied"] += group.tied
@@ -132,26 +130,26 @@ class Gathering:
         self._moments.add(group.scores)
         if group.sd is not None:
             self._spreads.add(round(group.sd, 9))  # as the table has it, which the bin's mark leads to
-            self._spread.add(group.sd)
+            self._spread.append(group.sd)
         if group.reliability is not None:
             self._reliability.add(group.reliability)
-            self._reliable.add(group.reliability)
+            self._reliable.append(group.reliability)
         against, pairs = group.disputes
         self._against += against
         self._pairs += pairs
-        told = [(r.size, r.judged) for r in group.rollouts if r.judged is not None]
-        if len(told) > 1:
-            self._length.add([size for size, _ in told], [score for _, score in told])
+        known = [(r.size, r.judged) for r in group.rollouts if r.judged is not None]
+        if len(known) > 1:
+            self._length.add([size for size, _ in known], [score for _, score in known])
         self._slots.add(*requests(group))
 
     def figures(self) -> Figures:
         """All figures of the groups so far."""
-        groups, rollouts, latency = self._groups, self._rollouts, self._latency
+        groups, rollouts = self._groups, self._rollouts
         groups["live"] = groups["scored"] - groups["tied"]
         rollouts["scored"] = self._moments.number
-        near = self._times.near(_YEAR)
-        quantiles = {name: latency.at(share) for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
+        timed = self._timed()
         of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "one_score")
+        shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
         return {
             "groups": {name: groups[name] for name in of_groups},
             "rollouts": {name: rollouts[name] for name in ("all", "scored", "failed", "labelled", "suspect")},
@@ -163,23 +161,22 @@ class Gathering:
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
             "usage": usage_json(self._usage),
-            "latency_s": quantiles | {"max": latency.greatest},
-            "started_at": iso(near[0].first if near else None),
-            "ended_at": iso(max((stretch.last for stretch in near), default=None)),
+            "latency_s": {name: quantile(self._latency, share) for name, share in shares.items()},
+            "started_at": iso(min((at for at, _ in timed), default=None)),
+            "ended_at": iso(max((at for at, _ in timed), default=None)),
             **self._charts(),
-            "over_time": self._over_time(),
+            "over_time": self._over_time(timed),
         }
 
     def _charts(self) -> dict[str, Any]:
         n, pairs, trend = self._moments.number, self._pairs, self._length.found()
-        curve = self._slots.curve()
         return {
             "scores": {
                 "bins": self._scores.bars(),
                 "mean": self._moments.mean if n else None,
                 "sd": math.sqrt(self._moments.square / n) if n else None,
             },
-            "spread": {"bins": self._spreads.bars(), "median": self._spread.at(0.5)},
+            "spread": {"bins": self._spreads.bars(), "median": quantile(self._spread, 0.5)},
             "against_label": {
                 "cells": self._labels.cells(),
                 "pairs": pairs,
@@ -189,12 +186,15 @@ class Gathering:
             "slots": {
                 "bins": [
                     {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
-                    for b in curve
+                    for b in self._slots.curve()
                 ],
                 "groups": self._slots.groups,
             },
             "lengths": {
-                "cells": self._length_cells(),
+                "cells": [
+                    {"score": self._tenths.ends(score), "bytes": [float(1 << size >> 1), 2.0**size], "n": n}
+                    for (score, size), n in sorted(self._lengths.items())
+                ],
                 "slope": trend.slope if trend else None,
                 "error": trend.error if trend else None,
                 "correlation": trend.correlation if trend else None,
@@ -202,27 +202,23 @@ class Gathering:
             },
             "reliability": {
                 "bins": self._reliability.bars(),
-                "median": self._reliable.at(0.5),
-                "groups": self._reliable.total,
+                "median": quantile(self._reliable, 0.5),
+                "groups": len(self._reliable),
             },
         }
 
-    def _length_cells(self) -> list[dict[str, Any]]:
-        def sizes(digits: int) -> list[float]:
-            return [2.0 ** (digits - 1), 2.0**digits] if digits else [0.0, 1.0]
+    def _timed(self) -> list[tuple[float, str]]:
+        """Times of judged groups at most a year from the median time, with the kind of failure."""
+        known = [one for one in zip(self._times, self._failures, strict=True) if math.isfinite(one[0])]
+        median = quantile([at for at, _ in known], 0.5)
+        return [] if median is None else [one for one in known if abs(one[0] - median) <= _YEAR]
 
-        return [
-            {"score": self._tenths.ends(score), "bytes": sizes(digits), "n": n}
-            for (score, digits), n in sorted(self._lengths.items())
-        ]
-
-    def _over_time(self) -> dict[str, Any]:
-        judged = self._groups["scored"] + self._groups["failed"]
-        near = self._times.near(_YEAR)
-        timed = sum(stretch.groups for stretch in near)
-        if judged > 0 and timed >= _TIMED * judged:
-            return {"unit": "time", "bins": self._times.bars(near), "left_out": judged - timed}
-        return {"unit": "group", "bins": self._numbers.bars(self._numbers.near()), "left_out": 0}
+    def _over_time(self, timed: Sequence[tuple[float, str]]) -> dict[str, Any]:
+        judged = len(self._numbers)
+        if timed and len(timed) >= _TIMED * judged:
+            return {"unit": "time", "bins": along(timed, SECONDS, 0), "left_out": judged - len(timed)}
+        numbered = list(zip(self._numbers, self._failures, strict=True))
+        return {"unit": "group", "bins": along(numbered, GROUPS, 1), "left_out": 0}
 
 
 def usage_json(usage: Usage) -> dict[str, int]:

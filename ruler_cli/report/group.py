@@ -19,8 +19,6 @@ from ruler_cli.settings import AskSettings
 _ASK = AskSettings()
 _KEY = 300
 """Characters of a key in a page."""
-_MARK = 64
-"""Characters that a mark may take beside the room there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +81,15 @@ def shorter(text: str, room: int) -> str:
 
 
 def shorter_line(line: str, room: int) -> str:
-    """A line that is still `head: JSON`; JSON that is cut becomes a string."""
-    if len(line) <= room:
-        return line
+    """A line that is still `head: JSON`, if it is one; JSON that is cut becomes a string."""
     head, colon, rest = line.partition(": ")
-    if not colon or len(head) > room:
+    if len(line) <= room or not colon or len(head) > room:
         return shorter(line, room)
     try:
         value = orjson.loads(rest)
     except ValueError:
         value = rest
-    said = value if isinstance(value, str) else rest
-    cut = orjson.dumps(shorter(said, room))
-    while room and len(cut) > room + _MARK:  # escapes add to what is kept
-        room //= 2
-        cut = orjson.dumps(shorter(said, room))
-    return f"{head}: {cut.decode()}"
+    return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, room)).decode()}"
 
 
 def group_json(g: MarkedGroup, text: GroupText) -> dict[str, Any]:
@@ -107,7 +98,7 @@ def group_json(g: MarkedGroup, text: GroupText) -> dict[str, Any]:
     `same_as` is the place of the first rollout with the same lines.
     """
     told = zip(g.rollouts, text.rollouts, text.identical, strict=True)
-    rollouts = [_rollout(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in told]
+    rollouts = [rollout_json(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in told]
     return summary(g) | {"rollouts": rollouts, "context": list(text.context), "tools": text.tools}
 
 
@@ -138,7 +129,8 @@ def summary(g: MarkedGroup) -> dict[str, Any]:
     }
 
 
-def _rollout(r: MarkedRollout) -> dict[str, Any]:
+def rollout_json(r: MarkedRollout) -> dict[str, Any]:
+    """The mark of one rollout."""
     return {
         "status": r.status,
         "score": r.score,

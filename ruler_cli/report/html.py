@@ -1,7 +1,6 @@
 """SCORED → one HTML file that opens offline: figures, table and texts as data, scripts that show them.
 
-The input is looked at once for its figures and for which groups are worth a place; if it holds more than
-these they are then read again. The page's policy lets nothing run but its own scripts.
+The page's policy lets nothing run but its own scripts.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,17 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from ruler_cli import __version__
-from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.files.location import Location, passed_over
+from ruler_cli.files.whole import WholeFile
 from ruler_cli.groups import OnProblem
-from ruler_cli.marked.values import MarkedGroup
-from ruler_cli.records import Group
+from ruler_cli.marked.scored import ScoredFile
 from ruler_cli.report import leaves
-from ruler_cli.report.figures import Figures
-from ruler_cli.report.group import page_key
-from ruler_cli.report.leaves import Leaves, few_words
-from ruler_cli.report.scored import Again, Scored
-from ruler_cli.report.target import Target
+from ruler_cli.report.figures import Figures, Gathering
+from ruler_cli.report.group import page_key, shorter
+from ruler_cli.report.leaves import Leaves
 from ruler_cli.report.telling import RULE, Ranking
 from ruler_cli.settings import InputSettings
 
@@ -65,24 +62,34 @@ def write_html(
     target: str,
     *,
     on_problem: OnProblem,
+    facts: Callable[[Figures], Iterable[tuple[str, str]]],
     most: int = MOST_GROUPS,
     made: datetime | None = None,
     on_group: Callable[[], object] = lambda: None,
 ) -> Written:
     """Write the report of a scored file to `target`, which ends in .html or is `-` for stdout.
 
-    `on_problem` is told each record that cannot be read, `on_group` each group as it is looked at.
-    `made` is the time that the page tells, `now()` by default. UsageError if the input cannot be
-    read, holds no mark of ruler, or the target cannot have this name; OutputError if it cannot be
-    written to its end. Without success no file appears, and one that was there stays.
+    `on_problem` gets each record that cannot be read, `on_group` is called for each group. `facts` puts
+    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the
+    time that the page says, `now()` by default. UsageError if the input cannot be read, holds no mark of
+    ruler, or the target cannot have this name; OutputError if it cannot be written to its end. Without
+    success no file appears, and one that was there stays.
     """
     made = made or now(os.environ)
     with ExitStack() as stack:
-        out = stack.enter_context(Target(target, where.source))
-        scored = Scored(where, stack, on_problem)
-        figures, found, counts = _gathered(scored, stack, most, on_group)
-        name, all_ = _name(where.source), figures["groups"]["all"]
+        file = _created(target, where.source, stack)
+        scored, found, ranking, gathering = (
+            ScoredFile(where, stack, on_problem), Leaves(stack), Ranking(most), Gathering(),
+        )  # fmt: skip
+        for ordinal, (group, marked) in enumerate(scored.groups(), 1):
+            gathering.add(marked)
+            if ranking.add(ordinal, marked):
+                found.put(ordinal, group, marked)
+            on_group()
+        figures, counts = gathering.figures(), found.finish(ranking.chosen())
+        name, all_, rows = _name(where.source), figures["groups"]["all"], counts["rows"]
         left_out = _left_out("SCORED" if name == Location("-").shown else name, all_, **counts)
+        rule = left_out or "Nothing is left out: every group and its whole text are here."
         head = {
             "version": 1,
             "source": name,
@@ -91,44 +98,71 @@ def write_html(
             "ruler": __version__,
             "figures": _figures(figures),
             "left_out": {
-                "groups": all_ - counts["rows"],
-                "texts": counts["rows"] - counts["texts"],
-                "cut": counts["cut"],
-                "rule": left_out or "Nothing is left out: every group and its whole text are here.",
+                "groups": all_ - rows, "texts": rows - counts["texts"], "cut": counts["cut"], "rule": rule,
             },
-        }
-        for piece in _page(head, figures, found):
-            out.write(piece)
-        out.commit()
-        return Written(out.size, all_, counts["rows"], left_out, scored.doubt)
+        }  # fmt: skip
+        size = _put(file, target, _page(head, facts(figures), found))
+        return Written(size, all_, rows, left_out, scored.doubt)
 
 
-def _gathered(
-    scored: Scored, stack: ExitStack, most: int, on_group: Callable[[], object]
-) -> tuple[Figures, Leaves, dict[str, int]]:
-    """The figures, at most so many groups, and how much is here of them.
+def _created(name: str, source: str, stack: ExitStack) -> WholeFile:
+    """Open FILE.html, or stdout for `-`; nothing is left of it if the stack ends with an error."""
+    if name != "-":
+        _refuse(name, source)
+    file = Location(name).create()
 
-    Groups are made ready as they come, as long as all may have a place; else the chosen ones are read again.
-    """
-    again, ranking, survey = Again(scored, stack), Ranking(most), scored.input.survey
-    found, ready = Leaves(stack), survey is None or survey.groups <= most
+    def undo(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(OSError):  # a full disk, of which the error speaks
+                file.discard()
 
-    def look(ordinal: int, group: Group, marked: MarkedGroup) -> None:
-        nonlocal ready
-        ranking.add(ordinal, marked)
-        again.note(group)
-        ready = ready and ordinal <= most and found.size < leaves.AT_ONCE
-        if ready:
-            found.put(ordinal, group, marked)
-        on_group()
+    stack.push(undo)
+    return file
 
-    figures, chosen = scored.figures(look), ranking.chosen()
-    if not ready:
-        found = Leaves(stack)
-        ranks = {ordinal: rank for rank, ordinal in enumerate(chosen)}
-        for ordinal, group in again.groups(sorted(chosen)):
-            found.put(ordinal, group, scored.mark(group), ranks[ordinal])
-    return figures, found, found.finish(chosen)
+
+def _put(file: WholeFile, name: str, pieces: Iterable[str]) -> int:
+    """Write the page and let the file appear; the number of its bytes."""
+    try:
+        size = sum(file.stream.write(piece.encode()) for piece in pieces)
+        file.end()
+        file.commit()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"{name}: cannot be written: {error.strerror}; make room, then run the same command again"
+        ) from None
+    return size
+
+
+def _refuse(name: str, source: str) -> None:
+    """UsageError where a report cannot have this name."""
+    if Location(name).remote:
+        raise UsageError(
+            f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
+        )
+    path = Path(name)
+    own = Location(source).local and path.exists() and Path(source).exists()
+    if own and path.samefile(source):
+        raise UsageError(f"{name}: is the scored file itself; give the report another name")
+    if path.is_dir():
+        raise UsageError(f"{name}: is a directory; give a file name, such as {path / 'report.html'}")
+    if path.suffix.lower() != ".html":
+        raise UsageError(
+            f"{name}: a report is one HTML file; name it {path.with_suffix('.html')}, or give `-` for stdout"
+        )
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
+    if _lies_in(path, source):
+        raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
+
+
+def _lies_in(path: Path, source: str) -> bool:
+    """Tell if a file would be one of those that a directory is read as."""
+    if not Location(source).local or not Location(source).many:
+        return False
+    root, real = Path(os.path.realpath(source)), Path(os.path.realpath(path))
+    return root in real.parents and not passed_over(str(real.relative_to(root)))
 
 
 def now(environ: Mapping[str, str]) -> datetime:
@@ -147,9 +181,9 @@ def _name(source: str) -> str:
 
 def _figures(figures: Figures) -> dict[str, Any]:
     """The figures, with keys as the rows have them and no sentence of a megabyte."""
-    judges = {few_words(name): groups for name, groups in figures["judges"].items()}
+    judges = {shorter(name, leaves.NAME): groups for name, groups in figures["judges"].items()}
     short = [
-        reason | {"reason": few_words(reason["reason"]), "first": page_key(reason["first"])}
+        reason | {"reason": shorter(reason["reason"], leaves.NAME), "first": page_key(reason["first"])}
         for reason in figures["reasons"]
     ]
     return {**figures, "judges": judges, "reasons": short}
@@ -179,55 +213,13 @@ def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int
     return " ".join(said)
 
 
-def plain_figures(o: Figures) -> Iterator[tuple[str, str]]:
-    """The main figures as names and values, for a page whose scripts do not run.
-
-    They hold no text of the input, but for the kinds of failures that ruler knows.
-    """
-    groups, rollouts, usage, latency = o["groups"], o["rollouts"], o["usage"], o["latency_s"]
-    yield "Groups", f"{groups['all']:,}"
-    yield (
-        "Groups scored",
-        f"{groups['scored']:,}, of them {groups['live']:,} live and {groups['tied']:,} tied",
-    )
-    if groups["failed"]:
-        kinds = ", ".join(f"{kind.replace('_', ' ')} {n:,}" for kind, n in o["failed_by_kind"].items())
-        yield "Groups failed", f"{groups['failed']:,} ({kinds})"
-    if groups["unmarked"]:
-        yield "Groups never asked about", f"{groups['unmarked']:,}"
-    yield "Rollouts", f"{rollouts['all']:,}, of them {rollouts['scored']:,} scored"
-    if rollouts["suspect"]:
-        yield "Rollouts that address the judge", f"{rollouts['suspect']:,}"
-    if (mean := o["scores"]["mean"]) is not None:
-        yield "Mean score", f"{mean:.3f}, standard deviation {o['scores']['sd']:.3f}"
-    if (median := o["spread"]["median"]) is not None:
-        yield "Median spread within a group", f"{median:.3f}"
-    if (agreement := o["against_label"]["agreement"]) is not None:
-        yield (
-            "Pairs of rollouts ordered as their labels",
-            f"{agreement:.1%} of {o['against_label']['pairs']:,}",
-        )
-    if (median := o["reliability"]["median"]) is not None:
-        yield "Median reliability", f"{median:.2f} over {_groups(o['reliability']['groups'])}"
-    if o["cost_usd"] is not None:
-        yield "Cost", f"{o['cost_usd']:,.2f} USD over {_groups(o['cost_groups'])}"
-    if usage["prompt_tokens"] or usage["completion_tokens"]:
-        yield "Tokens", f"{usage['prompt_tokens']:,} prompt, {usage['completion_tokens']:,} completion"
-    if latency["max"] is not None:
-        yield "Time per group", f"median {latency['p50']:.1f} s, longest {latency['max']:.1f} s"
-
-
-def _groups(n: int) -> str:
-    return f"{n:,} group{'s' * (n != 1)}"
-
-
 def web_files(names: Iterable[str]) -> list[str]:
-    """Texts of the package's own files; one that is not there is left out."""
+    """Texts of the package's own files."""
     folder = files(__package__) / "web"
-    return [(folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()]
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _page(head: dict[str, Any], figures: Figures, found: Leaves) -> Iterator[str]:
+def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves) -> Iterator[str]:
     """The page's text in pieces: the texts of groups are pulled as it is written."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # a report's alone
     from markupsafe import Markup
@@ -251,7 +243,7 @@ def _page(head: dict[str, Any], figures: Figures, found: Leaves) -> Iterator[str
         title=f"{name} · ruler report",
         ruler=head["ruler"],
         caption=f"What ruler found in {name}, {head['made']}",
-        figures=list(plain_figures(figures)),
+        figures=[fact for fact in facts if fact[1]],
         left_out=head["left_out"]["rule"],
         data=found.data(head).decode(),
         said=found.said().decode(),
@@ -263,14 +255,7 @@ def _policy(scripts: Iterable[str]) -> str:
     """The Content Security Policy: these scripts run, and nothing is ever loaded."""
     digests = (base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {hashes}",
-            "style-src 'unsafe-inline'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )

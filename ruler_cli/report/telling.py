@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappush, heappushpop
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.records import Rollout
 from ruler_cli.report.group import summary
 
 RULE = (
@@ -22,16 +21,15 @@ Because = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", 
 """Why a group is worth a look: no scores; scores against labels; a rollout that addresses the judge;
 few passes for its noise; scores far apart; nothing to learn from; nothing of all that."""
 _ORDER: tuple[Because, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
-_MOST_KINDS, _LONGEST = 32, 100
-"""Kinds of failures that are told apart, and how much of their names is looked at."""
-_NOTHING = Rollout([])
 _Much = tuple[float, ...]
 _Item = TypeVar("_Item")
+_Kept = list[tuple[_Much, int, _Item]]
+"""Items with how much each is worth, and less the number of its group: a heap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """A group worth a look, why, and how much so by that: larger is more. Its rollouts have no text."""
+    """A group worth a look, why, and how much so by that: larger is more."""
 
     group: MarkedGroup
     because: Because
@@ -42,42 +40,18 @@ class Telling:
         return {"because": self.because, "much": self.much, "group": summary(self.group)}
 
 
-class _Most(Generic[_Item]):
-    """The items of most worth among all that were offered; of equal worth the first."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._heap: list[tuple[_Much, int, _Item]] = []
-
-    def wants(self, much: _Much, number: int) -> bool:
-        """True if it would be kept now."""
-        return len(self._heap) < self._most or (self._most > 0 and (much, -number) > self._heap[0][:2])
-
-    def add(self, much: _Much, number: int, item: _Item) -> None:
-        """Offer the `number`th item; numbers differ, so that no two items are compared."""
-        if len(self._heap) < self._most:
-            heappush(self._heap, (much, -number, item))
-        elif self._heap:
-            heappushpop(self._heap, (much, -number, item))
-
-    def ranked(self) -> Iterator[_Item]:
-        """The items, that of most worth first."""
-        return (item for _, _, item in sorted(self._heap, key=lambda one: one[:2], reverse=True))
-
-
-class _Kinds:
-    """Kinds of failures that were seen before; a stranger's file cannot fill it."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def new(self, kind: str) -> bool:
-        """Note a kind; True the first time."""
-        kind = kind[:_LONGEST]
-        if kind in self._seen or len(self._seen) >= _MOST_KINDS:
-            return False
-        self._seen.add(kind)
+def _keep(kept: _Kept[_Item], most: int, much: _Much, number: int, item: _Item) -> bool:
+    """Keep an item if it is among the `most` of most worth, of equal worth the first; True if it is now."""
+    one = (much, -number, item)  # numbers differ, so no two items are compared
+    if len(kept) < most:
+        heappush(kept, one)
         return True
+    return most > 0 and heappushpop(kept, one) is not one
+
+
+def _ranked(kept: _Kept[_Item]) -> Iterator[_Item]:
+    """The items, that of most worth first."""
+    return (item for _, _, item in sorted(kept, key=lambda one: one[:2], reverse=True))
 
 
 def _unsure(group: MarkedGroup) -> _Much:
@@ -111,24 +85,27 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[Because, _Most[int]] = {because: _Most(most) for because in _ORDER}
+        self._kept: dict[Because, _Kept[int]] = {because: [] for because in _ORDER}
         self._first: list[int] = []
-        self._kinds = _Kinds()
+        self._kinds: set[str] = set()
 
-    def add(self, ordinal: int, group: MarkedGroup) -> None:
-        """Count a group; ordinals grow in input order."""
-        if len(self._first) < self._most:
+    def add(self, ordinal: int, group: MarkedGroup) -> bool:
+        """Count a group; True if it may be chosen, as far as is known. Ordinals grow in input order."""
+        wanted = len(self._first) < self._most
+        if wanted:
             self._first.append(ordinal)
+        reasons = _reasons(group) if group.scores else iter(())
         if group.failed:
-            self._kept["failed"].add((float(self._kinds.new(group.kind)),), ordinal, ordinal)
-        elif group.scores:
-            for because, much in _reasons(group):
-                self._kept[because].add(much, ordinal, ordinal)
+            reasons = iter([("failed", (float(group.kind not in self._kinds),))])
+            self._kinds.add(group.kind)
+        for because, much in reasons:
+            wanted |= _keep(self._kept[because], self._most, much, ordinal, ordinal)
+        return wanted
 
     def chosen(self) -> dict[int, Because]:
         """The ordinals of the groups chosen, the most telling first, and why each was."""
         found: dict[int, Because] = {}
-        turns = {because: self._kept[because].ranked() for because in _ORDER}
+        turns = {because: _ranked(self._kept[because]) for because in _ORDER}
         while turns:
             for because, left in list(turns.items()):
                 ordinal = next((one for one in left if one not in found), None)
@@ -145,7 +122,7 @@ class Ranking:
 
 
 class Shortlist:
-    """The few groups that a page names first; no messages are kept of them.
+    """The few groups that a page names first.
 
     Worst: failed groups, the first of each kind before others; then those with most rollouts that
     address the judge; then by reliability, the lowest first, if equal the one with more pairs of
@@ -158,16 +135,19 @@ class Shortlist:
     """
 
     def __init__(self, n: int = 5) -> None:
-        self._worst, self._labels, self._judges = (_Most[Telling](n) for _ in range(3))
-        self._kinds = _Kinds()
+        self._n, self._number = n, 0
+        self._worst: _Kept[Telling] = []
+        self._labels: _Kept[Telling] = []
+        self._judges: _Kept[Telling] = []
+        self._kinds: set[str] = set()
         self._labelled = False
-        self._number = 0
 
     def add(self, group: MarkedGroup) -> None:
         """Look at the next group of the file."""
         self._number += 1
         if group.failed:
-            self._offer(self._worst, (1.0, float(self._kinds.new(group.kind))), group, "failed")
+            self._keep(self._worst, (1.0, float(group.kind not in self._kinds)), group, "failed")
+            self._kinds.add(group.kind)
             return
         if not group.scores:
             return
@@ -175,37 +155,33 @@ class Shortlist:
         self._doubt(group, pairs)
         self._labelled = self._labelled or pairs > 0
         if against > 0:
-            self._offer(self._labels, (against,), group, "disagrees", against)
+            self._keep(self._labels, (against,), group, "disagrees", against)
         apart = 0.0 if self._labelled else max(map(_apart, group.rollouts))
         if apart > 0:
-            self._offer(self._judges, (apart,), group, "unsure", apart)
+            self._keep(self._judges, (apart,), group, "unsure", apart)
 
     def _doubt(self, group: MarkedGroup, pairs: int) -> None:
         suspects = sum(r.suspect for r in group.rollouts)
         doubt, widest = _unsure(group)
-        untold = group.reliability is None and group.tied and pairs > 0
-        if untold:
-            doubt = 1.0
-        if not suspects and doubt <= 0:
-            return
-        because: Because = "suspect" if suspects else "tied" if untold else "unsure"
-        much = (0.0, float(suspects), doubt, float(pairs), widest)
-        self._offer(self._worst, much, group, because, suspects or doubt)
+        tied = group.reliability is None and group.tied and pairs > 0
+        doubt = 1.0 if tied else doubt
+        if suspects or doubt > 0:
+            because: Because = "suspect" if suspects else "tied" if tied else "unsure"
+            much = (0.0, float(suspects), doubt, float(pairs), widest)
+            self._keep(self._worst, much, group, because, suspects or doubt)
 
-    def _offer(
-        self, kept: _Most[Telling], rank: _Much, group: MarkedGroup, because: Because, much: float = 1.0
+    def _keep(
+        self, kept: _Kept[Telling], rank: _Much, group: MarkedGroup, because: Because, much: float = 1.0
     ) -> None:
-        if kept.wants(rank, self._number):
-            rollouts = tuple(replace(rollout, rollout=_NOTHING) for rollout in group.rollouts)
-            kept.add(rank, self._number, Telling(replace(group, rollouts=rollouts), because, much))
+        _keep(kept, self._n, rank, self._number, Telling(group, because, much))
 
     def worst(self) -> list[Telling]:
         """The groups least to be trusted, the worst first."""
-        return list(self._worst.ranked())
+        return list(_ranked(self._worst))
 
     def disputed(self) -> list[Telling]:
         """The groups that judges and labels, or else judges, disagree about most, the widest first."""
-        return list((self._labels if self._labelled else self._judges).ranked())
+        return list(_ranked(self._labels if self._labelled else self._judges))
 
 
 def _apart(rollout: MarkedRollout) -> float:

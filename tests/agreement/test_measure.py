@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.agreement.measure import KINDS, Agreement, by_kind, measure, measure_two
-from ruler_cli.agreement.scored import Item, Scored
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.statistics.sums import concordance
-from tests.agreement.values import drawn, grades, rows, scored
+from tests.agreement.values import drawn, grades, item, rows, scored
 
 COST = "cost_per_1000_usd"
 
@@ -24,10 +24,11 @@ def value(found: Agreement, name: str, judge: int = 0) -> Any:
     return found["scorers"][judge][name]["value"]
 
 
-def two(one: list[Scored], other: list[Scored]) -> Agreement:
+def two(one: list[MarkedGroup], other: list[MarkedGroup]) -> Agreement:
     """Two files whose groups all match."""
     said: list[str] = []
-    found = measure_two(iter(one), iter(other), said.append)
+    first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
+    found = measure_two(iter(first), iter(second), said.append)
     assert not said
     return found
 
@@ -102,22 +103,21 @@ def test_missing_is_left_out() -> None:
 
 def test_pairs_by_kind_by_hand() -> None:
     """A pair is in one bin of each kind that is known of both its rollouts."""
-    better, worse = Item(0.9, 1, place=0.1, size=500), Item(0.8, 0, place=0.9, size=5_000)
+    better, worse = item(0.9, 1, 0.1, size=500), item(0.8, 0, 0.9, size=5_000)
     bins = ("gap.1", "slot.0", "place.0", "length.0", "size.2")
     once = {name: 1.0 for bin_ in bins for name in (bin_, f"{bin_}.won")}
     assert by_kind([(0.8, 0, worse), (0.9, 1, better)]) == once
-    assert by_kind([(0.5, 1, Item(0.5, 1)), (0.5, 0, Item(0.5, 0))]) == {}
-    tied = [(0.5, label, Item(0.5, label, size=100)) for label in (1.0, 0.0)]
+    tied = [(0.5, label, item(0.5, label, size=100)) for label in (1.0, 0.0)]
     assert by_kind(tied) == {"length.2": 1, "length.2.won": 0.5, "size.0": 1, "size.0.won": 0.5}
 
 
-items = st.builds(Item, grades, grades, grades, st.integers(0, 10**6))
+items = st.builds(item, grades, grades, grades, size=st.integers(0, 10**6))
 
 
 @given(st.lists(items, max_size=9))
-def test_kinds_part_the_pairs(found: list[Item]) -> None:
+def test_kinds_part_the_pairs(found: list[MarkedRollout]) -> None:
     """The bins of a kind hold every pair once, won as often as it is won; no gap, no bin of gaps."""
-    rated = [(i.score or 0.0, i.label or 0.0, i) for i in found]
+    rated = [(i.judged or 0.0, i.label or 0.0, i) for i in found]
     whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
     sums: Counter[str] = Counter()
     for name, amount in by_kind(rated).items():
@@ -132,17 +132,17 @@ def test_kinds_part_the_pairs(found: list[Item]) -> None:
 @pytest.mark.long
 def test_a_large_group_is_seen_in_parts() -> None:
     """Of ten thousand rollouts not every pair is looked at, and always the same ones."""
-    many = [(i / 10_000, i % 2, Item(i / 10_000, i % 2, size=10)) for i in range(10_000)]
+    many = [(i / 10_000, i % 2, item(i / 10_000, i % 2, size=10)) for i in range(10_000)]
     found = by_kind(many)
     assert found == by_kind(many)
     assert 300_000 < found["length.2"] < 330_000  # 5,000 · 5,000 there are
 
 
-def panel(count: int, *, same: bool) -> list[Scored]:
+def panel(count: int, *, same: bool) -> list[MarkedGroup]:
     """Three judges: one good, one as good with errors of its own or the same, one that guesses."""
     draw, found = random.Random(0), []
     for group in drawn(count, 6, seed=5):
-        scores, labels = [i.score for i in group.items], [i.label for i in group.items]
+        scores, labels = [r.judged or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
         guess = [draw.random() for _ in scores]
         again = scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
         judges = {"good": scores, "other": again, "guess": guess}
@@ -173,7 +173,9 @@ def test_two_files() -> None:
     """The same judge twice is not told apart from itself; a good one is from one that guesses."""
     good = drawn(150, 6, seed=7)
     draw = random.Random(1)
-    guess = [scored([draw.random() for _ in g.items], [i.label for i in g.items], key=g.key) for g in good]
+    guess = [
+        scored([draw.random() for _ in g.rollouts], [r.label for r in g.rollouts], key=g.key) for g in good
+    ]
     same = two(good, good)["differences"]
     assert {f["value"] for n, f in same.items() if n != COST} == {0.0}
     assert not any(f["told_apart"] for f in same.values())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
-from ruler_cli.agreement.scored import Item, Scored
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 
 grades = st.integers(0, 4).map(lambda n: n / 4)
 """Few different numbers, so that ties are common."""
@@ -22,17 +21,21 @@ def scored(
     *,
     key: str = "g",
     cost: float | None = None,
-    judges: Mapping[str, Sequence[float | None]] | None = None,
-    **columns: Sequence[Any],
-) -> Scored:
-    """A group with these scores and labels, and other columns of its rollouts."""
+    judges: Mapping[str, Sequence[float]] | None = None,
+) -> MarkedGroup:
+    """A group with these scores and labels, and those of a panel."""
     panel = [{name: own[i] for name, own in (judges or {}).items()} for i in range(len(scores))]
-    columns |= {"score": scores, "label": labels, "judges": panel}
-    each = ({name: column[i] for name, column in columns.items()} for i in range(len(scores)))
-    return Scored(key, tuple(Item(**one) for one in each), cost)
+    each = zip(scores, labels, panel, strict=True)
+    rollouts = tuple(item(score, label, judges=own) for score, label, own in each)
+    return MarkedGroup(key, rollouts, "scored", cost=cost)
 
 
-def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[Scored]:
+def item(score: float | None, label: float | None, *slots: float, **more: object) -> MarkedRollout:
+    """A rollout with this score and this label."""
+    return MarkedRollout((0,), "scored", score, score, label, slots=slots, **more)  # type: ignore[arg-type]
+
+
+def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[MarkedGroup]:
     """Groups whose labels are passed or failed, and whose scores tell it as well as the noise lets them."""
     draw = random.Random(seed)
     found = []

@@ -98,16 +98,6 @@ def test_the_table_as_it_is_read(show: Show, many: Path) -> None:
     assert [column.get_attribute("aria-sort") for column in columns.all()].count("ascending") == 1
 
 
-def test_the_grid_says_its_active_row(view: View) -> None:
-    """The grid has the focus, and the row that it calls active is in the document."""
-    view.open("#groups")
-    view.find(".grid").focus()
-    for _ in range(3):
-        view.page.keyboard.press("ArrowDown")
-    view.find("#row-3.active").wait_for()
-    assert view.find(".grid").get_attribute("aria-activedescendant") == "row-3"
-
-
 def test_focus_moves_with_the_page(view: View) -> None:
     """Following a link moves the focus to what it opens, so that reading goes on there."""
     view.open()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
 from ruler_cli.report import leaves
 from ruler_cli.report.group import parting
-from ruler_cli.report.html import write_html
-from ruler_cli.settings import InputSettings
 from tests.browser.conftest import Show
 from tests.browser.reports import KEYS, groups, plain, report_of, ruler, write
 from tests.browser.truth import Truth
 from tests.browser.view import View
+from tests.report.pages import report
 
 ROLLOUT = "section.g-rollout"
 _LINES = """all => all.map(pre => {
@@ -106,18 +104,6 @@ def test_facts_of_the_group(view: View, truth: Truth) -> None:
     assert view.find(".g-ways code").inner_text() == "ruler report scored.jsonl --group task-2"
 
 
-def test_shared_context_once(view: View, truth: Truth) -> None:
-    """What all rollouts share stands on the page once, the rest in each rollout."""
-    opened(view, "task-3")
-    text = truth.texts[truth.place("task-3")]
-    view.by("checkbox", "as the judge read it").check()
-    assert as_read(built(view), ".g-shared") == list(text.context)
-    page = view.page.inner_text("main")
-    assert page.count("Let me look.") == 1
-    for line in text.context:
-        assert page.count(line) == 1
-
-
 @pytest.mark.parametrize("key", ["task-2", "task-12", "task-31"])
 def test_as_the_judge_read_it(view: View, truth: Truth, scored: Path, key: str) -> None:
     """The lines of the page are, one for one, those of the request that `ruler prompt` prints."""
@@ -189,18 +175,6 @@ def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
         before = "mark => mark.parentElement.textContent.split('first difference: ')[0].trim()"
         assert mark.evaluate(before) == mine[:place].strip()
         assert str(mark.text_content()).split("first difference: ")[1] == mine[place]
-
-
-def test_to_the_parting(view: View) -> None:
-    """The button above a rollout goes to the place where it parts."""
-    view.page.set_viewport_size({"width": 1200, "height": 500})
-    opened(view, "task-2")
-    one = view.find(f"{ROLLOUT}:not(.g-pinned)").last
-    one.locator(".g-to-parting").click()
-    view.until("document.activeElement.matches('.g-parting')")
-    box = one.locator(".g-parting").bounding_box()
-    assert box is not None
-    assert 0 <= box["y"] <= 500
 
 
 def test_identical_rollouts_once(view: View, truth: Truth) -> None:
@@ -324,7 +298,7 @@ def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch
     """A group without text in the file says so, names the command that shows it, and tells what was said."""
     monkeypatch.setattr(leaves, "MOST_TEXTS", 1_000)
     scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, said="said of it") for i in range(9)])
-    write_html(InputSettings(str(scored)), str(tmp_path / "run.html"), on_problem=list[Any]().append)
+    report(scored, tmp_path / "run.html")
     view = show(tmp_path / "run.html")
     left = view.page.evaluate("opened.rows.key.filter((_, i) => !opened.rows.text[i])")
     assert 0 < len(left) < 9

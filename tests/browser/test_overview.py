@@ -166,34 +166,6 @@ def test_numbers_below_a_chart(view: View, figures: dict[str, Any]) -> None:
     assert [sum(map(whole, row[2:])) for row in rows] == [sum(bin_["failed"].values()) for bin_ in times]
 
 
-@pytest.mark.smoke
-def test_sentences_say_the_figures(view: View, figures: dict[str, Any]) -> None:
-    """The sentence above a chart, and the name of its drawing, say the figures of the JSON."""
-    view.open()
-    said = {chart: view.find(f"#chart-{chart} figcaption").inner_text() for chart in CHARTS}
-    assert f"{figures['scores']['mean']:.3f}".rstrip("0") in said["scores"]
-    assert f"{figures['spread']['median']:.3f}".rstrip("0") in said["spread"]
-    assert f"{figures['against_label']['pairs']} pairs" in said["labels"]
-    assert f"{figures['slots']['groups']} groups" in said["slots"]
-    assert f"{figures['reliability']['median']:.2f}" in said["reliability"]
-    assert "6 of 60 groups failed" in said["failures"]
-    for chart, sentence in said.items():
-        assert sentence in str(view.find(f"#chart-{chart} svg").first.get_attribute("aria-label"))
-
-
-def test_a_mark_follows_the_mouse(view: View) -> None:
-    """A click on a mark of each chart opens its table, and back comes to the overview."""
-    view.open()
-    for chart in CHARTS:
-        link, _ = marks(view, chart)[0]
-        mark = view.find(f"#chart-{chart} .plot svg a").first
-        mark.scroll_into_view_if_needed()
-        mark.locator("[aria-label]").click()
-        view.at(link).find(".grid").wait_for()
-        view.page.go_back()
-        view.find(f"#chart-{chart} .plot svg a").first.wait_for()
-
-
 def test_a_mark_follows_the_keyboard(view: View) -> None:
     """The tab key comes to every mark of the first chart in turn, and Enter opens what it counts."""
     view.open()
@@ -214,14 +186,3 @@ def test_the_legend_leads_to_its_kind(view: View, truth: Truth) -> None:
     for link in found:
         view.go(link)
         assert view.count == len(truth.matching(link)) == 2
-
-
-def test_marks_come_again_after_a_resize(view: View) -> None:
-    """A narrower window draws the charts anew, with the same marks."""
-    view.open()
-    before = marks(view)
-    width = "document.querySelector('.plot svg').getAttribute('width')"
-    wide = view.page.evaluate(width)
-    view.page.set_viewport_size({"width": 700, "height": 900})
-    view.until(f"{width} !== '{wide}'")
-    assert marks(view) == before

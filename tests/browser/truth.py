@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ruler_cli.marked.read import Marks
+from ruler_cli.marked.scored import ScoredFile
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.reading import open_input
 from ruler_cli.report.group import GroupText
 from ruler_cli.report.telling import Ranking
 from ruler_cli.settings import InputSettings
@@ -23,28 +22,27 @@ _ROLLOUT = ("score", "label", "bytes", "slot", "spread")
 
 @dataclass(frozen=True)
 class Truth:
-    """The groups of a file in its order, their texts, and their rank by how telling they are."""
+    """The groups of a file in its order, their tasks and texts, and their rank by how telling they are."""
 
     groups: list[MarkedGroup]
+    tasks: list[str]
     texts: list[GroupText]
     telling: list[int]
 
     @classmethod
     def of(cls, scored: Path) -> Truth:
         """Read a scored file."""
-        ranking = Ranking(10_000)
-        found: list[MarkedGroup] = []
-        texts: list[GroupText] = []
+        ranking, found = Ranking(10_000), cls([], [], [], [])
         with ExitStack() as stack:
-            opened = open_input(InputSettings(str(scored)), stack, _none)
-            assert opened.reader is not None
-            marks = Marks(opened.reader)
-            for ordinal, group in enumerate(opened.groups, 1):
-                found.append(marks.group(group))
-                texts.append(GroupText.of(group, found[-1]))
-                ranking.add(ordinal, found[-1])
+            file = ScoredFile(InputSettings(str(scored)), stack, _none)
+            for ordinal, (group, marked) in enumerate(file.groups(), 1):
+                found.groups.append(marked)
+                found.tasks.append(str(group.rollouts[0].messages[0]["content"]))
+                found.texts.append(GroupText.of(group, marked))
+                ranking.add(ordinal, marked)
         ranks = {ordinal: rank for rank, ordinal in enumerate(ranking.chosen())}
-        return cls(found, texts, [ranks[i + 1] for i in range(len(found))])
+        found.telling.extend(ranks[i + 1] for i in range(len(ranks)))
+        return found
 
     def place(self, key: str) -> int:
         """Where in the file the first group with this key stands, from 0."""

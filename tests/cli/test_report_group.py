@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -82,17 +81,6 @@ def test_hostile_keys(ruler: Ruler, tmp_path: Path) -> None:
         assert RAW.findall(done.stdout) == []
         assert widest(done.stdout) <= 60
         assert f"s.jsonl, number {number} in the file\n" in done.stdout
-
-
-def test_hostile_content_for_a_program(ruler: Ruler, tmp_path: Path) -> None:
-    """The JSON of a group moves no terminal, and holds its lines as the judge read them."""
-    write(tmp_path / "s.jsonl", hostile())
-    done = ruler("report", "s.jsonl", "--group", "\x1b[31mred\x1b[0m\x07\x1b]0;title\x07", "--json")
-    assert RAW.findall(done.stdout) == []
-    found = json.loads(done.stdout)
-    assert (found["version"], found["same_key"]) == (1, 0)
-    assert found["group"]["key"] == "\x1b[31mred\x1b[0m\x07\x1b]0;title\x07"
-    assert found["group"]["rollouts"][0]["lines"][0].startswith('assistant: "\\u001b[31m')
 
 
 def test_keys_that_look_alike(ruler: Ruler, tmp_path: Path) -> None:
@@ -190,14 +178,6 @@ def test_pager_that_is_left_early(pager: str, tmp_path: Path) -> None:
     code, said = on_terminal(tmp_path, "report", "s.jsonl", "--group", "g", PAGER=pager)
     assert code == 0
     assert len(said.splitlines()) <= 2
-
-
-def test_in_a_pipe_no_pager_is_started(ruler: Ruler, tmp_path: Path) -> None:
-    """A pipe gets the text itself, of 80 columns or as COLUMNS says."""
-    write(tmp_path / "s.jsonl", [scored("g", 0.9, 0.1)])
-    pager = f"{sys.executable} -c 'raise SystemExit(1)'"
-    done = ruler("report", "s.jsonl", "--group", "g", PAGER=pager, COLUMNS="50")
-    assert (done.returncode, "about 0.1" in done.stdout, widest(done.stdout)) == (0, True, 50)
 
 
 def test_what_was_said_comes_first(ruler: Ruler, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import orjson
 
 from ruler_cli.agreement.measure import Agreement, measure
-from ruler_cli.agreement.scored import Item, Scored
 from ruler_cli.judges.offline import Offline
+from ruler_cli.marked.values import MarkedGroup, MarkedRollout
 from ruler_cli.records import Group, Line, Record, Rollout
 from ruler_cli.scoring.reply import read
 from ruler_cli.scoring.request import compose, lay_out
@@ -48,12 +48,13 @@ def judged(group: Group) -> list[float]:
 def agreement(path: Path) -> Agreement:
     """Judge every group of a file and compare with its rewards."""
     groups = (
-        Scored(
+        MarkedGroup(
             group.key,
             tuple(
-                Item(score, float(rollout.reward))
-                for score, rollout in zip(judged(group), group.rollouts, strict=True)
+                MarkedRollout((at,), "scored", score, score, float(rollout.reward))
+                for at, (score, rollout) in enumerate(zip(judged(group), group.rollouts, strict=True))
             ),
+            "scored",
         )
         for group in read_groups(path)
     )

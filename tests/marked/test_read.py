@@ -137,9 +137,9 @@ def test_a_damaged_group_part() -> None:
 
 
 def test_a_damaged_panel() -> None:
-    """Judges without a number are named, those beyond the first few are counted."""
+    """A judge without a number has no score, those beyond the first few are counted."""
     found = of(trajectory(mark(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
-    assert (found.judges, found.odd, found.score) == ({"b": 0.5}, ("judges.a",), 0.5)
+    assert (found.judges, found.odd, found.score) == ({"b": 0.5}, (), 0.5)
     many = of(trajectory(mark(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
     assert of(trajectory(mark(0.5, judges=["a"]))).rollouts[0].judges == {}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.records import Rollout
 
 
 def of(
@@ -14,7 +13,7 @@ def of(
 ) -> MarkedGroup:
     """A group with these scores, which the judges gave if they did not give others."""
     rollouts = tuple(
-        MarkedRollout((i,), Rollout([]), "failed" if s is None else "scored", s, j)
+        MarkedRollout((i,), "failed" if s is None else "scored", s, j)
         for i, (s, j) in enumerate(zip(scores, judged or scores, strict=True))
     )
     scored = any(s is not None for s in scores)

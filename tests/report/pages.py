@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from ruler_cli.cli.report_words import facts
 from ruler_cli.records import Problem
 from ruler_cli.report.html import MOST_GROUPS, Written, write_html
 from ruler_cli.settings import InputSettings
@@ -135,10 +136,10 @@ def piped(content: bytes) -> Iterator[None]:
 
 
 def report(
-    source: Path | str, target: Path, *, most: int = MOST_GROUPS, **where: Any
+    source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
 ) -> tuple[Page, Written, list[Problem]]:
     """The page of a scored file, what was said of it, and what could not be read."""
     problems: list[Problem] = []
     settings = InputSettings(str(source), **where)
-    said = write_html(settings, str(target), on_problem=problems.append, most=most, made=MADE)
-    return Page(target.read_text(encoding="utf-8")), said, problems
+    said = write_html(settings, str(target), on_problem=problems.append, facts=facts, most=most, made=MADE)
+    return Page(Path(target).read_text(encoding="utf-8")), said, problems

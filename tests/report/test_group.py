@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.marked.scored import ScoredFile
 from ruler_cli.report.group import GroupText, parting, shorter, shorter_line
 from ruler_cli.report.leaves import as_json, packed
-from ruler_cli.report.scored import Scored
 from ruler_cli.settings import InputSettings
 from tests.report.pages import unpacked
 from tests.values import texts
@@ -31,7 +31,7 @@ def text_of(where: Path, *turns: Any, **own: Any) -> GroupText:
     ]
     where.write_bytes(orjson.dumps({"group_id": "g", "trajectories": rollouts, **own}))
     with ExitStack() as stack:
-        scored = Scored(InputSettings(str(where)), stack, lambda problem: pytest.fail(problem.reason))
+        scored = ScoredFile(InputSettings(str(where)), stack, lambda problem: pytest.fail(problem.reason))
         (group,) = scored.input.groups
         return GroupText.of(group, scored.mark(group))
 
@@ -67,7 +67,7 @@ def test_a_line_that_is_cut_is_still_a_line(text: str) -> None:
     assert said.endswith("end")
     assert "left out of this report" in said
     assert "\n" not in found
-    assert len(found) < 2_200
+    assert len(said) < 2_200
 
 
 def test_arguments_that_are_cut_become_text() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.records import Rollout, Usage
+from ruler_cli.records import Usage
 
 NOON = 1_764_000_000.0
 """A time in 2025."""
@@ -16,8 +16,7 @@ NOON = 1_764_000_000.0
 def rollout(score: float | None, label: float | None = None, **more: Any) -> MarkedRollout:
     """A rollout with this score; without any it failed."""
     told: dict[str, Any] = {"judged": score, "label": label, "size": 100} | more
-    kept = told.pop("rollout", Rollout([{"role": "user", "content": "hi"}]))
-    return MarkedRollout((0,), kept, "failed" if score is None else "scored", score, **told)
+    return MarkedRollout((0,), "failed" if score is None else "scored", score, **told)
 
 
 def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> MarkedGroup:
@@ -39,7 +38,7 @@ def drawn(groups: int, seed: int = 6) -> Iterator[MarkedGroup]:
         size = dice.randint(1, 9)
         if dice.random() < 0.05:
             yield MarkedGroup(
-                f"g{i}", tuple(MarkedRollout((j,), Rollout([]), "unmarked") for j in range(size)), "unmarked"
+                f"g{i}", tuple(MarkedRollout((j,), "unmarked") for j in range(size)), "unmarked"
             )
             continue
         lost = dice.random() < 0.1

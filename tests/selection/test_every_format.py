@@ -10,12 +10,13 @@ import pytest
 from ruler_cli.errors import UsageError
 from ruler_cli.files.parse import dump, parse
 from ruler_cli.marked.values import MarkedGroup, MarkedRollout
+from ruler_cli.records import Group
 from ruler_cli.selection.select import Keep
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
 from tests.formats.test_every_format import each_example, each_layout, marks
 from tests.formats.test_every_format import scored as scored_in
-from tests.selection.values import marked, scored_by, selected
+from tests.selection.values import marked, read_groups, selected
 from tests.values import reader
 
 WHOLE_ONLY = {
@@ -33,9 +34,10 @@ def scored_example(name: str, folder: Path) -> Path:
     return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
 
 
-def told(rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
+def told(group: Group, rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
     """What a rollout is known by: its words, its score, its first reward, what was said of it."""
-    return dump(rollout.rollout.messages), rollout.score, rollout.label, rollout.explanation
+    words = dump(group.rollouts[rollout.at[0]].messages)
+    return words, rollout.score, rollout.label, rollout.explanation
 
 
 def best(group: MarkedGroup) -> MarkedRollout:
@@ -64,10 +66,10 @@ def test_one_of_each(name: str, tmp_path: Path) -> None:
         assert not output.exists()
         return
     selected(scored, output, keep=Keep(1, "score"))
-    before, after = marked(scored), marked(output)
-    kept = [told(r) for group in after for r in group.rollouts]  # scattered groups may begin in another order
-    assert Counter(kept) == Counter(told(best(group)) for group in before)
-    assert {len(group.rollouts) for group in after} == {1}
+    before, after = read_groups(scored), read_groups(output)
+    kept = [told(group, r) for group, m in after for r in m.rollouts]  # groups may begin in another order
+    assert Counter(kept) == Counter(told(group, best(m)) for group, m in before)
+    assert {len(m.rollouts) for _, m in after} == {1}
     again = tmp_path / "again.jsonl"
     selected(output, again, keep=Keep(1, "score"))
     assert again.read_bytes() == output.read_bytes()
@@ -90,15 +92,3 @@ def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
         assert len(scores) >= len(READERS[name](record))
     old = Counter(dump(m) for raw in raws(scored) for m in marks(parse(raw)))
     assert not Counter(dump(m) for record in found for m in marks(record)) - old
-
-
-@each_layout
-def test_scored_again(name: str, tmp_path: Path) -> None:
-    """What is left can be scored again, and first rewards are those that the dump had."""
-    scored = scored_example(name, tmp_path)
-    selected(scored, tmp_path / "out.jsonl", *(("scored",) if name in WHOLE_ONLY else ("score=0.3..",)))
-    scored_by("offline", tmp_path / "out.jsonl", tmp_path / "twice.jsonl")
-    once = [r.label for group in marked(tmp_path / "out.jsonl") for r in group.rollouts]
-    assert [r.label for group in marked(tmp_path / "twice.jsonl") for r in group.rollouts] == once
-    first = Counter(r.label for group in marked(scored) for r in group.rollouts)
-    assert not Counter(once) - first

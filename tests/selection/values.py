@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
-from ruler_cli.marked.read import Marks
+from ruler_cli.marked.scored import ScoredFile
 from ruler_cli.marked.values import MarkedGroup
-from ruler_cli.reading import open_input
-from ruler_cli.records import Problem
+from ruler_cli.records import Group, Problem
 from ruler_cli.score import score
 from ruler_cli.selection.conditions import condition
-from ruler_cli.selection.select import Keep, SelectSettings, Tally, select
+from ruler_cli.selection.select import Keep, Tally, select
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.values import talk
 
@@ -69,9 +69,14 @@ def dump(path: Path, records: Sequence[Any]) -> Path:
 def selected(source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any) -> Tally:
     """Run a selection that meets no line which cannot be read."""
     problems: list[Problem] = []
-    place = InputSettings(str(source), **more)
-    settings = SelectSettings(place, str(output), tuple(map(condition, where)), keep)
-    tally = select(settings, lambda _found: None, problems.append)
+    tally = select(
+        InputSettings(str(source), **more),
+        str(output),
+        list(map(condition, where)),
+        keep,
+        on_found=lambda _found: None,
+        on_problem=problems.append,
+    )
     assert not problems
     return tally
 
@@ -84,13 +89,13 @@ def scored_by(judge: str, source: Path, output: Path) -> Path:
     return output
 
 
-def marked(path: Path, **more: Any) -> list[MarkedGroup]:
-    """The groups of a scored file."""
-    problems: list[Problem] = []
+def read_groups(path: Path) -> list[tuple[Group, MarkedGroup]]:
+    """The groups of a scored file, with their marks."""
     with ExitStack() as stack:
-        found = open_input(InputSettings(str(path), **more), stack, problems.append)
-        assert found.reader is not None
-        marks = Marks(found.reader)
-        groups = [marks.group(group) for group in found.groups]
-    assert not problems
-    return groups
+        file = ScoredFile(InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason))
+        return list(file.groups())
+
+
+def marked(path: Path) -> list[MarkedGroup]:
+    """The marks of the groups of a scored file."""
+    return [one for _, one in read_groups(path)]

@@ -22,8 +22,8 @@ const rolloutViews = (() => {
         tiedRank: ranks.indexOf(ranks[i]) !== ranks.lastIndexOf(ranks[i]),
         label: rows.labels[row][i], bytes: rows.bytes[row][i],
         place: rows.places[row][i], spread: rows.spreads[row][i],
-        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.passes ?? [], judges: Object.entries(one.judges ?? {}),
-        suspect: one.suspect ?? false, why: one.why ?? "", said: one.said ?? said?.[i] ?? "",
+        judged: one.judged ?? null, slots: one.slots ?? [], passes: one.pass_scores ?? [], judges: Object.entries(one.judges ?? {}),
+        suspect: one.suspect ?? false, why: one.reason ?? "", said: one.explanation ?? said?.[i] ?? "",
         lines: one.lines ?? [],
       };
     });
