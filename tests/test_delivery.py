@@ -16,8 +16,8 @@ import anyio
 import pytest
 
 from ruler_cli.errors import OutputError
-from ruler_cli.holding import Holding
 from ruler_cli.score import Done, score
+from ruler_cli.scratch import Scratch
 from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, OnFailure
 from ruler_cli.settings import ScoreSettings as Settings
 from tests.conftest import ROOT, group, rollout, write
@@ -75,7 +75,7 @@ def test_file_and_pipe_are_the_same(
 def test_one_pass_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no score needs the batch nothing is held back on disk; where one does, everything is."""
     held = []
-    monkeypatch.setattr("ruler_cli.holding.Holding.put", lambda _, group, __: held.append(group.key))
+    monkeypatch.setattr(Scratch, "put", lambda _, waiting: held.append(waiting[0].key))
     stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub())
     stage.run(passes=1)
     assert held == []
@@ -114,6 +114,15 @@ def test_on_failure(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.summary.failed == {"transport": 2}
     assert [record["group_id"] for record in stage.records(output)] == ["g0", "g2", "g3", "g5"]
     assert (tmp_path / f"{output}.failed.jsonl").read_bytes() == lines[1] + lines[4]
+
+
+def test_deep_reward_waits(tmp_path: Path) -> None:
+    """A reward that is nested deeper than Python's stack waits as any other, and stays where it stood."""
+    deep = b"[" * 900 + b"]" * 900
+    lines = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(2)]).read_bytes()
+    (tmp_path / "in.jsonl").write_bytes(lines.replace(b'"reward": 0.0', b'"reward": ' + deep))
+    assert simulated(tmp_path / "in.jsonl", tmp_path / "out.jsonl").summary.complete
+    assert (tmp_path / "out.jsonl").read_bytes().count(deep) >= 2
 
 
 def test_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,17 +179,15 @@ def test_memory_is_flat(tmp_path: Path) -> None:
 
 def test_line_of_many_groups_waits_once(tmp_path: Path) -> None:
     """A line that holds many groups takes its own size on disk while it waits, not that once a group."""
-    sizes = []
-    keep = Holding.close
+    sizes, close = list[int](), Scratch.close
 
-    def close(self: Holding) -> None:
-        if self._scratch is not None:
-            sizes.append(self._scratch.file.seek(0, 2))
-        keep(self)
+    def closed(self: Scratch) -> None:
+        sizes.append(self.file.seek(0, 2))
+        close(self)
 
     source = columns(tmp_path / "in.jsonl", 40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Holding, "close", close)
+        patch.setattr(Scratch, "close", closed)
         done = simulated(source, tmp_path / "out.jsonl")
     assert (done.summary.groups, done.summary.written) == (40, 1)
     assert sizes[0] < 3 * source.stat().st_size
