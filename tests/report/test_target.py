@@ -131,6 +131,7 @@ def test_stdout_takes_it_as_it_comes(
 def test_no_page_among_what_is_read(tmp_path: Path) -> None:
     """A page in the directory that was read would be read with it the next time, unless it is hidden."""
     (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "a.jsonl").touch()
     for name in ("in/r.html", "in/deep/r.html", "out/../in/r.html"):
         (tmp_path / "out").mkdir(exist_ok=True)
         with pytest.raises(UsageError, match="lies in SCORED"):
