@@ -171,8 +171,8 @@ def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
     if len(old) == len(new):
         return list(range(len(old)))
     found: list[int | None] = [None] * len(new)
-    texts = [[repr(item) for item in items] for items in (old, new)]
-    for at, to, size in SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks():
+    texts, now = list(map(repr, old)), list(map(repr, new))
+    for at, to, size in SequenceMatcher(None, texts, now, autojunk=False).get_matching_blocks():
         found[to : to + size] = range(at, at + size)
     return found
 

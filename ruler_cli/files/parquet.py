@@ -101,7 +101,8 @@ class _Rewritten:
 
     def __init__(self, source: Parquet, stream: BinaryIO) -> None:
         self._source, self._stream = source, stream
-        self._batches, self._batch, self._end = source.batches(), None, 0
+        self._batches, self._end = source.batches(), 0
+        self._batch: Any = None
         self._rows: dict[int, bytes] = {}
         """The place in the batch of each row that was put, and its record."""
         self._kinds: dict[str, list[Any]] = {name: [] for name in source.schema.names}
@@ -120,7 +121,6 @@ class _Rewritten:
                     f"{self._source.name}: changed while it was read; run again when it is whole"
                 )
             self._end += len(self._batch)
-        assert self._batch is not None  # noqa: S101 - rows are numbered from 1
         self._rows[number - 1 - self._end + len(self._batch)] = body
 
     def end(self) -> None:
