@@ -206,6 +206,7 @@ def columns(path: Path, groups: int) -> Path:
     return write(path, [many])
 
 
+@pytest.mark.long
 def test_reader_that_takes_nothing(tmp_path: Path) -> None:
     """A run that is stopped ends although nobody takes what is left to write of a batch that has waited."""
     write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)])
