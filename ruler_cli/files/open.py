@@ -154,7 +154,7 @@ def _stream(name: str, stream: BinaryIO, stack: ExitStack, again: Opened | None)
     events = again is None and may_be_event(last.removeprefix(BOM))
     if len(last) < _FIRST and not events and not may_be_document(last):
         rest = itertools.chain(first, stream)
-        return JsonLines(name, again or partial(nullcontext, rest), once=again is None)
+        return JsonLines(name, again or (lambda: nullcontext(rest)), once=again is None)
     return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno())
 
 
