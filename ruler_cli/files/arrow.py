@@ -208,10 +208,12 @@ def wider(one: Any, other: Any) -> Any:
     """The type that holds the values of both; text where no other does."""
     import pyarrow as pa
 
-    schemas = [pa.schema([("", kind)]) for kind in (one, other)]
+    types = pa.types
+    kinds = (pa.float64() if types.is_boolean(kind) else kind for kind in (one, other))
     with contextlib.suppress(pa.ArrowException):
+        schemas = [pa.schema([("", kind)]) for kind in kinds]
         kind = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-        if not pa.types.is_binary(kind):  # text that becomes binary could not be read again
+        if not (types.is_binary(kind) or types.is_large_binary(kind)):  # text there could not be read again
             return kind
     return pa.string()
 
