@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import orjson
 
@@ -234,16 +234,9 @@ class Document(Container):
             return
         around = self.read(0, self._shape.start).removeprefix(BOM) + b"[]" + self.read(end, size)
         try:
-            json.loads(around.decode("utf-8", "replace"), parse_int=len, object_pairs_hook=self._object)
+            json.loads(around.decode("utf-8", "replace"), parse_int=len)
         except (ValueError, RecursionError):
             raise self._damaged(f"behind {self.unit} {number}") from None
-
-    def _object(self, members: list[tuple[str, Any]]) -> None:
-        if self.held and sum(name == self._shape.name for name, _ in members) > 1:
-            raise UsageError(
-                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the "
-                "last; take one of them out"
-            )
 
     def _damaged(self, where: str) -> UsageError:
         return UsageError(

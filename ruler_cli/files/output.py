@@ -265,29 +265,24 @@ def _refuse_others(folder: Location, listing: Listing) -> None:
 
 def refuse_shape(output: Location, container: Container) -> None:
     """UsageError where OUTPUT's name asks for a kind of file that is not made of this INPUT."""
-    if not container.rewritable:
-        _refuse_own_shape(output, container)
+    name, inner = output.public, output.unpacked
+    same = not output.stream and output.same(container.name)
+    if not container.rewritable and (same or inner.endswith(".json")):
+        raise UsageError(
+            f"{name}: INPUT holds rollouts of many events, which are not written again in their "
+            f"shape; name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
+        )
     if output.as_lines:
         return
-    name, inner = output.public, output.unpacked
+    own = [end for end, unit in _OWN.items() if unit == container.unit]
     asked = next((end for end in _OWN if inner.endswith(end)), None)
-    mine = container.unit in _OWN.values()
-    if asked and _OWN[asked] != container.unit:
+    if asked and asked not in own:
         raise UsageError(f"{name}: a {asked} file is only written for one as INPUT; name OUTPUT .jsonl")
-    if mine and inner != name:
+    if own and inner != name:
         raise UsageError(f"{name}: such a file is packed already; leave out the last ending")
-    if mine and inner.endswith(".json"):
-        own = " or ".join(end for end, unit in _OWN.items() if unit == container.unit)
-        raise UsageError(f"{name}: INPUT is no JSON document; name OUTPUT {own} as INPUT is, or .jsonl")
-
-
-def _refuse_own_shape(output: Location, container: Container) -> None:
-    """The same where the records are made of events: a file of events is not written."""
-    same = not output.stream and output.same(container.name)
-    if same or output.unpacked.endswith(".json"):
+    if own and inner.endswith(".json"):
         raise UsageError(
-            f"{output.public}: INPUT holds rollouts of many events, which are not written again in their "
-            f"shape; name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
+            f"{name}: INPUT is no JSON document; name OUTPUT {' or '.join(own)} as INPUT is, or .jsonl"
         )
 
 
