@@ -52,7 +52,7 @@ class AnyOutput(ABC):
         """Append the record with this number."""
         self._empty = False
         with self._sentence():
-            self._put(number, body)
+            self._encoder.put(number, body)
 
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError where it does not."""
@@ -70,9 +70,10 @@ class AnyOutput(ABC):
     ) -> None:
         """Close; without `commit` what is whole so far stays in .partial files, and at an address nothing."""
 
+    @cached_property
     @abstractmethod
-    def _put(self, number: int, body: bytes) -> None:
-        pass
+    def _encoder(self) -> Encoder | TreeEncoder:
+        """What records are put into, made with the first one, when all of INPUT is known."""
 
     @abstractmethod
     def _publish(self) -> None:
@@ -142,10 +143,12 @@ class Output(AnyOutput):
                 if file.packed and isinstance(self._encoder, Lines):
                     _cut_torn(file.partial)
 
-    def _put(self, number: int, body: bytes) -> None:
-        self._encoder.put(number, body)
+    def put(self, number: int, body: bytes) -> None:
+        """Append the record with this number, and pass it on where somebody waits for it."""
+        super().put(number, body)
         if self._file.through:
-            self._file.stream.flush()
+            with self._sentence():
+                self._file.stream.flush()
 
     def _publish(self) -> None:
         self._encoder.end()
@@ -154,7 +157,6 @@ class Output(AnyOutput):
 
     @cached_property
     def _encoder(self) -> Encoder:
-        """The encoder, made with the first record, when all of INPUT is known."""
         stream = self._file.stream
         return self._container.encoder(stream) if self._container else Lines(stream)
 
@@ -171,8 +173,6 @@ class OutputTree(AnyOutput):
         self.waits = self._location.remote
         self._folder = None if self.waits else Path(name)
         self._staged = StagedFiles(Location(name.rstrip("/") or "/"))
-        self._container: Many | None = None
-        self._encoder: TreeEncoder | None = None
         if self._folder is None:
             self._location.store()  # an address that nothing can be done with is told at once
         else:
@@ -216,33 +216,27 @@ class OutputTree(AnyOutput):
             self._staged.discard()  # not what was committed
             return
         try:
-            if not self._done and self._encoder is not None:
-                with contextlib.suppress(OSError, UsageError):
+            with contextlib.suppress(OSError, UsageError):
+                if not self._done and not self._empty:
                     self._end(whole=False)
-            if not self._done and self._empty:
-                self._staged.discard()
-                if self._made:
-                    with contextlib.suppress(OSError):
+                elif not self._done:
+                    self._staged.discard()
+                    if self._made:
                         self._folder.rmdir()
         finally:
             os.close(self._locked)
-
-    def _put(self, number: int, body: bytes) -> None:
-        self._files().put(number, body)
 
     def _publish(self) -> None:
         self._end(whole=True)
         self._staged.publish()
 
-    def _files(self) -> TreeEncoder:
-        if self._encoder is None:
-            assert self._container is not None  # noqa: S101 - records come out of an INPUT that is open
-            self._encoder = self._container.into(self._staged)
-        return self._encoder
+    @cached_property
+    def _encoder(self) -> TreeEncoder:
+        return self._container.into(self._staged)
 
     def _end(self, *, whole: bool) -> None:
         try:
-            self._files().end(whole=whole)
+            self._encoder.end(whole=whole)
         finally:
             self._staged.close()
 
