@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -22,13 +22,16 @@ from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.panel import Panel
 from ruler_cli.reading import Input
-from ruler_cli.records import Failure, Group, Mark, Problem, Record
+from ruler_cli.records import Failure, Group, Mark, Problem, Record, Rollout
+from ruler_cli.scratch import Scratch
 from ruler_cli.settings import CombineSettings, ScoreSettings
 from ruler_cli.writing import Writer
 
 if TYPE_CHECKING:  # what is needed from the first reply on is imported then: the first request goes sooner
-    from ruler_cli.holding import Holding
     from ruler_cli.scoring.batch import Batch
+
+_DEEPEST = 100
+"""Levels of lists and objects in a reward that is kept: pickle goes no deeper than Python's stack."""
 
 
 class Delivery:
@@ -47,7 +50,9 @@ class Delivery:
         """`names` are those of all judges, in their order."""
         self._settings, self._names, self._panel = settings, names, panel
         self._counts, self.output, self._failed, self._observer = counts, output, failed, observer
-        self._holding = _held(settings)
+        self._waits = _waits(settings)
+        self._spool: Scratch | None = None
+        """The groups that wait, with what became of each."""
         self._waiting: dict[int, list[Marked]] = {}
         self.unfinished = self.writing = False
 
@@ -74,17 +79,18 @@ class Delivery:
         if isinstance(verdict, Failure) and verdict.kind == "interrupted":
             return verdict
         self._counts.add(group, outcome, verdict)
-        if self._holding is None:
-            await self._finish(group, outcome, verdict)
+        if self._waits:
+            self._spool = self._spool or Scratch()
+            self._spool.put((slim(group), outcome))
         else:
-            self._holding.put(group, outcome)
+            await self._finish(group, outcome, verdict)
         return verdict
 
     async def rest(self) -> None:
         """Write what waited, with the batch as it turned out."""
         from ruler_cli.statistics.sums import ENOUGH
 
-        if self._holding is None:
+        if self._spool is None:
             return
         how, slots = self._settings.combine, self._batch.slots
         if how.debias and not slots.enough:
@@ -92,8 +98,8 @@ class Delivery:
                 f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
                 f"place is worth, here are {slots.groups}"
             )
-        self._batch.settle((outcome for _, outcome in self._holding.all()), how)
-        for group, outcome in self._holding.all():
+        self._batch.settle((outcome for _, outcome in self._spool.all()), how)
+        for group, outcome in self._spool.all():
             verdict = self._combined(outcome, how)
             await self._finish(group, outcome, verdict)
             await anyio.lowlevel.checkpoint()
@@ -103,8 +109,8 @@ class Delivery:
         how = self._settings.combine
         checked = how.by_outcome or self._settings.input.outcome is not None
         self._counts.summary.figures = self._batch.figures(debias=how.debias, checked=checked)
-        if self._holding is not None:
-            self._holding.close()
+        if self._spool is not None:
+            self._spool.close()
 
     @property
     def refuses_null(self) -> str:
@@ -126,7 +132,7 @@ class Delivery:
     def _early(self) -> CombineSettings:
         """How a group is combined before the batch is whole: what needs the batch comes later."""
         how = self._settings.combine
-        return how if self._holding is None else replace(how, debias=False, standardize=False)
+        return replace(how, debias=False, standardize=False) if self._waits else how
 
     async def _finish(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
         self._counts.conclude(verdict)
@@ -186,14 +192,6 @@ class Delivery:
         return sorted(self._waiting.pop(record.line.number), key=lambda pair: pair[0].path)
 
 
-def _held(settings: ScoreSettings) -> Holding | None:
-    if not _waits(settings):
-        return None
-    from ruler_cli.holding import Holding
-
-    return Holding()
-
-
 def _waits(settings: ScoreSettings) -> bool:
     """Whether scores need the whole batch.
 
@@ -201,3 +199,24 @@ def _waits(settings: ScoreSettings) -> bool:
     """
     how, several = settings.combine, settings.ask.passes > 1 or bool(settings.panel)
     return how.debias or how.standardize or (several and settings.output != "-")
+
+
+def slim(group: Group) -> Group:
+    """A group without its messages: its records' bytes hold them, and nobody reads them again."""
+    return Group(group.key, tuple(map(_slim, group.records)))
+
+
+def _slim(record: Record) -> Record:
+    whole = record.part + 1 == record.parts  # a line of many groups is written with the last of them
+    line = record.line if whole else replace(record.line, raw=b"")
+    return replace(record, line=line, rollouts=tuple(map(_slim_rollout, record.rollouts)), tools=None)
+
+
+def _slim_rollout(rollout: Rollout) -> Rollout:
+    reward = rollout.reward if _shallow(rollout.reward, _DEEPEST) else None  # no such object is a number
+    return replace(rollout, messages=[], histories=(), tools=None, outcome=None, reward=reward)
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_shallow(item, levels - 1) for item in items)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ruler_cli.errors import OutputError
 from ruler_cli.records import Line
@@ -28,6 +29,24 @@ class Scratch(AbstractContextManager["Scratch"]):
         with room():
             self.size += self.file.write(data)
         return at
+
+    def put(self, value: object) -> None:
+        """Append a value, for `all`."""
+        # pickle: the file has no name, is written and read by this process alone, and never kept
+        with room():
+            pickle.dump(value, self.file, pickle.HIGHEST_PROTOCOL)
+
+    def all(self) -> Iterator[Any]:
+        """Every value that was put, in order, once all are."""
+        with room():
+            self.file.seek(0)
+        while True:
+            try:
+                with room():
+                    value = pickle.load(self.file)  # noqa: S301 - our own file, see above
+            except EOFError:
+                return
+            yield value
 
     def skip(self, to: int) -> None:
         """Leave a hole up to a place, which takes no room."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Listing, Location, passed_over
+from ruler_cli.files.location import Location
 from ruler_cli.files.output import AnyOutput, Output, OutputTree
 from ruler_cli.index import Index
 from ruler_cli.settings import ScoreSettings
@@ -74,7 +74,13 @@ def refuse_clashes(source: str, output: str, failed: Path | None = None) -> None
         if failed.is_dir() or failed.suffix in (".gz", ".zst"):
             raise UsageError(f"--failed {failed}: give the name of a plain file")
     if Location(source).many:
-        _refuse_inside(Location(source), Location(output), failed)
+        listing, out = Location(source).listed(), Location(output)
+        places = [out] * (out.as_lines or out.remote) + [Location(str(failed))] * (failed is not None)
+        for place in places:
+            if not place.stream and listing.would_hold(place):
+                raise UsageError(
+                    f"{place.public}: lies in INPUT and would be read as a part of it; give a place outside"
+                )
 
 
 def refuse_homeless(settings: ScoreSettings) -> None:
@@ -102,30 +108,6 @@ def refuse_shard(settings: ScoreSettings) -> None:
         raise UsageError(
             "--shard: a Harbor job as OUTPUT would hold trials of other shards, not scored; name it .jsonl"
         )
-
-
-def _refuse_inside(source: Location, output: Location, failed: Path | None) -> None:
-    """A file of a run that lies among those of INPUT would be read by the next run."""
-    listing = source.listed()
-    if listing.base:
-        _refuse_among(source, output, listing)
-        return
-    root = Location(str(listing.root)).real
-    inside = {listing.at(name).real for name in listing.names}
-    whole = output.as_lines and output.local
-    for name in (output.name if whole else "-", str(failed or "-")):
-        real = Location(name).real
-        below = Path(source.name).is_dir() and root in real.parents
-        if name != "-" and (real in inside or (below and not passed_over(str(real.relative_to(root))))):
-            raise UsageError(f"{name}: lies in INPUT and would be read as a part of it; give a place outside")
-
-
-def _refuse_among(source: Location, output: Location, listing: Listing) -> None:
-    """The same for addresses, as far as their text tells."""
-    out = output.public
-    beside = output.as_lines and out.rpartition("/")[0] == source.public.rstrip("/")
-    if beside or out in {listing.at(name).public for name in listing.names}:
-        raise UsageError(f"{out}: lies in INPUT and would be read as a part of it; give a place outside")
 
 
 def failed_path(settings: ScoreSettings) -> Path | None:

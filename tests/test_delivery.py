@@ -16,11 +16,11 @@ import anyio
 import pytest
 
 from ruler_cli.errors import OutputError
-from ruler_cli.holding import Holding
 from ruler_cli.score import Done, score
+from ruler_cli.scratch import Scratch
 from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, OnFailure
 from ruler_cli.settings import ScoreSettings as Settings
-from tests.conftest import ROOT, group, rollout, write
+from tests.conftest import ROOT, group, write
 from tests.formats.test_every_format import EXAMPLES, LAYOUTS
 from tests.runs import Stage, Stub, failing, group_of, noisy
 
@@ -75,7 +75,7 @@ def test_file_and_pipe_are_the_same(
 def test_one_pass_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no score needs the batch nothing is held back on disk; where one does, everything is."""
     held = []
-    monkeypatch.setattr("ruler_cli.holding.Holding.put", lambda _, group, __: held.append(group.key))
+    monkeypatch.setattr(Scratch, "put", lambda _, waiting: held.append(waiting[0].key))
     stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(5)], Stub())
     stage.run(passes=1)
     assert held == []
@@ -84,22 +84,7 @@ def test_one_pass_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert held == [f"g{i}" for i in range(5)]
 
 
-def test_scattered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rollouts that lie apart are judged together and written where they stood."""
-    made = [
-        rollout(t / 10, f"{g}-{t}", group_id=g, reward=0.0) for t in range(6) for g in ("x", "y", "z", "w")
-    ]
-    stage = Stage(tmp_path, monkeypatch, made, Stub(latency=3.0))
-    done = stage.run(passes=3)
-    assert (stage.asked, done.summary.written) == (12, 24)
-    out = stage.records()
-    assert [r["reward"] for r in out] == [t / 10 for t in range(6) for _ in range(4)]
-    assert [r["messages"] for r in out] == [m["messages"] for m in made]
-    assert {r["ruler"]["group"]["passes"] for r in out} == {3}
-
-
-@pytest.mark.parametrize("output", ["out.jsonl", "in.jsonl"])
-def test_on_failure(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `keep` a group that failed has its original rewards; with `drop` it is left out.
 
     It then stands unchanged in the failed file, once.
@@ -110,10 +95,19 @@ def test_on_failure(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     lines = (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)
     stage.run(passes=3, on_failure="keep", output="kept.jsonl")
     assert [t["reward"] for t in stage.records("kept.jsonl")[1]["trajectories"]] == [0.0, 1.0]
-    done = stage.run(passes=3, on_failure="drop", output=output)
+    done = stage.run(passes=3, on_failure="drop", output="in.jsonl")
     assert done.summary.failed == {"transport": 2}
-    assert [record["group_id"] for record in stage.records(output)] == ["g0", "g2", "g3", "g5"]
-    assert (tmp_path / f"{output}.failed.jsonl").read_bytes() == lines[1] + lines[4]
+    assert [record["group_id"] for record in stage.records("in.jsonl")] == ["g0", "g2", "g3", "g5"]
+    assert (tmp_path / "in.jsonl.failed.jsonl").read_bytes() == lines[1] + lines[4]
+
+
+def test_deep_reward_waits(tmp_path: Path) -> None:
+    """A reward that is nested deeper than Python's stack waits as any other, and stays where it stood."""
+    deep = b"[" * 900 + b"]" * 900
+    lines = write(tmp_path / "in.jsonl", [group(f"g{i}", 0.1, 0.9) for i in range(2)]).read_bytes()
+    (tmp_path / "in.jsonl").write_bytes(lines.replace(b'"reward": 0.0', b'"reward": ' + deep))
+    assert simulated(tmp_path / "in.jsonl", tmp_path / "out.jsonl").summary.complete
+    assert (tmp_path / "out.jsonl").read_bytes().count(deep) >= 2
 
 
 def test_no_room_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,17 +164,15 @@ def test_memory_is_flat(tmp_path: Path) -> None:
 
 def test_line_of_many_groups_waits_once(tmp_path: Path) -> None:
     """A line that holds many groups takes its own size on disk while it waits, not that once a group."""
-    sizes = []
-    keep = Holding.close
+    sizes, close = list[int](), Scratch.close
 
-    def close(self: Holding) -> None:
-        if self._scratch is not None:
-            sizes.append(self._scratch.file.seek(0, 2))
-        keep(self)
+    def closed(self: Scratch) -> None:
+        sizes.append(self.file.seek(0, 2))
+        close(self)
 
     source = columns(tmp_path / "in.jsonl", 40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Holding, "close", close)
+        patch.setattr(Scratch, "close", closed)
         done = simulated(source, tmp_path / "out.jsonl")
     assert (done.summary.groups, done.summary.written) == (40, 1)
     assert sizes[0] < 3 * source.stat().st_size
@@ -199,6 +191,7 @@ def columns(path: Path, groups: int) -> Path:
     return write(path, [many])
 
 
+@pytest.mark.long
 def test_reader_that_takes_nothing(tmp_path: Path) -> None:
     """A run that is stopped ends although nobody takes what is left to write of a batch that has waited."""
     write(tmp_path / "in.jsonl", [{**group(f"g{i}", 0.1, 0.9), "note": "x" * 20_000} for i in range(100)])

@@ -1,7 +1,7 @@
-"""Arrow values → JSON, and JSON values → the Arrow type that holds them.
+"""Arrow values → JSON, and changed JSON values → Arrow arrays.
 
-JSON holds less than Arrow does: binary is shown by its size, dates and times are text. So a value that a
-record leaves alone is never made of its JSON again. pyarrow is an extra, imported where it is used.
+JSON holds less than Arrow does: binary is shown by its size, dates and times are text. So what a record
+leaves alone is never made of its JSON again. pyarrow is an extra, imported where it is used.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ import contextlib
 import decimal
 import json
 import math
+from difflib import SequenceMatcher
 from typing import Any
 
 import orjson
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump, parse
+from ruler_cli.files.parse import parse, parse_text
 
 OURS = "ruler"
 """The member that is JSON text in every file: as a struct it would need all its optional fields."""
 
 
-class MisfitError(Exception):
-    """No Arrow type but text holds all of a column's values."""
-
-
 def cells(column: Any, name: str = "") -> list[bytes]:
     """Every value of the Arrow array `name` as JSON."""
     return [orjson.dumps(value, default=_foreign) for value in _values(column, name)]
+
+
+def parsed(cell: bytes) -> Any:
+    """A value of a row."""
+    return parse_text(cell.decode("utf-8", "surrogatepass"))
 
 
 def _values(column: Any, name: str = "") -> list[Any]:
@@ -36,9 +38,7 @@ def _values(column: Any, name: str = "") -> list[Any]:
 
     kind, types = column.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return _values(
-            column.storage.cast("bool" if kind.extension_name == "arrow.bool8" else kind.storage_type)
-        )
+        return _values(column.storage)
     if types.is_dictionary(kind):
         return _values(column.dictionary_decode())
     if types.is_struct(kind):
@@ -106,119 +106,124 @@ def _moments(column: Any) -> list[Any]:
     return [text and text.replace(" ", "T") for text in texts]
 
 
-def is_text(kind: Any) -> bool:
-    """Tell if a type is text of some width."""
-    from pyarrow import types
-
-    return types.is_string(kind) or bool(types.is_large_string(kind))
-
-
 def _is_list(kind: Any) -> bool:
     from pyarrow import types
 
     return types.is_list(kind) or types.is_large_list(kind) or bool(types.is_fixed_size_list(kind))
 
 
-def plain(kind: Any) -> Any:
-    """The type of a column's values, without extension, dictionary or view: all of them can be cast to it."""
-    import pyarrow as pa
+def merged(own: Any, was: list[Any], new: list[Any], name: str = "") -> Any:
+    """The array `own` with `new` JSON values in place of `was`, its own as JSON.
 
-    if isinstance(kind, pa.BaseExtensionType):
-        return plain(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return plain(kind.value_type)
-    return pa.string() if pa.types.is_string_view(kind) else kind
-
-
-def encodable(text: str) -> str:
-    r"""Text that Arrow takes: it is UTF-8, so a lone surrogate becomes its \u escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def fitted(kind: Any, new: Any, was: Any = None, own: Any = None) -> tuple[Any, Any]:
-    """The type that holds what `kind` does and a new JSON value too, and the value as Arrow takes it.
-
-    `was` is the JSON that stood there and `own` the same as an Arrow scalar, of which what did not change
-    is taken. Raises MisfitError if no type holds both.
+    Members of structs and items of lists that did not change are taken from `own`.
     """
     import pyarrow as pa
 
-    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-    if new is None:
-        return kind, None
-    if was is not None and dump(new) == dump(was):
-        return kind, own if own is None or own.type == kind else own.cast(kind)
-    kind = plain(kind)
-    if pa.types.is_null(kind):
-        return _fresh(new)
-    if is_text(kind) and isinstance(new, str | dict | list):
-        return kind, encodable(new if isinstance(new, str) else dump(new).decode())
-    if isinstance(new, bool) and pa.types.is_boolean(kind):
-        return kind, new
-    if isinstance(new, int | float) and not isinstance(new, bool):
-        return _number(kind, new)
-    if isinstance(new, dict) and pa.types.is_struct(kind):
-        return _struct(kind, new, *((was, own) if isinstance(was, dict) else ({}, None)))
-    if isinstance(new, list) and _is_list(kind):
-        return _list(kind, new, *((was, own) if isinstance(was, list) else ([], None)))
-    raise MisfitError
+    if repr(was) == repr(new):
+        return own
+    members = pa.types.is_struct(own.type) and own.type.num_fields and name != OURS
+    if members and all(isinstance(x, dict | None) for x in new):
+        return _merged_structs(own, was, new)
+    if _is_list(own.type) and all(isinstance(x, list | None) for x in new):
+        return _merged_lists(own, was, new)
+    return _inferred(new, name)
 
 
-def _fresh(new: Any) -> tuple[Any, Any]:
-    """A column or member that was not there: simple ones as they are, anything deeper as JSON text."""
+def _merged_structs(own: Any, was: list[Any], new: list[Any]) -> Any:
     import pyarrow as pa
 
-    if isinstance(new, bool):
-        return pa.bool_(), new
-    if isinstance(new, int | float):
-        return _number(pa.float64(), new)
-    if isinstance(new, list) and not any(isinstance(item, list | dict) for item in new):
-        with contextlib.suppress(MisfitError):
-            return _list(pa.list_(pa.null()), new, [], None)
-    return fitted(pa.string(), new)
+    fields = {field.name: field for field in own.type}
+    children, parts = dict(zip(fields, own.flatten(), strict=True)), []
+    for name in dict.fromkeys([*fields, *(key for value in new for key in value or ())]):
+        child = children.get(name, pa.nulls(len(own)))
+        before, now = ([(value or {}).get(name) for value in values] for values in (was, new))
+        parts.append(merged(child, before, now, name))
+        if parts[-1] is not child or name not in fields:
+            fields[name] = pa.field(name, parts[-1].type)
+    missing = pa.array([value is None for value in new])
+    return pa.StructArray.from_arrays(parts, fields=list(fields.values()), mask=missing)
 
 
-def _number(kind: Any, new: float) -> tuple[Any, Any]:
-    """An integer if the type holds it, else float64, so that a score reads 0.7 and not 0.699999988."""
+def _merged_lists(own: Any, was: list[Any], new: list[Any]) -> Any:
+    import pyarrow as pa
+
+    values, before = own.flatten(), [item for old in was for item in old or ()]
+    origins, ends, base = list[int | None](), [0], 0
+    for old, now in zip(was, new, strict=True):
+        origins += [None if at is None else base + at for at in _origins(old or [], now or [])]
+        base += len(old or ())
+        ends.append(len(origins))
+    if origins != list(range(base)):  # slice by slice, because `take` does not know every type
+        none = pa.nulls(1, values.type)
+        slices = [none if at is None else values.slice(at, 1) for at in origins]
+        values = pa.concat_arrays(slices) if slices else values.slice(0, 0)
+        before = [None if at is None else before[at] for at in origins]
+    held = merged(values, before, [item for now in new for item in now or ()])
+    item = own.type.value_field.with_type(held.type).with_nullable(True)
+    missing = pa.array([value is None for value in new])
+    if pa.types.is_large_list(own.type):
+        return pa.LargeListArray.from_arrays(ends, held, pa.large_list(item), mask=missing)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), held, pa.list_(item), mask=missing)
+
+
+def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
+    """The place that each item of a list had: where an equal one was if some are gone or added."""
+    if len(old) == len(new):
+        return list(range(len(old)))
+    found: list[int | None] = [None] * len(new)
+    texts, now = list(map(repr, old)), list(map(repr, new))
+    for at, to, size in SequenceMatcher(None, texts, now, autojunk=False).get_matching_blocks():
+        found[to : to + size] = range(at, at + size)
+    return found
+
+
+def _inferred(values: list[Any], name: str) -> Any:
+    """JSON values of one type, or lists of these, as pyarrow infers it; anything else is JSON text."""
+    import pyarrow as pa
+
+    items = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    if name != OURS and not any(isinstance(item, dict | list) for item in items):
+        if {bool, float} <= set(map(type, values)):  # a score beside rewards that are true or false
+            values = [float(value) if isinstance(value, bool) else value for value in values]
+        with contextlib.suppress(pa.ArrowException, OverflowError):
+            return pa.array(_encodable(values))
+    return _texts(values)
+
+
+def _texts(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    plain = (x if x is None or isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in values)
+    return pa.array(_encodable(list(plain)), pa.string())
+
+
+def _encodable(value: Any) -> Any:
+    r"""Text that Arrow takes: it is UTF-8, so a lone surrogate becomes its \u escape."""
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def wider(one: Any, other: Any) -> Any:
+    """The type that holds the values of both; text where no other does."""
     import pyarrow as pa
 
     types = pa.types
-    if types.is_integer(kind) and isinstance(new, int):
-        with contextlib.suppress(pa.ArrowException, OverflowError):
-            pa.scalar(new, kind)
-            return kind, new
-    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    if not any(number(kind) for number in numbers) or (isinstance(new, int) and abs(new) > 1 << 53):
-        raise MisfitError
-    return pa.float64(), float(new)
+    kinds = (pa.float64() if types.is_boolean(kind) else kind for kind in (one, other))
+    with contextlib.suppress(pa.ArrowException):
+        schemas = [pa.schema([("", kind)]) for kind in kinds]
+        kind = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+        if not (types.is_binary(kind) or types.is_large_binary(kind)):  # text there could not be read again
+            return kind
+    return pa.string()
 
 
-def _struct(kind: Any, new: dict[str, Any], was: dict[str, Any], own: Any) -> tuple[Any, Any]:
+def conformed(array: Any, kind: Any) -> Any:
+    """An array in a wider type; ArrowException where it does not hold a value."""
     import pyarrow as pa
 
-    names = [field.name for field in kind]
-    if len(set(names)) < len(names):
-        raise MisfitError
-    fields, found = [], {}
-    for field in [*kind, *(pa.field(name, pa.null()) for name in new if name not in names)]:
-        name, value = field.name, new.get(field.name)
-        part = own[name] if own is not None and name in was else None
-        wide, found[name] = fitted(field.type, value, was.get(name), part)
-        fields.append(_typed(field, wide, value))
-    return pa.struct(fields), found
-
-
-def _list(kind: Any, new: list[Any], was: list[Any], own: Any) -> tuple[Any, Any]:
-    import pyarrow as pa
-
-    item, found = kind.value_field, []
-    for at, value in enumerate(new):
-        part = own[at] if own is not None and at < len(was) else None
-        wide, held = fitted(item.type, value, was[at] if at < len(was) else None, part)
-        item = _typed(item, wide, value)
-        found.append(held)
-    return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item), found
-
-
-def _typed(field: Any, kind: Any, new: Any) -> Any:
-    return field.with_type(kind).with_nullable(field.nullable or new is None)
+    if array.type == kind:
+        return array
+    if array.null_count == len(array):
+        return pa.nulls(len(array), kind)
+    return _texts(list(map(parsed, cells(array)))) if kind == pa.string() else array.cast(kind)

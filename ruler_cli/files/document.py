@@ -4,10 +4,8 @@
 member of a known name, or in that of an object in it; (c) objects over several lines, one or one after
 another (`jq .` prints so).
 What is no record, down to the indentation, is copied when records are written back. Each pass finds the
-records anew, so memory does not grow with their number.
-
-Nothing here trusts the text: it may end anywhere or be no JSON at all. Memory holds a window, and the
-value that is looked at.
+records anew, so memory does not grow with their number: it holds a window, and the value that is looked at.
+Nothing here trusts the text: it may end anywhere or be no JSON at all.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from itertools import zip_longest
+from typing import BinaryIO
 
 import orjson
 
@@ -39,9 +38,12 @@ HOLDERS = {
 NESTED = "results"
 """A member that holds an object which holds the records under the same name (promptfoo)."""
 
+_BLANK = b" \t\r\n"
 _WINDOW = 1 << 20
 _AHEAD = 20
 """Lines behind a first one that does not end, of which one that is whole shows that lines are records."""
+_LARGEST = 64 << 20
+"""Bytes around the list of records beyond which nobody looks at them."""
 
 
 class Text:
@@ -71,18 +73,11 @@ class Text:
         """Bytes of the last value or line."""
         return self._buf[start - self._base : end - self._base]
 
-    def line(self, at: int) -> bytes | None:
-        """From here to the LF or the end; None if that is further than a window."""
-        while True:
-            line, end, _ = self._buf[max(0, at - self._base) :].partition(b"\n")
-            if end or len(line) > _WINDOW or not self._more(at):
-                return None if len(line) > _WINDOW else line
-
     def _more(self, keep: int) -> bool:
         """Read on; what stands before `keep` is forgotten. False at the end."""
         kept = self._buf[max(0, keep - self._base) :]
         new = self._read(self._base + len(self._buf), max(_WINDOW, len(kept)))
-        self._base = self._base + len(self._buf) - len(kept)
+        self._base += len(self._buf) - len(kept)
         self._buf = kept + new
         return bool(new)
 
@@ -101,35 +96,29 @@ class Shape:
 
 def shape_of(read: Read) -> Shape | None:
     """How a text is a document; None if it is JSON lines, or nothing that can be told."""
-    text = Text(read)
-    at, first = text.skip(len(BOM) if read(0, len(BOM)) == BOM else 0)
-    if first not in (b"{", b"["):
+    head = read(0, _WINDOW)
+    at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
+    head = read(at, _WINDOW)
+    line, lf, rest = head.partition(b"\n")
+    long = not lf and len(head) == _WINDOW
+    ended = not long and end_of(line, 0) is not None
+    if ended and rest.strip(_BLANK):
         return None
-    line = text.line(at)
-    if line is None:
-        return Shape(at) if first == b"[" else _holder(read, at)
-    ended = end_of(line, 0) is not None
-    alone = not text.skip(at + len(line))[1]
-    if first == b"[":
-        second = Text(read, at).skip(at + 1)[1]
-        bad = not alone if ended else second not in b'{["-0123456789tfnNI]'
-        return None if bad else Shape(at)
-    if ended:
-        return _holder(read, at) if alone else None
-    if not _opens(line) or _is_torn(read, at, line):
+    if head[:1] == b"[":
+        return Shape(at) if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]' else None
+    if head[:1] != b"{" or not (ended or long or _opens(line)):
         return None
-    return _holder(read, at) or Shape(at, listed=False)
+    # a torn line may seem to go on to the end of a large file
+    found = _holder(lambda place, size: read(place, size) if place < at + _LARGEST else b"", at)
+    return Shape(at, listed=False) if not (found or ended or long) and _goes_on(head) else found
 
 
 def may_be_document(line: bytes) -> bool:
     """Tell if a text whose first line that is not blank is this one could be a document."""
     line = line.removeprefix(BOM).strip()
-    if line[:1] != b"{":
-        return line[:1] == b"["
-    if end_of(line, 0) is None:
-        return _opens(line)
-    named = any(b'"%s"' % name.encode() in line for name in (*HOLDERS, NESTED))
-    return named and _holder(lambda at, size: line[at : at + size], 0) is not None
+    if line[:1] != b"{" or end_of(line, 0) is None:
+        return line[:1] == b"[" or (line[:1] == b"{" and _opens(line))
+    return _holder(lambda at, size: line[at : at + size], 0) is not None
 
 
 def _opens(line: bytes) -> bool:
@@ -137,30 +126,17 @@ def _opens(line: bytes) -> bool:
     return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
 
 
-def _is_torn(read: Read, at: int, line: bytes) -> bool:
-    """Tell if JSON lines go on behind torn first lines, rather than the object that they open."""
-    begin, text = at, Text(read, at + len(line))
-    at, byte = text.skip(at + len(line))
-    if byte == b"{" and line.rstrip()[-1:] not in (b"[", b","):
-        return True  # within an object, none may begin there, or nobody breaks the line so
-    for number in range(_AHEAD):
-        second = text.line(at)
-        if not second or (number and read(at - 1, 1) != b"\n"):
-            return False
-        whole = second[:1] == b"{" and end_of(second, 0) == len(second.rstrip())
-        after, byte = text.skip(at + len(second))
-        if whole:
-            return byte in (b"{", b"") and not _is_whole(read(begin, at - begin))
-        at = after
-    return False
-
-
-def _is_whole(raw: bytes) -> bool:
-    end = end_of(raw, 0)
-    try:
-        return end is not None and parse(raw[:end], exact=False) is not None
-    except UnreadableError:
-        return False
+def _goes_on(head: bytes) -> bool:
+    """Tell if an object whose first line does not end goes on below, and no JSON lines behind a torn one."""
+    end = end_of(head, 0)
+    with contextlib.suppress(UnreadableError):
+        if end is not None and parse(head[:end], exact=False):
+            return True
+    lines = [line for text in head.split(b"\n")[1:_AHEAD] if (line := text.strip(_BLANK))]
+    return not any(
+        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] in b"{"
+        for line, below in zip_longest(lines, lines[1:], fillvalue=b"")
+    )
 
 
 def _holder(read: Read, at: int, within: str = "") -> Shape | None:
@@ -199,11 +175,6 @@ def _key(name: bytes) -> str:
         return ""
 
 
-_COPY = 1 << 20
-_LARGEST = 64 << 20
-"""Bytes around the list of records beyond which nobody looks at them."""
-
-
 class Document(Container):
     """A JSON document in a regular file, or in a temporary one."""
 
@@ -212,19 +183,13 @@ class Document(Container):
     def __init__(self, name: str, fd: int, shape: Shape) -> None:
         """`fd` stays open."""
         super().__init__(name)
-        self._fd, self._shape = fd, shape
-        self._checked = False
+        self._fd, self._shape, self._checked = fd, shape, False
         self.held = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
 
     def fileno(self) -> int:
         """The file."""
         return self._fd
-
-    def records(self) -> Iterator[Line]:
-        """Every item."""
-        for number, (at, raw) in enumerate(self.items(), 1):
-            yield Line(number, at, raw, self.place(number))
 
     @property
     def task(self) -> str:  # type: ignore[override]  # read when it is asked for: few need it
@@ -241,8 +206,8 @@ class Document(Container):
         """Writes the document again, with other records."""
         return _Rewritten(self, stream)
 
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """The offset and the bytes of every record; UsageError behind the last one if the text is damaged."""
+    def records(self) -> Iterator[Line]:
+        """Every item; UsageError behind the last one if the text is damaged."""
         listed, number = self._shape.listed, 0
         text = Text(self.read, self._shape.start)
         at, byte = text.skip(self._shape.start + listed)
@@ -250,8 +215,8 @@ class Document(Container):
             end = None if byte in b"]},:" else text.value_end(at)
             if end is None:
                 raise self._damaged(f"before or in {self.unit} {number + 1}")
-            yield at, text.slice(at, end)
             number += 1
+            yield Line(number, at, text.slice(at, end), self.place(number))
             at, byte = text.skip(end)
             if listed and byte == b",":
                 at, byte = text.skip(at + 1)
@@ -269,16 +234,9 @@ class Document(Container):
             return
         around = self.read(0, self._shape.start).removeprefix(BOM) + b"[]" + self.read(end, size)
         try:
-            json.loads(around.decode("utf-8", "replace"), parse_int=len, object_pairs_hook=self._object)
+            json.loads(around.decode("utf-8", "replace"), parse_int=len)
         except (ValueError, RecursionError):
             raise self._damaged(f"behind {self.unit} {number}") from None
-
-    def _object(self, members: list[tuple[str, Any]]) -> None:
-        if self.held and sum(name == self._shape.name for name, _ in members) > 1:
-            raise UsageError(
-                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the "
-                "last; take one of them out"
-            )
 
     def _damaged(self, where: str) -> UsageError:
         return UsageError(
@@ -291,8 +249,7 @@ class _Rewritten:
     """The document with other records; one that is left out takes its comma along."""
 
     def __init__(self, document: Document, stream: BinaryIO) -> None:
-        self._document, self._stream = document, stream
-        self._items = document.items()
+        self._document, self._stream, self._records = document, stream, document.records()
         self._number = self._first = self._before = self._start = self._end = 0
         self._empty = True
 
@@ -305,28 +262,25 @@ class _Rewritten:
 
     def end(self) -> None:
         """What stands behind the last record, or all but the records where none was put."""
-        with contextlib.suppress(
-            UsageError, StopIteration
-        ):  # of one that is damaged, what stands before that
+        with contextlib.suppress(UsageError, StopIteration):  # what stands before the damage is copied
             while True:
                 self._step()
         if self._empty and self._number:
             self._between()
-        while piece := self._document.read(self._end, _COPY):
-            self._stream.write(piece)
-            self._end += len(piece)
+        self._copy(self._end, os.fstat(self._document.fileno()).st_size)
 
     def _step(self) -> None:
-        start, raw = next(self._items)
-        self._number += 1
-        self._first = self._first if self._number > 1 else start
-        self._before, self._start, self._end = self._end, start, start + len(raw)
+        line = next(self._records)
+        self._number, self._before = line.number, self._end
+        self._start, self._end = line.offset, line.offset + len(line.raw)
+        self._first = self._first if line.number > 1 else line.offset
 
     def _between(self) -> None:
         """Copy what stands in front of this record, or of the first one if none was put."""
-        at, end = (0, self._first) if self._empty else (self._before, self._start)
+        self._copy(*((0, self._first) if self._empty else (self._before, self._start)))
         self._empty = False
-        while at < end:
-            piece = self._document.read(at, min(_COPY, end - at))
+
+    def _copy(self, at: int, end: int) -> None:
+        while piece := self._document.read(at, max(0, min(_WINDOW, end - at))):
             self._stream.write(piece)
-            at += len(piece) or end
+            at += len(piece)

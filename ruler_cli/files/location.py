@@ -95,11 +95,14 @@ class Location:
         return Store(self.name, self.public)
 
     def same(self, other: str) -> bool:
-        """Tell if another name leads to the same file, or to the same address."""
+        """Tell if another name leads to the same file, by whatever link, or to the same address."""
         there = Location(other)
         if self.remote or there.remote:
             return self.public.rstrip("/") == there.public.rstrip("/")
-        return self.real == there.real
+        try:
+            return self.real.samefile(there.real)
+        except OSError:  # one of them is not there yet
+            return self.real == there.real
 
     @contextmanager
     def open(self, kept: int = KEPT) -> Iterator[io.BufferedReader[Any]]:
@@ -176,7 +179,8 @@ class Location:
             held = base or root == Path(self.name)
             what = "holds no file to read" if held else "no file matches this pattern"
             raise UsageError(f"{self.public}: {what}; check the {'address' if base else 'path'}")
-        return Listing(root, tuple(kept), base)
+        whole = base == self.name.rstrip("/") + "/" if base else root == Path(self.name)
+        return Listing(root, tuple(kept), base, whole)
 
     def _expanded(self) -> list[str]:
         """The objects that an address stands for."""
@@ -189,16 +193,31 @@ class Location:
 class Listing:
     """Files below a directory: their names relative to it.
 
-    `base` is what stands in front of the names of an address, and empty on this machine.
+    `base` is what stands in front of the names of an address, and empty on this machine. `whole`: it is
+    all of a directory, and not what a pattern matches.
     """
 
     root: Path
     names: tuple[str, ...]
     base: str = ""
+    whole: bool = False
 
     def path(self, name: str) -> Path:
         """The path of a file of this machine."""
         return self.root / name
+
+    def would_hold(self, place: Location) -> bool:
+        """Tell if a file would be one of these, or one more: as far as the text of an address tells."""
+        if self.base or place.remote:
+            beside = self.whole and place.public.rpartition("/")[0] + "/" == self.base
+            return (beside and place.as_lines) or place.public in {
+                self.at(name).public for name in self.names
+            }
+        root = Location(str(self.root)).real
+        below = self.whole and root in place.real.parents
+        if below and not passed_over(str(place.real.relative_to(root))):
+            return True
+        return place.real in {self.at(name).real for name in self.names}
 
     def at(self, name: str) -> Location:
         """The location of a file."""

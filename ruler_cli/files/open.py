@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ruler_cli.files.compression import (
     BOM,
@@ -36,16 +35,16 @@ _FIRST = 1 << 23
 """Bytes of a first line beyond which a stream is kept on disk before it is told what it is."""
 
 
-Opened = Callable[[], "AbstractContextManager[io.BufferedReader[Any]]"]
+Opened = Callable[[], AbstractContextManager[Iterable[bytes]]]
 
 
 class JsonLines(Container):
-    """JSON lines in a file, which can be read as often as wanted."""
+    """JSON lines, in a file that can be read as often as wanted, or `once`, as they come through a pipe."""
 
-    def __init__(self, name: str, opened: Opened, fd: int | None = None) -> None:
-        """`opened` gives the bytes from the first one on; `fd` is a file that holds them uncompressed."""
+    def __init__(self, name: str, opened: Opened, fd: int | None = None, *, once: bool = False) -> None:
+        """`opened` gives the lines with their LF, from the first on; `fd` is a file that holds just these."""
         super().__init__(name)
-        self._opened, self._fd, self.plain = opened, fd, fd is not None
+        self._opened, self._fd, self.plain, self.once = opened, fd, fd is not None, once
 
     def fileno(self) -> int:
         """The file."""
@@ -53,23 +52,8 @@ class JsonLines(Container):
 
     def records(self) -> Iterator[Line]:
         """Every line that is not blank."""
-        with self._opened() as stream:
-            yield from lines(self.name, decompressed(self.name, stream))
-
-
-class LinesOnce(Container):
-    """JSON lines as they come through a pipe."""
-
-    once = True
-
-    def __init__(self, name: str, stream: Iterable[bytes]) -> None:
-        """`stream` yields lines with their LF."""
-        super().__init__(name)
-        self._stream = stream
-
-    def records(self) -> Iterator[Line]:
-        """Every line that is not blank; for one caller."""
-        return lines(self.name, self._stream)
+        with self._opened() as texts:
+            yield from lines(self.name, texts)
 
 
 def open_container(name: str, stack: ExitStack, file: str | None = None) -> Container:
@@ -81,7 +65,8 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
     if place.many:
         return _many(place)
     found = _one(place, stack)
-    if not isinstance(found, JsonLines | Document) or (isinstance(found, Document) and found.held):
+    events = isinstance(found, JsonLines) or (isinstance(found, Document) and not found.held)
+    if found.once or not events:
         return found
     own = "" if place.stream else place.public.rpartition("/")[2]
     made = gathered(found, own if file is None else file, stack)
@@ -115,16 +100,19 @@ def _one(place: Location, stack: ExitStack) -> Container:
         from ruler_cli.files.zip import open_zip  # few runs need it
 
         return open_zip(name, stream if regular else _spooled(name, stream, stack), stack)
-    if remote:
-        again = partial(place.open, 2)  # from end to end: no block is wanted twice
-        return _stream(name, decompressed(name, stream), stack, lambda _: JsonLines(name, again))
-    if not regular:
-        return _stream(name, decompressed(name, stream), stack, lambda rest: LinesOnce(name, rest), once=True)
-    if not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
+    # from end to end: no block of an object is wanted twice
+    source = partial(from_file, stream.fileno()) if regular else partial(place.open, 2)
+
+    @contextmanager
+    def again() -> Iterator[BinaryIO]:
+        with source() as raw:
+            yield decompressed(name, raw)
+
+    if regular and not head.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
         decompressed(name, from_file(stream.fileno()))  # which refuses what is no text
         return _file(name, stream.fileno())
-    opened = partial(from_file, stream.fileno())
-    return _stream(name, decompressed(name, opened()), stack, lambda _: JsonLines(name, opened))
+    text = decompressed(name, from_file(stream.fileno()) if regular else stream)
+    return _stream(name, text, stack, again if regular or remote else None)
 
 
 def _many(place: Location) -> Container:
@@ -150,17 +138,11 @@ def _file(name: str, fd: int) -> Container:
     return Document(name, fd, shape)
 
 
-def _stream(
-    name: str,
-    stream: BinaryIO,
-    stack: ExitStack,
-    lines_of: Callable[[Iterable[bytes]], Container],
-    *,
-    once: bool = False,
-) -> Container:
+def _stream(name: str, stream: BinaryIO, stack: ExitStack, again: Opened | None) -> Container:
     """Text that is no file: JSON lines stay where they are, a document is brought to one.
 
-    So are events that come `once`: a rollout is known when the last of them is.
+    `again` reads it anew; None: it comes once. So events are brought there too: a rollout is known when the
+    last of them is.
     """
     first: list[bytes] = []
     with readable(name):
@@ -168,10 +150,11 @@ def _stream(
             first.append(line)
             if not line.isspace():
                 break
-    whole = not first or len(first[-1]) < _FIRST
-    events = once and whole and bool(first) and may_be_event(first[-1].removeprefix(BOM))
-    if not events and (not first or (whole and not may_be_document(first[-1]))):
-        return lines_of(itertools.chain(first, stream))
+    last = first[-1] if first else b""
+    events = again is None and may_be_event(last.removeprefix(BOM))
+    if len(last) < _FIRST and not events and not may_be_document(last):
+        rest = itertools.chain(first, stream)
+        return JsonLines(name, again or (lambda: nullcontext(rest)), once=again is None)
     return _file(name, _spooled(name, stream, stack, b"".join(first)).fileno())
 
 

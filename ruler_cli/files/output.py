@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import stat
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +40,8 @@ class AnyOutput(ABC):
     def __init__(self, name: str) -> None:
         """`name` is OUTPUT, as the user names it."""
         self._location = Location(name)
-        self.name = self._location.public
+        self.name = self._where = self._location.public
+        self._kept = "what is whole so far is kept; "
         self._empty, self._done = True, False
 
     @abstractmethod
@@ -49,7 +52,7 @@ class AnyOutput(ABC):
         """Append the record with this number."""
         self._empty = False
         with self._sentence():
-            self._put(number, body)
+            self._encoder.put(number, body)
 
     def commit(self) -> None:
         """Make OUTPUT appear; OutputError where it does not."""
@@ -67,9 +70,10 @@ class AnyOutput(ABC):
     ) -> None:
         """Close; without `commit` what is whole so far stays in .partial files, and at an address nothing."""
 
+    @cached_property
     @abstractmethod
-    def _put(self, number: int, body: bytes) -> None:
-        pass
+    def _encoder(self) -> Encoder | TreeEncoder:
+        """What records are put into, made with the first one, when all of INPUT is known."""
 
     @abstractmethod
     def _publish(self) -> None:
@@ -82,16 +86,11 @@ class AnyOutput(ABC):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise self._stuck(error) from None
-
-    def _stuck(
-        self, error: OSError, where: str = "", kept: str = "what is whole so far is kept; "
-    ) -> OutputError:
-        room = "make room, then " if error.errno in _NO_ROOM else ""
-        return OutputError(
-            f"{where or self.name}: cannot be written: {error.strerror}; {kept}{room}run the same command "
-            "again"
-        )
+            room = "make room, then " if error.errno in _NO_ROOM else ""
+            raise OutputError(
+                f"{self._where}: cannot be written: {error.strerror}; {self._kept}{room}run the same "
+                "command again"
+            ) from None
 
 
 class Output(AnyOutput):
@@ -103,13 +102,18 @@ class Output(AnyOutput):
         self._file = self._location.create()
         self.waits = self._file.waits
         self._container: Container | None = None
-        self._encoder: Encoder | None = None
-        self._ended = False
+        if isinstance(self._file, LocalFile):
+            self._where = str(self._file.partial)
+        else:
+            self._kept = ""
 
     def into(self, container: Container) -> None:
         """Write a container of INPUT's kind, where the name does not ask for JSON lines."""
         refuse_shape(self._location, container)
-        self._container = None if self._location.as_lines else container
+        if not self._location.as_lines:
+            self._container = container
+            if type(container).encoder is not Container.encoder:
+                self._kept = "it has no end yet and cannot be read; "
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -117,50 +121,44 @@ class Output(AnyOutput):
         """Close, as every output does."""
         if self._done:
             return
-        local = self._file if isinstance(self._file, LocalFile) else None
         try:
-            if local is None or self._empty:
-                self._file.discard()
-                return
-            try:
-                if not isinstance(error, OutputError):
-                    with contextlib.suppress(UsageError):  # INPUT is damaged, and that is told already
-                        self._end()  # a document without its end could not be read
-            finally:
-                local.keep()
-        except OSError as late:
-            if local is not None and local.packed and self._container is None:
-                _cut_torn(local.partial)
-            if error is None:
-                raise self._stuck(late) from None
+            with contextlib.nullcontext() if error else self._sentence():
+                if self._empty or not isinstance(self._file, LocalFile):
+                    self._file.discard()
+                else:
+                    self._keep(self._file, torn=isinstance(error, OutputError))
+        except OSError:
+            return  # the sentence is on its way
 
-    def _put(self, number: int, body: bytes) -> None:
-        self._shape().put(number, body)
+    def _keep(self, file: LocalFile, *, torn: bool) -> None:
+        """Leave what is whole: a document with its end, without which it could not be read, or lines."""
+        try:
+            if not torn:
+                with contextlib.suppress(UsageError):  # INPUT is damaged, and that is told already
+                    self._encoder.end()
+        finally:
+            try:
+                file.keep()
+            finally:
+                if file.packed and isinstance(self._encoder, Lines):
+                    _cut_torn(file.partial)
+
+    def put(self, number: int, body: bytes) -> None:
+        """Append the record with this number, and pass it on where somebody waits for it."""
+        super().put(number, body)
         if self._file.through:
-            self._file.stream.flush()
+            with self._sentence():
+                self._file.stream.flush()
 
     def _publish(self) -> None:
-        self._end()
+        self._encoder.end()
         self._file.end()
         self._file.commit()
 
-    def _shape(self) -> Encoder:
-        """The encoder, made with the first record, when all of INPUT is known."""
-        if self._encoder is None:
-            stream = self._file.stream
-            self._encoder = self._container.encoder(stream) if self._container else Lines(stream)
-        return self._encoder
-
-    def _end(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self._shape().end()
-
-    def _stuck(self, error: OSError, where: str = "", kept: str = "") -> OutputError:
-        if isinstance(self._file, LocalFile):
-            torn = {"kept": ""} if self._container else {}  # a document without its end
-            return super()._stuck(error, str(self._file.partial), **torn)
-        return super()._stuck(error, where, kept)
+    @cached_property
+    def _encoder(self) -> Encoder:
+        stream = self._file.stream
+        return self._container.encoder(stream) if self._container else Lines(stream)
 
 
 class OutputTree(AnyOutput):
@@ -175,8 +173,6 @@ class OutputTree(AnyOutput):
         self.waits = self._location.remote
         self._folder = None if self.waits else Path(name)
         self._staged = StagedFiles(Location(name.rstrip("/") or "/"))
-        self._container: Many | None = None
-        self._encoder: TreeEncoder | None = None
         if self._folder is None:
             self._location.store()  # an address that nothing can be done with is told at once
         else:
@@ -220,54 +216,42 @@ class OutputTree(AnyOutput):
             self._staged.discard()  # not what was committed
             return
         try:
-            if not self._done and self._encoder is not None:
-                with contextlib.suppress(OSError, UsageError):
+            with contextlib.suppress(OSError, UsageError):
+                if not self._done and not self._empty:
                     self._end(whole=False)
-            if not self._done and self._empty:
-                self._staged.discard()
-                if self._made:
-                    with contextlib.suppress(OSError):
+                elif not self._done:
+                    self._staged.discard()
+                    if self._made:
                         self._folder.rmdir()
         finally:
             os.close(self._locked)
-
-    def _put(self, number: int, body: bytes) -> None:
-        self._files().put(number, body)
 
     def _publish(self) -> None:
         self._end(whole=True)
         self._staged.publish()
 
-    def _files(self) -> TreeEncoder:
-        if self._encoder is None:
-            assert self._container is not None  # noqa: S101 - records come out of an INPUT that is open
-            self._encoder = self._container.into(self._staged)
-        return self._encoder
+    @cached_property
+    def _encoder(self) -> TreeEncoder:
+        return self._container.into(self._staged)
 
     def _end(self, *, whole: bool) -> None:
         try:
-            self._files().end(whole=whole)
+            self._encoder.end(whole=whole)
         finally:
             self._staged.close()
 
 
 def _refuse_others(folder: Location, listing: Listing) -> None:
     """UsageError where a directory is no place for these files: it is read, or holds something else."""
-    if folder.remote:
-        there = [name.rpartition("/")[2] for name in folder.store().below()]
-        itself = listing.base == folder.name.rstrip("/") + "/"
-    else:
-        root = None if listing.base else Location(str(listing.root)).real
-        if root in folder.real.parents:
-            raise UsageError(
-                f"{folder.name}: lies in INPUT and would be read as a part of it; give one outside"
-            )
-        there, itself = [], folder.real == root
+    root = Location(listing.base or str(listing.root))
+    if not root.remote and root.real in folder.real.parents:
+        raise UsageError(f"{folder.name}: lies in INPUT and would be read as a part of it; give one outside")
+    there: Sequence[str] = ()
+    if folder.many:
         with contextlib.suppress(UsageError):  # it is empty
-            there = list(folder.listed().names)
-    names = set(listing.names)
-    other = next((name for name in there if name not in names and not passed_over(name)), None)
-    if other is not None and not itself:
+            there = folder.listed().names
+    other = next((name for name in there if name not in listing.names and not passed_over(name)), None)
+    if other is not None and not folder.same(root.name):
         raise UsageError(
             f"{folder.public}: holds {other}, which is no file of INPUT; give a directory of its own"
         )
@@ -275,29 +259,24 @@ def _refuse_others(folder: Location, listing: Listing) -> None:
 
 def refuse_shape(output: Location, container: Container) -> None:
     """UsageError where OUTPUT's name asks for a kind of file that is not made of this INPUT."""
-    if not container.rewritable:
-        _refuse_own_shape(output, container)
+    name, inner = output.public, output.unpacked
+    same = not output.stream and output.same(container.name)
+    if not container.rewritable and (same or inner.endswith(".json")):
+        raise UsageError(
+            f"{name}: INPUT holds rollouts of many events, which are not written again in their "
+            f"shape; name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
+        )
     if output.as_lines:
         return
-    name, inner = output.public, output.unpacked
+    own = [end for end, unit in _OWN.items() if unit == container.unit]
     asked = next((end for end in _OWN if inner.endswith(end)), None)
-    mine = container.unit in _OWN.values()
-    if asked and _OWN[asked] != container.unit:
+    if asked and asked not in own:
         raise UsageError(f"{name}: a {asked} file is only written for one as INPUT; name OUTPUT .jsonl")
-    if mine and inner != name:
+    if own and inner != name:
         raise UsageError(f"{name}: such a file is packed already; leave out the last ending")
-    if mine and inner.endswith(".json"):
-        own = " or ".join(end for end, unit in _OWN.items() if unit == container.unit)
-        raise UsageError(f"{name}: INPUT is no JSON document; name OUTPUT {own} as INPUT is, or .jsonl")
-
-
-def _refuse_own_shape(output: Location, container: Container) -> None:
-    """The same where the records are made of events: a file of events is not written."""
-    same = not output.stream and output.same(container.name)
-    if same or output.unpacked.endswith(".json"):
+    if own and inner.endswith(".json"):
         raise UsageError(
-            f"{output.public}: INPUT holds rollouts of many events, which are not written again in their "
-            f"shape; name {'another OUTPUT' if same else 'OUTPUT'} .jsonl, and it holds one record a rollout"
+            f"{name}: INPUT is no JSON document; name OUTPUT {' or '.join(own)} as INPUT is, or .jsonl"
         )
 
 
@@ -319,44 +298,40 @@ class FailedFile:
         """Append one line unless an earlier run did; nothing of what has no bytes."""
         if self.path is None or not problem.raw:
             return
-        try:
-            if self._file is None:
-                self._file = self._open(self.path)
+        with self._sentence():
+            self._file = self._file or self._open(self.path)
             raw = problem.raw.replace(b"\n", b" ")  # a record of a document may lie over several lines
-            mark = _digest(raw)
-            if self._held[mark]:
-                self._held[mark] -= 1
+            if self._held[_digest(raw)]:
+                self._held[_digest(raw)] -= 1
                 return
             self._file.write(raw + b"\n")
             self.written += 1
-        except OSError as error:
-            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def close(self) -> None:
         """Bring the lines to disk; done before OUTPUT appears, so that no line is in neither."""
         file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            with file:
+        if file is not None:
+            with self._sentence(), file:
                 file.flush()
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     os.fsync(file.fileno())
-        except OSError as error:
-            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def _open(self, path: Path) -> BinaryIO:
-        torn = False
-        if path.exists() and path.stat().st_size:
+        last = b"\n"
+        if path.is_file():
             with path.open("rb") as stream:  # verbatim: a line may begin as if it were compressed
-                self._held = Counter(_digest(raw.removesuffix(b"\n")) for raw in stream)
-            with path.open("rb") as stream:
-                stream.seek(-1, os.SEEK_END)
-                torn = stream.read(1) != b"\n"
+                for last in stream:
+                    self._held[_digest(last.removesuffix(b"\n"))] += 1
         file = path.open("ab")
-        if torn:
-            file.write(b"\n")
+        file.write(b"" if last.endswith(b"\n") else b"\n")
         return file
+
+    @contextlib.contextmanager
+    def _sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot be written: {error.strerror}") from None
 
 
 def _digest(raw: bytes) -> bytes:
@@ -364,15 +339,9 @@ def _digest(raw: bytes) -> bytes:
 
 
 def _cut_torn(partial: Path) -> None:
-    """Leave whole records only, after the disk filled up within one."""
+    """Leave whole records only: the disk may have filled up within one."""
     with partial.open("r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - (1 << 16))
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
-                break
-            end = start
-        file.truncate(end)
+        if size := file.seek(0, os.SEEK_END):
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as text:
+                size = text.rfind(b"\n") + 1
+            file.truncate(size)

@@ -99,12 +99,6 @@ class Store:
             raise UsageError(f"{self.shown}: there is no file; check the address")
         return listed
 
-    def below(self) -> list[str]:
-        """The files directly in a directory; none where there is no such directory."""
-        with _sentence(self.shown):
-            found = self.system.ls(self.path, detail=True) if self._is_directory() else []
-            return [str(entry["name"]) for entry in found if entry["type"] == "file"]
-
     def _is_directory(self) -> bool:
         """Who may read an object need not be allowed to list what is beside it."""
         try:

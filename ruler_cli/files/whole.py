@@ -32,7 +32,50 @@ _PART = 32 << 20
 """Bytes of one part of an upload; S3 takes 10,000, which is 320 GB."""
 
 
-class LocalFile:
+class Passing:
+    """Stdout, a pipe or a device: everything is passed on at once, and nothing can be taken back."""
+
+    through = True
+
+    def __init__(self, name: str) -> None:
+        """Open it; UsageError where stdout is closed, OSError where it cannot be written."""
+        if name == "-" and sys.stdout is None:
+            raise UsageError("-: stdout is closed; give a file name")
+        self.waits = name == "-"
+        self._file = cast(BinaryIO, sys.stdout.buffer if self.waits else Path(name).open("wb"))  # noqa: SIM115 - `keep`
+        self.stream = self._file if self.waits else compressed(name, self._file)
+
+    @property
+    def packed(self) -> bool:
+        """Tell if what is written goes on as it is."""
+        return self.stream is self._file
+
+    def end(self, *, durable: bool = True) -> None:
+        """Write the rest."""
+        if not self.packed:
+            self.stream.close()
+        self._file.flush()
+
+    def commit(self) -> None:
+        """Close it; it is there already."""
+        self.keep()
+
+    def keep(self) -> None:
+        """Close it, but for stdout, with what is written so far."""
+        if self.waits:
+            return
+        try:
+            if not self.packed and not self.stream.closed:
+                self.stream.close()
+        finally:
+            self._file.close()
+
+    def discard(self) -> None:
+        """Close it."""
+        self.keep()
+
+
+class LocalFile(Passing):
     """A file of this machine; until `commit` it is NAME.partial, which its writer alone has open."""
 
     through = waits = False
@@ -51,17 +94,10 @@ class LocalFile:
             os.fchmod(self._file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
         self.stream = self._file if packed else compressed(name, self._file)
 
-    @property
-    def packed(self) -> bool:
-        """Tell if what is written goes to disk as it is."""
-        return self.stream is self._file
-
     def end(self, *, durable: bool = True) -> None:
         """Write the rest; `durable`: it outlives a power cut."""
         try:
-            if not self.packed:
-                self.stream.close()
-            self._file.flush()
+            super().end()
             if durable:
                 os.fsync(self._file.fileno())
         finally:
@@ -73,56 +109,12 @@ class LocalFile:
         self.partial.replace(self._target)
         self._file.close()
 
-    def keep(self) -> None:
-        """Close NAME.partial, with what is written so far."""
-        try:
-            if not self.packed and not self.stream.closed:
-                self.stream.close()
-        finally:
-            self._file.close()
-
     def discard(self) -> None:
         """Remove what was written."""
         try:
             self.keep()
         finally:
             self.partial.unlink(missing_ok=True)
-
-
-class Passing:
-    """Stdout, a pipe or a device: everything is passed on at once, and nothing can be taken back."""
-
-    through = True
-
-    def __init__(self, name: str) -> None:
-        """Open it; UsageError where stdout is closed, OSError where it cannot be written."""
-        if name == "-" and sys.stdout is None:
-            raise UsageError("-: stdout is closed; give a file name")
-        self._own, self.waits = name != "-", name == "-"
-        self._file: BinaryIO = Path(name).open("wb") if self._own else sys.stdout.buffer  # noqa: SIM115 - `keep`
-        self.stream = compressed(name, self._file) if self._own else self._file
-
-    def end(self) -> None:
-        """Pass the rest on."""
-        if self.stream is not self._file:
-            self.stream.close()
-        self._file.flush()
-
-    def commit(self) -> None:
-        """Close it; it is there already."""
-        self.keep()
-
-    def keep(self) -> None:
-        """Close it, but for stdout."""
-        if not self._own:
-            return
-        try:
-            if self.stream is not self._file and not self.stream.closed:
-                self.stream.close()
-        finally:
-            self._file.close()
-
-    discard = keep
 
 
 class RemoteFile(io.RawIOBase):
@@ -246,7 +238,7 @@ def _look(system: Any, path: str) -> None:
             raise
 
 
-WholeFile = LocalFile | Passing | RemoteFile
+WholeFile = Passing | RemoteFile
 
 
 def locked(partial: Path) -> BinaryIO:

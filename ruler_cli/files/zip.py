@@ -26,7 +26,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import zipfile
 
-_COPY = 1 << 20
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -71,35 +70,22 @@ class Archive(Container):
     def records(self) -> Iterator[Line]:
         """Every sample."""
         for number, info in enumerate(self.samples, 1):
-            with _readable(self.name, info.filename):
-                raw = self._archive.read(info)
-            yield Line(number, info.header_offset, raw, self.place(number))
+            yield Line(number, info.header_offset, self.content(info), self.place(number))
+
+    def content(self, info: zipfile.ZipInfo) -> bytes:
+        """A member, unpacked."""
+        with _readable(self.name, info.filename):
+            return self._archive.read(info)
 
     @property
     def task(self) -> str:  # type: ignore[override]  # read when it is asked for: few need it
         """The task in the log's header."""
         header = next((info for info in self.members if info.filename == "header.json"), None)
-        if header is None:
-            return ""
-        with _readable(self.name, header.filename):
-            return task_of(self._archive.read(header))
+        return "" if header is None else task_of(self.content(header))
 
     def place(self, number: int) -> str:
         """The sample's name."""
         return "sample " + self.samples[number - 1].filename[len("samples/") : -len(".json")]
-
-    def copy(self, info: zipfile.ZipInfo, into: zipfile.ZipFile) -> None:
-        """A member as it is, into another archive."""
-        large = info.file_size > zipfile.ZIP64_LIMIT // 2
-        with _readable(self.name, info.filename):
-            source = self._archive.open(info)
-        with source, into.open(_like(info), "w", force_zip64=large) as target:
-            while True:
-                with _readable(self.name, info.filename):
-                    piece = source.read(_COPY)
-                if not piece:
-                    return
-                target.write(piece)
 
     def encoder(self, stream: BinaryIO) -> Encoder:
         """Writes the archive again."""
@@ -120,7 +106,6 @@ class _Rewritten:
         self._log = log
         self._out = _Writing(stream, "w")
         self._rest = iter(log.members)
-        self._samples = {id(info) for info in log.samples}
 
     def put(self, number: int, body: bytes) -> None:
         """What stands before this sample, and its new bytes."""
@@ -137,8 +122,8 @@ class _Rewritten:
         for info in self._rest:
             if info is until:
                 return
-            if id(info) not in self._samples:
-                self._log.copy(info, self._out)
+            if not _SAMPLE.fullmatch(info.filename):
+                self._out.writestr(_like(info), self._log.content(info))
 
 
 def _like(info: zipfile.ZipInfo) -> zipfile.ZipInfo:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ruler_cli import __version__
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.location import Location, passed_over
+from ruler_cli.files.location import Location
 from ruler_cli.files.whole import WholeFile
 from ruler_cli.groups import OnProblem
 from ruler_cli.marked.scored import ScoredFile
@@ -153,16 +153,9 @@ def _refuse(name: str, source: str) -> None:
         )
     if path.exists() and not path.is_file():
         raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
-    if _lies_in(path, source):
+    where = Location(source)
+    if where.local and where.many and where.listed().would_hold(Location(name)):
         raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
-
-
-def _lies_in(path: Path, source: str) -> bool:
-    """Tell if a file would be one of those that a directory is read as."""
-    if not Location(source).local or not Location(source).many:
-        return False
-    root, real = Path(os.path.realpath(source)), Path(os.path.realpath(path))
-    return root in real.parents and not passed_over(str(real.relative_to(root)))
 
 
 def now(environ: Mapping[str, str]) -> datetime:

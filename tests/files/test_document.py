@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Container
-from ruler_cli.files.document import Document
+from ruler_cli.files.document import Document, may_be_document, shape_of
 from ruler_cli.files.open import JsonLines, open_container
 
 A, B = b'{"a": 1}', b'{"b": [2, "]}"]}'
@@ -42,13 +42,8 @@ def glued(container: Container, keep: list[bool] | None = None) -> bytes:
 
 
 SPACE = st.text(" \n\t\r", max_size=2).map(str.encode)
-_WORDS = st.text(max_size=5) | st.sampled_from(['"', "\\", '\\"', "]}"])
 JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.text(max_size=5)
-    | st.sampled_from(['"', "\\", '\\"', "]}"]),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(['"', "\\", "]}"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
@@ -204,8 +199,71 @@ def test_beyond_the_window(tmp_path: Path) -> None:
         assert found.where(3) == "item 3"
 
 
-def test_two_lists(tmp_path: Path) -> None:
-    """A document with two lists of one name is refused: readers would see only the one without scores."""
-    text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
-    with ExitStack() as stack, pytest.raises(UsageError, match="holds `simulations` twice"):
-        list(opened(tmp_path / "d", stack, text).records())
+def kind(text: bytes) -> str | None:
+    """What a text is taken for; None is JSON lines."""
+    shape = shape_of(lambda at, size: text[at : at + size])
+    if shape is None:
+        return None
+    return "holder" if shape.name else "list" if shape.listed else "objects"
+
+
+KINDS = [
+    (b"", None),
+    (b" \n \n", None),
+    (A, None),
+    (A + b"\n" + B, None),
+    (b"[" + A + b"]", "list"),
+    (b"\xef\xbb\xbf [\n" + A + b"\n]\n \n", "list"),
+    (b"[]", "list"),
+    (b"[\n", "list"),
+    (b"[1, 2]\n" + A, None),
+    (b"[1, 2]\n\n\n", "list"),
+    (b"[oops\n" + A, None),
+    (PRETTY, "objects"),
+    (PRETTY + b"\n" + PRETTY, "objects"),
+    (b'{"a":\n1}', "objects"),
+    (b"{\n", "objects"),
+    (b'{"trajectory_groups": [' + A + b"]}", "holder"),
+    (b'{"trajectory_groups": [' + A + b"]}\n" + A, None),
+    (b'{"x": {"simulations": []}, "simulations": [' + A + b"]}", "holder"),
+    (b'{\n"simulations": [' + A + b"]}", "holder"),
+    (b'{"simulations": {}}', None),
+    (b'{"evalId": "x", "results": {"version": 3, "results": [' + A + b"]}}", "holder"),
+    (b'{"results": {"samples": [' + A + b"]}}", None),
+    (b'{"results": [' + A + b"]}", None),
+    (b'{"samples": [' + A + b"]}", None),
+    (b'{"eval": {}, "samples": [' + A + b"]}", "holder"),
+    (b'{"messages": [{"role": "us\n' + A, None),
+    (b'{"messages": [\n' + A, None),
+    (b'{"messages": [\n' + A + b"\n" + A, None),
+    (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
+    (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
+    (b'{"messages": [\nll, "b": 1}\n' + A, None),
+    (b'{"messages": [{"a": [\nll, "b": 1}\n\n]}]\n' + A + b"\n" + A, None),
+    (b'{"messages": [\n' + A + b"\n]\n}\n" + A, "objects"),
+    (b'{\n"a": [\n1,\n' + A + b"\n]\n}", "objects"),
+    (b"{oops\n" + A, None),
+    (b"{oops", None),
+    (A + A, None),
+    (b"oops\n[1]", None),
+    (b'"text"\n' + A, None),
+    (b'{"a": [{"b" 1}\n{"a": [2\n{"a": 3}\n', None),
+    (b'{"a": 1, "b": \n{"deep": [[{"a": 2\n{"a": 3}\n', None),
+]
+"""The beginning of a text, and what it is."""
+
+
+def test_kinds() -> None:
+    """A document is told from JSON lines, also from those whose first line is bad or torn."""
+    for text, wanted in KINDS:
+        assert kind(text) == wanted, text
+        first = next((line for line in text.split(b"\n") if line.strip()), b"")
+        assert may_be_document(first) or wanted is None, text
+
+
+def test_long_line() -> None:
+    """A first line beyond the window is a document where it is a list or holds one."""
+    long = b'{"pad": "%s", ' % (b"x" * 3_000_000)
+    assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
+    assert kind(long + b'"other": [' + A + b"]}\n" + A) is None
+    assert kind(b"[" + long + b'"a": 1}]') == "list"

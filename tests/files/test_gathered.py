@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ruler_cli.errors import UsageError
 from ruler_cli.files.container import Many
 from ruler_cli.files.gathered import gathered, may_be_event
-from ruler_cli.files.open import LinesOnce, open_container
+from ruler_cli.files.open import JsonLines, open_container
 from ruler_cli.files.output import Output, OutputTree
 from ruler_cli.records import Line
 from tests.files.test_document import JSON
@@ -163,16 +163,9 @@ def test_any_lines(lines: list[bytes], message: bool) -> None:
     whole = b"\n".join([*([head] * 20), *lines]).split(b"\n")
     kept = [line for line in whole if line and not line.isspace()]
     with ExitStack() as stack:
-        inner = _Given(kept)
+        inner = JsonLines("given", lambda: nullcontext(kept))
         (record,) = gathered(inner, "f", stack).records()
     assert len(json.loads(record.raw)["messages" if message else "events"]) == len(kept)
-
-
-class _Given(LinesOnce):
-    """Lines that can be read again."""
-
-    def __init__(self, kept: list[bytes]) -> None:
-        super().__init__("given", kept)
 
 
 def test_directory(tmp_path: Path) -> None:

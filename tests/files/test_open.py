@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ruler_cli.errors import UsageError
 from ruler_cli.files.compression import capped, zstd
 from ruler_cli.files.document import Document
-from ruler_cli.files.open import JsonLines, LinesOnce, open_container
+from ruler_cli.files.open import JsonLines, open_container
 from ruler_cli.records import Line
 
 PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
@@ -71,10 +71,10 @@ def test_kinds(tmp_path: Path) -> None:
             path.write_bytes(pack(text))
         with ExitStack() as stack:
             found = open_container(str(path), stack)
-            wanted = Document if LINES not in text else LinesOnce if pipe else JsonLines
+            wanted = Document if LINES not in text else JsonLines
             assert type(found) is wanted
-            assert found.once is (wanted is LinesOnce)
-            assert found.plain is (wanted is Document or (wanted is JsonLines and pack is bytes))
+            assert found.once is (pipe and wanted is JsonLines)
+            assert found.plain is (wanted is Document or (not pipe and pack is bytes))
             records = list(found.records())
             assert [line.raw for line in records] == [b'{"a": 1}', b'{"a": 2}']
             assert [found.where(line.number) for line in records] == [line.where for line in records]
