@@ -32,7 +32,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.asked import BELOW, HISTORIES, PROMPTS, asked_turns, prompt_name
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import Format, Layout, first_at, has, items, lookup
+from ruler_cli.formats.interface import Format, Layout, first_at, has, items, known_by, lookup
 from ruler_cli.formats.parallel import beside, known, refused, value_at
 from ruler_cli.formats.reader import as_text, hashed
 from ruler_cli.formats.turns import (
@@ -191,57 +191,32 @@ def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
 
 FORMATS = (
     Format(
-        name="LiveCodeBench outputs",
-        family="code",
+        "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
+        lambda record: "question_content" in record and of_texts(record.get(_code(record))), _live_code,
+        ("question_id",),
+        Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
         shape="group",
-        tells="`question_content`, `code_list`",
-        matches=lambda record: "question_content" in record and of_texts(record.get(_code(record))),
-        rollouts=_live_code,
-        keys=("question_id",),
-        layout=Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
     ),
-    Format(
-        name="lm-eval samples",
-        family="lm-eval",
-        tells="`doc_id`, `resps`",
-        matches=has("doc_id", "resps"),
-        rollouts=_samples,
-        key_of=_sample_key,
+    known_by(
+        "doc_id resps", "lm-eval samples", "lm-eval", _samples,
+        layout=Layout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
         key_told="doc_id + hash of the prompt",
-        layout=Layout(reward=None, listed=True, lists=_sample_lists),
     ),
     Format(
-        name="prompts with a list of responses",
-        family="prompt-responses",
-        shape="group",
-        tells="`prompt`, `responses`",
-        matches=_matches,
-        rollouts=_group,
-        keys=("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-        layout=Layout(reward=("rewards",), listed=True, lists=_lists),
-        rank=0,
+        "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _matches, _group,
+        ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
+        Layout(reward=("rewards",), listed=True, lists=_lists), shape="group", rank=0,
     ),
-    Format(
-        name="RewardBench 2",
-        family="rewardbench2",
-        shape="group",
-        tells="`num_correct`, `chosen`, `rejected`",
-        matches=has("num_correct", "chosen", "rejected"),
-        rollouts=_bench,
-        keys=("id",),
-        layout=Layout(
-            reward=None,
-            listed=True,
+    known_by(
+        "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _bench, ("id",),
+        Layout(
+            reward=None, listed=True,
             lists=refused("says how many answers it has, and would be wrong without one of them"),
         ),
+        shape="group",
     ),
     Format(
-        name="UltraFeedback",
-        family="ultrafeedback",
-        shape="group",
-        tells="`instruction`, `completions`",
-        matches=_is_ultra,
-        rollouts=_ultra,
-        layout=Layout(reward=("overall_score",), lists=beside("models")),
+        "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _ultra,
+        layout=Layout(reward=("overall_score",), lists=beside("models")), shape="group",
     ),
-)
+)  # fmt: skip

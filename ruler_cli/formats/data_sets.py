@@ -87,15 +87,9 @@ def _fit(records: Sequence[Mapping[str, Any]]) -> Format:
 
 
 PAIR = Format(
-    name="prompts with a completion",
-    family="prompt-completion",
-    tells="`prompt`, `completion` or other names of both",
-    matches=_is_pair,
-    rollouts=_read_pair,
-    keys=ID_KEYS,
-    rank=0,
-    fit=_fit,
-)
+    "prompts with a completion", "prompt-completion", "`prompt`, `completion` or other names of both",
+    _is_pair, _read_pair, ID_KEYS, rank=0, fit=_fit,
+)  # fmt: skip
 
 
 def _name(record: Mapping[str, Any]) -> str | None:
@@ -131,14 +125,8 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
 FORMATS = (
     PAIR,
     Format(
-        name="ShareGPT conversations",
-        family="sharegpt",
-        tells="`conversations`",
-        matches=lambda record: (
-            "messages" not in record and "trajectories" not in record and _name(record) is not None
-        ),
-        rollouts=_read,
-        keys=ID_KEYS,
-        rank=0,
+        "ShareGPT conversations", "sharegpt", "`conversations`",
+        lambda record: not {"messages", "trajectories"} & record.keys() and _name(record) is not None,
+        _read, ID_KEYS, rank=0,
     ),
-)
+)  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import Format, Layout, Refusal, has
+from ruler_cli.formats.interface import Format, Layout, Refusal, has, known_by
 from ruler_cli.formats.turns import answer_turns, prompt_turns, rollout
 from ruler_cli.records import Rollout
 
@@ -90,112 +90,68 @@ def _verl_group(record: Mapping[str, Any]) -> str | None:
     return uid["group"] if uid else None
 
 
+_SCORE = Layout(reward=("score",))
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
-    Format(
-        name="AReaL rollouts",
-        family="areal",
-        tells="`task_id`, `sample_idx`, `prompt`, `completion`",
-        matches=has("task_id", "sample_idx", "prompt", "completion"),
-        rollouts=_pair("prompt", "completion"),
-        keys=("task_id",),
+    known_by(
+        "task_id sample_idx prompt completion", "AReaL rollouts", "areal",
+        _pair("prompt", "completion"), ("task_id",),
     ),
     # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
     # `env_extras.extra_info.index` comes again in another data source and on each step. `score` may be a
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
-    Format(
-        name="SkyRL evaluations",
-        family="skyrl",
-        tells="`input_prompt`, `output_response`, `score`",
-        matches=has("input_prompt", "output_response", "score"),
-        rollouts=_pair("input_prompt", "output_response", "score"),
-        layout=Layout(reward=("score",)),
+    known_by(
+        "input_prompt output_response score", "SkyRL evaluations", "skyrl",
+        _pair("input_prompt", "output_response", "score"), layout=_SCORE,
     ),
     # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
     Format(
-        name="miles samples",
-        family="miles",
-        tells="`group_index`, `sample_index`",
-        matches=_is_miles,
-        rollouts=_slime,
-        keys=("group_index",),
+        "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _slime, ("group_index",)
     ),
     # `save_debug_rollout_data` of `slime/observability/rollout_data_utils.py` saves a torch pickle, which is
     # never unpickled here; its samples, exported as JSON lines, are read. Older slime refuses fields that it
     # does not know: ruler's own stands in `metadata`, which is free.
     Format(
-        name="slime samples",
-        family="slime",
-        tells="`group_index`, `prompt`, `response`",
-        matches=lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
-        rollouts=_slime,
-        keys=("group_index",),
-        layout=Layout(ruler=("metadata", "ruler")),
+        "slime samples", "slime", "`group_index`, `prompt`, `response`",
+        lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
+        _slime, ("group_index",), Layout(ruler=("metadata", "ruler")),
     ),
     # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
-    Format(
-        name="slime buffer items",
-        family="slime",
-        tells="`uid`, `instance_id`, `messages`",
-        matches=has("uid", "instance_id", "messages"),
-        rollouts=_slime,
-        keys=("instance_id",),
-    ),
-    # tau-bench results.
-    Format(
-        name="tau-bench",
-        family="tau-bench",
-        tells="`task_id`, `traj`",
-        matches=has("task_id", "traj"),
-        rollouts=partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
-        keys=("task_id",),
-        simulated_user=True,
-        layout=Layout(refuses_null="tau-bench"),
+    known_by("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
+    known_by(
+        "task_id traj", "tau-bench", "tau-bench",
+        partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
+        ("task_id",), Layout(refuses_null="tau-bench"), simulated_user=True,
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
-    Format(
-        name="tinker evaluations",
-        family="tinker",
-        tells="`example_id`, `turns`",
-        matches=has("example_id", "turns"),
-        rollouts=partial(_messages, name="turns", otherwise="written when an example ended in an error"),
-        keys=("example_id",),
+    known_by(
+        "example_id turns", "tinker evaluations", "tinker",
+        partial(_messages, name="turns", otherwise="written when an example ended in an error"),
+        ("example_id",),
     ),
     # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
     # There is a column for each reward function and no total (its weights are not in the file): ruler writes
     # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
     Format(
-        name="TRL completions",
-        family="trl",
-        tells="`prompt`, `completion`, `step`, `advantage`",
-        matches=_is_trl,
-        rollouts=_pair("prompt", "completion"),
+        "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`",
+        _is_trl, _pair("prompt", "completion"),
     ),
     # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
     # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
     # (2025, without; `_balance_batch` shuffles the lines, and equal (`input`, `step`) are a group).
     Format(
-        name="verl (V1)",
-        family="verl",
-        tells="`input`, `output`, `score`, `step`, `uid`",
-        matches=partial(_is_verl, uid=True),
-        rollouts=_verl,
-        key_of=_verl_group,
-        key_told="uid without its two numbers",
-        layout=Layout(reward=("score",)),
+        "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
+        partial(_is_verl, uid=True), _verl, layout=_SCORE,
+        key_of=_verl_group, key_told="uid without its two numbers",
     ),
     Format(
-        name="verl",
-        family="verl",
-        tells="`input`, `output`, `score`, `step`",
-        matches=partial(_is_verl, uid=False),
-        rollouts=_verl,
-        layout=Layout(reward=("score",)),
+        "verl", "verl", "`input`, `output`, `score`, `step`",
+        partial(_is_verl, uid=False), _verl, layout=_SCORE,
     ),
-)
+)  # fmt: skip
 REFUSALS = (
     Refusal(
         has("group_idx", "total_reward"),

@@ -121,23 +121,14 @@ def _messages(content: Any) -> Messages:
 
 FORMATS = (
     Format(
-        name="NeMo-Gym rollouts",
-        family="nemo-gym",
-        tells="`responses_create_params`, `response`",
-        matches=lambda record: (
-            isinstance(record.get("responses_create_params"), dict) and "response" in record
-        ),
-        rollouts=_gym,
-        keys=("_ng_task_index",),
-        key_of=_key,
+        "NeMo-Gym rollouts", "nemo-gym", "`responses_create_params`, `response`",
+        lambda record: isinstance(record.get("responses_create_params"), dict) and "response" in record,
+        _gym, ("_ng_task_index",), key_of=_key,
         key_told=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
     ),
     Format(
-        name="NeMo-RL rollouts",
-        family="nemo-rl",
-        tells="`content`, `rewards`, `idx`",
-        matches=lambda record: has("rewards", "idx")(record) and isinstance(record.get("content"), list),
-        rollouts=_rl,
+        "NeMo-RL rollouts", "nemo-rl", "`content`, `rewards`, `idx`",
+        lambda record: has("rewards", "idx")(record) and isinstance(record.get("content"), list), _rl,
         layout=Layout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
-)
+)  # fmt: skip
