@@ -168,20 +168,18 @@ class Index:
             yield [(int(at) >> PARTS, int(start), int(size)) for at, start, size, _ in members]
 
     def lines(self) -> Iterator[Place]:
-        """Every readable line of the own groups, in input order."""
-        with self._statement():
-            rows = self._db.execute("SELECT id, start, size FROM line WHERE mine ORDER BY id")
-        while True:
-            with self._statement():
-                row = rows.fetchone()
-            if row is None:
-                return
-            yield row[0] >> PARTS, row[1], row[2]
+        """Every readable line of the own groups, in input order; once for each group of a columnar line."""
+        return ((at >> PARTS, start, size) for at, start, size, _ in self.keyed(mine=True))
 
-    def keyed(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Every record, in input order: its number as `place` says it, where it is, the digest of its key."""
+    def keyed(self, *, mine: bool = False) -> Iterator[tuple[int, int, int, bytes]]:
+        """Every record, in input order: its number as `place` says it, where it is, the digest of its key.
+
+        With `mine`, those of the own groups alone.
+        """
         with self._statement():
-            rows = self._db.execute("SELECT id, start, size, key FROM line ORDER BY id")
+            rows = self._db.execute(
+                "SELECT id, start, size, key FROM line WHERE mine OR NOT ? ORDER BY id", (mine,)
+            )
         while True:
             with self._statement():
                 found = rows.fetchmany(_BATCH)
