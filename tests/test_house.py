@@ -19,7 +19,7 @@ FLOORS = (
     {"api", "score", "estimate", "agreement"},
     {"importing"},
     {"delivery"},
-    {"counts", "holding", "marks"},
+    {"counts", "holding"},
     {"rendering"},
     {"hearing"},
     {"notes"},

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from ruler_cli.annotate import group_fields, marks_of
 from ruler_cli.ballots import Outcome
-from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.records import Group, Usage
 from ruler_cli.scoring.batch import Batch
 from ruler_cli.scoring.combine import combine

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import PROMPTS, SYSTEM, asked_turns, prompt_name, retrieved
+from ruler_cli.formats.asked import PROMPTS, asked_turns, prompt_name, retrieved, with_system
 from ruler_cli.formats.chat import Messages, tools_of
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.formats.transcript import dialogue, json_messages, named_turns
@@ -116,9 +116,7 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_LISTS)}`")
     messages = with_answer(record, _dialogue(record[name]) or chat_turns(record[name], name))
-    told = next((record[s] for s in SYSTEM if isinstance(record.get(s), str) and record[s].strip()), None)
-    if told is not None and messages[0].get("role") not in ("system", "developer"):
-        messages = [{"role": "system", "content": told}, *messages]
+    messages = with_system(record, messages)
     return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
 
 
