@@ -16,6 +16,7 @@ from ruler_cli.ballots import Outcome, Verdict
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, dump_shown, parse_text
 from ruler_cli.files.splice import Items, Object, Patches, Tree, at, read_array, read_object
+from ruler_cli.formats.custom import tree
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.rewards import given
 from ruler_cli.records import Failure, Group, Mark, Path, Record, Rollout
@@ -209,7 +210,7 @@ def _lists(
     listed = b"[" + b", ".join(marks) + b"]"
     changes: Tree = {}
     if layout.reward and not rewards:
-        changes = _tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
+        changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
     if form.told_once:
         listed = dump_shown(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
@@ -230,14 +231,6 @@ def _with_original(mark: Mark, original: bytes | None) -> bytes:
     if original is not None:  # `null` is the last value, in front of the closing brace
         return ours[: -len(b"null}")] + original + b"}"
     return ours
-
-
-def _tree(path: Path, value: bytes | None) -> Tree:
-    """A value at a path below an object; None: no value there."""
-    tree: Tree = {str(path[-1]): value}
-    for part in reversed(path[:-1]):
-        tree = {str(part): tree}
-    return tree
 
 
 def _merged(one: Tree, other: Tree) -> Tree:
@@ -268,7 +261,7 @@ class _One:
             patches = Patches(payload.text)
             patches.put(payload.obj, payload._rewarded(original))
             values = {**values, str(self.layout.payload): _quote(patches.apply())}
-        return _merged(values, _tree(self.layout.ruler, _with_original(self.mark, original)))
+        return _merged(values, tree(self.layout.ruler, _with_original(self.mark, original)))
 
     def _value(self, path: Path) -> bytes | None:
         """The bytes of the value at a path; None where it is absent."""
@@ -319,7 +312,7 @@ class _One:
             made = now is None and layout.lost != b"null" and holder and layout.ruler[: len(holder)] == holder
             made = made and self._value(holder) in (None, b"null")
             if not failed or self.on_failure == "null" or now not in (None, original) or made:
-                values = _tree(layout.reward, new or None) if new or now is not None else {}
+                values = tree(layout.reward, new or None) if new or now is not None else {}
         return _merged(values, self._extras(original)) if layout.extras else values
 
     def _extras(self, original: bytes | None) -> Tree:

@@ -199,7 +199,7 @@ def streamed(
         for record in group.records if on_record is not None else ():
             short = b"" if whole else digest(str(record.key))
             on_record(record, _group_number(record, short, whole=whole), index.rollouts(record, short))
-        openings.group(group.rollouts, group.key, group.records[0].line.where)
+        openings.compared(openings.look(group.rollouts, group.records[0].line.where), group.key)
         if shard is None or shard.holds(digest(group.key)):
             yield group
 
