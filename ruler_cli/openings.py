@@ -70,9 +70,10 @@ class Openings:
             )
         if self.ruleless:
             out.append(
-                f"{_showing(self.ruleless)} the judge no rules that the agent had to follow: no message is the "
-                "system's (tau2-bench keeps them beside); put them there: jq -c '.info.environment_info.policy as $p "
-                '| .simulations[] | .messages = [{role: "system", content: $p}] + .messages\''
+                f"{_showing(self.ruleless)} the judge no rules that the agent had to follow: no message is "
+                "the system's (tau2-bench keeps them beside); put them there: "
+                "jq -c '.info.environment_info.policy as $p | .simulations[] | "
+                '.messages = [{role: "system", content: $p}] + .messages\''
             )
         if self.mixed:
             groups = "1 group" if self.mixed == 1 else f"{self.mixed:,} groups"
