@@ -269,38 +269,6 @@ def written(record: Any, form: Format, *marks: Mark, on_failure: OnFailure = "nu
     return parse(annotate(raw, form, both, GROUP, on_failure))
 
 
-def test_a_reward_that_is_taken_out() -> None:
-    """Where the framework's reader takes no null, a reward that is none is no field at all."""
-    form = shape(reward=("result", "rewards", "reward"), lost=b"")
-    record = {"result": {"rewards": {"other": 1, "reward": 1.0}}}
-    lost = written(record, form, LOST)
-    assert lost["result"] == {"rewards": {"other": 1}}
-    assert lost["ruler"]["independent_reward"] == 1.0
-    again = written(json.dumps(lost).encode(), form, scored())
-    assert again["result"] == {"rewards": {"other": 1, "reward": 0.75}}
-    assert again["ruler"]["independent_reward"] == 1.0
-    for nothing in ({}, {"result": None}, {"result": {"rewards": None}}):
-        assert {k: v for k, v in written(nothing, form, LOST).items() if k != "ruler"} == nothing
-
-
-@pytest.mark.parametrize("on_failure", ["null", "keep"])
-def test_a_score_beside_the_own_reward(on_failure: OnFailure) -> None:
-    """Where the dump's own rewards stay, the first of them is the original, and no score is no field."""
-    form = shape(reward=("scores", "ruler"), source=("scores", "*", "value"), form=b'{"value": %s}', lost=b"")
-    record = {"scores": {"match": {"value": "C"}, "other": {"value": 1}}}
-    done = written(record, form, scored())
-    assert done["scores"] == {**record["scores"], "ruler": {"value": 0.75}}
-    assert done["ruler"]["independent_reward"] == "C"
-    lost = written(json.dumps(done).encode(), form, LOST, on_failure=on_failure)
-    assert lost["scores"] == record["scores"]
-    assert lost["ruler"]["independent_reward"] == "C"
-    unscored: list[dict[str, Any]] = [{"scores": {}}, {"scores": None}, {}]
-    for nothing in unscored:
-        assert written(nothing, form, scored())["ruler"]["independent_reward"] is None
-    fixed = shape(reward=("mine",), source=("theirs", "value"))
-    assert written({"theirs": {"value": 2}}, fixed, scored())["ruler"]["independent_reward"] == 2
-
-
 @pytest.mark.parametrize("kind", ["group", "columns"])
 def test_lists(kind: str) -> None:
     """Rollouts that are items of lists get their rewards in their places, and marks in a list beside."""

@@ -49,21 +49,6 @@ def surveyed(keys: str, grouping: str, index: Index) -> Survey:
     return survey(rows(keys), READER, grouping, index, lambda problem: None)
 
 
-def test_survey() -> None:
-    """A survey tells whether groups are adjacent, how many there are, and their sizes."""
-    for keys, *wanted in (
-        ("aabb", "consecutive", 2, 2, 2),
-        ("abab", "scattered", 2, 2, 2),
-        ("aba", "scattered", 2, 1, 2),
-        ("a.ab", "consecutive", 2, 1, 2),
-        ("a", "consecutive", 1, 1, 1),
-    ):
-        with closing(Index()) as index:
-            found = surveyed(keys, "auto", index)
-        assert [found.grouping, found.groups, found.smallest, found.largest] == wanted
-        assert found.records == found.rollouts == len(keys.replace(".", ""))
-
-
 @given(st.text("abc.", max_size=12))
 def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
@@ -198,31 +183,10 @@ def test_part_of_a_columnar_line() -> None:
     assert part_of(plain, 1 << 20) is plain
 
 
-def test_each_record_is_told(index: Index) -> None:
-    """Who asks is told each record that could be read, with a number that its group has alone."""
-    told: list[tuple[int, int]] = []
-    survey(
-        rows("ab.a"),
-        READER,
-        "auto",
-        index,
-        lambda p: None,
-        on_record=lambda r, g, n: told.append((r.line.number, g)),
-    )
-    assert [number for number, _ in told] == [1, 2, 4]
-    assert told[0][1] == told[2][1] != told[1][1]
-
-
 def test_by_line_on_request(index: Index) -> None:
     """`--grouping line` makes every trajectory a group, whatever its key."""
     found = surveyed("aab", "line", index)
     assert (found.grouping, found.groups) == ("line", 3)
-
-
-def test_kept(index: Index) -> None:
-    """What is kept for a line is given back once."""
-    index.keep(3, b"x")
-    assert (index.take(2), index.take(3), index.take(3)) == (None, b"x", None)
 
 
 def test_no_room(index: Index) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.settings import OnFailure
-from tests.formats.changes import LOST, SCORED, changed, keyed, said, same_twice, sample, written
+from tests.formats.changes import LOST, SCORED, changed, same_twice, written
 from tests.values import read, reader, talk
 
 
@@ -21,14 +21,6 @@ def one(**more: Any) -> dict[str, Any]:
 def scores(value: Any) -> dict[str, Any]:
     """One scorer's verdict."""
     return {"match": {"value": value, "history": []}}
-
-
-def test_reading() -> None:
-    """Epochs of one id are a group, wherever they stand; the first scorer's value is reward and outcome."""
-    groups = keyed(*sample("inspect"))
-    assert list(groups) == ["train", "tiles"]
-    assert said(groups["train"]) == ["Platform 4, at 22:10.", "Platform 7, I think."]
-    assert [(r.reward, r.outcome) for r in groups["tiles"]] == [("C", "C"), ("I", "I")]
 
 
 def test_values(subtests: pytest.Subtests) -> None:

@@ -9,40 +9,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import LOST, SCORED, changed, keyed, same_twice, sample, written
+from tests.formats.changes import keyed
 from tests.values import read, reader, talk
 
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}]}
-
-
-def test_reading() -> None:
-    """Text and messages are read alike, and equal prompts are a group wherever they stand."""
-    train, tiles = keyed(*sample("prompt_completion")).values()
-    assert [r.reward for r in train] == [1.0, 0.0]
-    assert train[0].messages == talk(
-        "Platform 4, at 22:10.", "Which gate does the night train to Tromsø leave from?"
-    )
-    assert [r.messages[-1]["content"] for r in tiles] == [
-        "8 by 6 tiles: 48.",
-        "2.4 × 1.8 = 4.32 m², so 43 tiles.",
-    ]
-
-
-NAMES: list[Any] = [
-    ("prompt", "completion"),
-    ("prompt", "response"),
-    ("input", "output"),
-    ("problem", "generation"),
-    ("user_message", "agent_response"),
-    ("input", "actualOutput"),
-]
-
-
-def test_names(subtests: pytest.Subtests) -> None:
-    """Each framework's names for the two are known."""
-    for asked, answered in NAMES:
-        with subtests.test(asked=str(asked), answered=str(answered)):
-            assert read({asked: "What is 2+2?", answered: "4", "x": 1})[0].rollouts[0].messages == talk("4")
 
 
 def test_messages() -> None:
@@ -95,30 +65,11 @@ def test_native_wins() -> None:
     assert reader(record).format.name == "native trajectories"
 
 
-def test_written() -> None:
-    """Reward and `ruler` alone are written."""
-    for record in sample("prompt_completion"):
-        done = written(record, SCORED)
-        assert changed(record, done) == {"reward", "ruler"}
-        assert done["ruler"]["independent_reward"] == record["reward"]
-        same_twice(record)
-    assert written(record, LOST)["reward"] is None
-    assert "reward" not in written({"prompt": "q", "completion": "a"}, LOST, on_failure="keep")
-
-
 def test_every_pair() -> None:
     """Any name of a prompt goes with any name of an answer."""
-    asked = ["prompt", "instruction", "query", "question", "problem", "input", "user_input", "user_prompt"]
-    answered = [
-        "completion",
-        "response",
-        "generation",
-        "model_output",
-        "prediction",
-        "output",
-        "actual_output",
-    ]
-    for one, other in product(asked, [*answered, "actual_output"]):
+    asked = "prompt instruction query question problem input user_input user_prompt user_message"
+    answered = "completion response generation model_output prediction output actual_output actualOutput"
+    for one, other in product(asked.split(), [*answered.split(), "agent_response"]):
         assert read({one: "What is 2+2?", other: "4"})[0].rollouts[0].messages == talk("4")
 
 

@@ -59,7 +59,7 @@ def test_any_value(value: Any) -> None:
     assert found is None or math.isfinite(found)
 
 
-PASSED: list[Any] = [
+PASSES: list[Any] = [
     True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
     [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
 ]  # fmt: skip

@@ -93,13 +93,6 @@ def test_column() -> None:
     assert out["scores"] == [1, 2]
 
 
-def test_somebody_elses_ruler(subtests: pytest.Subtests) -> None:
-    """A field `ruler` is taken for ruler's own by what ruler writes there, not by a key of that name."""
-    for mine in [{"status": "measured"}, {"status": None}, '{"status": 1}', [{}]]:
-        with subtests.test(mine=str(mine)), pytest.raises(UnreadableError, match="that ruler did not write"):
-            read({**ROW, "ruler": mine})
-
-
 @pytest.mark.long
 def test_long_line() -> None:
     """Reading and marking a columnar line takes time as its rollouts do, also when it has marks."""
