@@ -138,8 +138,8 @@ def survey(
         if on_record is not None:
             on_record(record, _group_number(record, short, whole=whole), rollouts)
     index.flush()
-    found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
-    found.mine = found.groups if shard is None else index.mine(each_line=whole)
+    sizes = index.sizes(each_line=whole)
+    found.groups, found.smallest, found.largest, found.singles, found.mine = sizes
     if whole:
         found.repeated = index.repeated_key()
         return found
