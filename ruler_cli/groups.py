@@ -196,9 +196,10 @@ def streamed(
                 f"{before}); from stdin groups must be adjacent: have all of it kept on disk first "
                 "with --grouping scattered, or give the input as a file"
             )
-        for record in group.records if on_record is not None else ():
-            short = b"" if whole else digest(str(record.key))
-            on_record(record, _group_number(record, short, whole=whole), index.rollouts(record, short))
+        short = b"" if whole else digest(group.key)
+        for record in group.records:
+            if on_record is not None:
+                on_record(record, _group_number(record, short, whole=whole), index.rollouts(record, short))
         openings.compared(openings.look(group.rollouts, group.records[0].line.where), group.key)
         if shard is None or shard.holds(digest(group.key)):
             yield group
