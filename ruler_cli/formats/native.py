@@ -14,7 +14,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import SYSTEM, with_system
-from ruler_cli.formats.chat import TOOLS, Messages, histories, messages_of, tools_of
+from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout
 from ruler_cli.formats.turns import (
     ANSWERS,
@@ -36,28 +36,22 @@ _BESIDE = frozenset((
 """Fields beside `messages` that belong to the conversation."""
 
 
-def conversation_of(trajectory: Mapping[str, Any]) -> tuple[Messages, int | None]:
-    """The conversation of a trajectory, with what stands beside it, and how much of it is the prompt."""
-    found = trajectory.get("messages")
-    if found is None:
-        return with_system(trajectory, messages_of(trajectory)), None
-    given = with_system(trajectory, chat_turns(found, "messages"))
-    whole = with_answer(trajectory, given)
-    return whole, prompt_size(given, whole)
-
-
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
     if not isinstance(value, dict):
         return Rollout([], path, fault="is no object")
     try:
-        found = value.get("messages")
-        if found is not None and _BESIDE.isdisjoint(value):  # as in most dumps, and in half the time
+        found, asked = value.get("messages"), None
+        if found is None:
+            messages = with_system(value, messages_of(value))
+        else:
             messages = chat_turns(found, "messages")
-            return Rollout(
-                messages, path, tools=value.get("tools") and tools_of(value), reward=value.get("reward")
-            )
-        messages, asked = conversation_of(value)
+            if _BESIDE.isdisjoint(value):  # as in most dumps, and in half the time
+                tools = value.get("tools") and tools_of(value)
+                return Rollout(messages, path, tools=tools, reward=value.get("reward"))
+            given = with_system(value, messages)
+            messages = with_answer(value, given)
+            asked = prompt_size(given, messages)
         further = histories(value)
     except UnreadableError as error:
         return Rollout([], path, reward=value.get("reward"), fault=str(error))

@@ -175,13 +175,13 @@ class Reader:
             return rollouts
         where = ".".join(map(str, layout.ruler))
         _refuse_foreign(value, "ruler", listed=form.shape == "columns")
-        for rollout in (
-            rollouts[:1] if layout.listed else rollouts
-        ):  # items of lists have one owner, the record
-            holder = owner(value, rollout)
+        # items of lists have one owner, the record
+        for holder in [value] if layout.listed else [owner(value, rollout) for rollout in rollouts]:
             _refuse_foreign(holder, where, listed=form.shape == "columns")
             _refuse_blocked(holder, layout.ruler)
             _refuse_blocked(holder, layout.reward or ())
+        if "ruler" not in value and form.shape != "trajectory" and layout.ruler == ("ruler",):
+            return rollouts
         return (self._with_first_reward(rollout, self.mark(value, rollout)) for rollout in rollouts)
 
     @staticmethod
