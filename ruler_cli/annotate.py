@@ -1,4 +1,4 @@
-"""Verdict or failure + a record's bytes → the annotated record.
+"""A verdict → marks; marks and a record's bytes → the annotated record.
 
 Only what ruler owns is written: the reward field, `ruler`, and where the shape has them
 `metrics.ruler_score`, `metrics.independent_reward` and one line of `logs`. The first original
@@ -7,21 +7,118 @@ reward is copied byte for byte, and a file that is scored again keeps it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ruler_cli.ballots import Outcome, RolloutScore, Verdict
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump, dump_shown, parse_text
 from ruler_cli.files.splice import Items, Object, Patches, Tree, at, read_array, read_object
+from ruler_cli.formats.custom import tree
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.rewards import given
-from ruler_cli.records import Mark, Path, Record, Rollout
+from ruler_cli.records import Failure, Group, Mark, Path, Record, Rollout
 from ruler_cli.settings import OnFailure
 
 _LOG = "RULER explanation: "
 _KEPT = "independent_reward"
 Marked = tuple[Rollout, Mark]
+_FINE = 6
+"""Decimals of what is computed from scores: enough to compute with, and short to read."""
+_COARSE = 3
+"""Decimals of what a judge gave in one pass, and of where it saw the rollout."""
+_INSTANT = "%Y-%m-%dT%H:%M:%SZ"
+"""RFC 3339 in UTC, to the second."""
+
+
+def _judge_of(outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> str:
+    """Which judge, or judges, a group's scores are of; of one that nobody scored, who was to."""
+    if isinstance(verdict, Verdict):
+        return ", ".join(names[seat] for seat in verdict.used)
+    heard = {ballot.judge for ballot in outcome.ballots} or {miss.judge for miss in outcome.misses} or {0}
+    return ", ".join(names[seat] for seat in sorted(heard))
+
+
+def marks_of(group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> list[Mark]:
+    """A mark for each rollout of the group, in input order; `names` are those of all judges."""
+    name = _judge_of(outcome, verdict, names)
+    if isinstance(verdict, Failure):
+        lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
+        return [Mark(None, dict(lost)) for _ in group.rollouts]
+    return [_mark(rollout, verdict.passes, name, names) for rollout in verdict.rollouts]
+
+
+def _mark(rollout: RolloutScore, passes: int, name: str, names: Sequence[str]) -> Mark:
+    score, said = rollout.score, rollout.explanation
+    if score is None:
+        return Mark(None, {"status": "failed", "kind": "input", "reason": said, "judge": name})
+    fields: dict[str, Any] = {"status": "scored", "score": score, "explanation": said, "judge": name}
+    fields["passes"] = passes
+    if rollout.judged != score:
+        fields["judge_score"] = _fine(rollout.judged)
+    if rollout.spread is not None:
+        fields["spread"] = _fine(rollout.spread)
+    if len(names) > 1:
+        fields["judges"] = {names[judge]: _fine(own) for judge, own in rollout.by_judge.items()}
+    fields["slots"] = [round(slot, _COARSE) for slot in rollout.slots]
+    if rollout.pass_scores != (rollout.judged,):  # of one pass the score itself tells it
+        fields["pass_scores"] = [round(given, _COARSE) for given in rollout.pass_scores]
+    if rollout.suspect:
+        fields["suspect"] = True
+    return Mark(score, fields)
+
+
+def group_fields(
+    group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str], cost_usd: float | None
+) -> dict[str, Any]:
+    """The group's part of the output, which stands once where the record is a group."""
+    usage = outcome.usage
+    failed = isinstance(verdict, Failure)
+    fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
+    if isinstance(verdict, Failure):
+        fields |= {"kind": verdict.kind, "reason": verdict.reason}
+    fields |= {"judge": _judge_of(outcome, verdict, names), "size": group.compared}
+    if isinstance(verdict, Verdict):
+        fields |= _quality(verdict, outcome)
+    fields["usage"] = {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+    }
+    fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
+    fields["judged_at"] = time.strftime(_INSTANT, time.gmtime(outcome.ended))
+    fields["latency_s"] = round(outcome.seconds, 3)
+    fields["cached"] = outcome.kept
+    return fields
+
+
+def _quality(verdict: Verdict, outcome: Outcome) -> dict[str, Any]:
+    """How good the scores of a group are, and what had to be done for them; counts only where there are."""
+    fields: dict[str, Any] = {"passes": verdict.passes, "tied": verdict.tied}
+    if verdict.reliability is not None:
+        fields |= {
+            "reliability": _fine(verdict.reliability),
+            "weight": _fine(verdict.weight),
+            "passes_for_0.9": verdict.passes_for,
+        }
+    elif verdict.weight is not None:
+        fields["weight"] = _fine(verdict.weight)
+    told: dict[str, Any] = {
+        "degraded": verdict.degraded,
+        "escalated": outcome.final in verdict.used,
+        "windows": outcome.windows if outcome.windows > 1 else 0,
+        "rescaled": outcome.rescaled,
+        "unknown_ids": outcome.unknown,
+        "shortened": outcome.shortened,
+    }
+    return fields | {name: value for name, value in told.items() if value}
+
+
+def _fine(value: float | None) -> float | None:
+    return None if value is None else round(value, _FINE)
 
 
 def annotate(
@@ -39,7 +136,7 @@ def annotate(
     whole, items = _owners(raw, [rollout.path for rollout, _ in marked])
     for item, (_, mark) in zip(items, marked, strict=True):
         if item is not None:  # what is no object cannot carry a mark; the group's part counts it
-            patches.put(item, _changes(raw, item, mark, form.layout, on_failure))
+            patches.put(item, _One(raw, item, form.layout, mark, on_failure).changes())
     if form.shape == "group":
         patches.put(whole, {"ruler": dump_shown(dict(group_fields))})
     return patches.apply()
@@ -107,7 +204,7 @@ def _lists(
     listed = b"[" + b", ".join(marks) + b"]"
     changes: Tree = {}
     if layout.reward and not rewards:
-        changes = _tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
+        changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
     if form.told_once:
         listed = dump_shown(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
@@ -130,27 +227,6 @@ def _with_original(mark: Mark, original: bytes | None) -> bytes:
     return ours
 
 
-def _tree(path: Path, value: bytes | None) -> Tree:
-    """A value at a path below an object; None: no value there."""
-    tree: Tree = {str(path[-1]): value}
-    for part in reversed(path[:-1]):
-        tree = {str(part): tree}
-    return tree
-
-
-def _changes(text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure) -> Tree:
-    """What is written on one trajectory."""
-    original = _original(text, obj, layout)
-    values = _rewarded(text, obj, mark, layout, on_failure, original)
-    payload = _payload(text, obj, layout)
-    if payload:  # the trajectory once more, as JSON text; ART has no place for `ruler` there
-        inner = read_object(payload)
-        patches = Patches(payload)
-        patches.put(inner, _rewarded(payload, inner, mark, layout, on_failure, original))
-        values = {**values, str(layout.payload): _quote(patches.apply())}
-    return _merged(values, _tree(layout.ruler, _with_original(mark, original)))
-
-
 def _merged(one: Tree, other: Tree) -> Tree:
     """Two trees as one: `ruler` may stand in the object that holds the reward."""
     out = dict(one)
@@ -160,78 +236,105 @@ def _merged(one: Tree, other: Tree) -> Tree:
     return out
 
 
-def _rewarded(
-    text: bytes, obj: Object, mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes | None
-) -> Tree:
-    """The reward field, and `metrics` and `logs` where the shape has them."""
-    values: Tree = {}
-    if layout.reward is not None:
-        now = _value(text, obj, layout.reward)
-        new = _written(mark, layout, on_failure, original)
-        # with `keep` an earlier run's score goes back to the original, and what is absent stays so, but
-        # in an object that only the mark makes: a reader that takes no null would miss the reward there
-        made = now is None and layout.lost != b"null" and _makes(text, obj, layout)
-        if mark.score is not None or on_failure == "null" or now not in (None, original) or made:
-            values = _tree(layout.reward, new or None) if new or now is not None else {}
-    score = b"null" if mark.score is None else dump(mark.score)
-    return _merged(values, _extras(text, obj, mark, score, original)) if layout.extras else values
+@dataclass(frozen=True, slots=True)
+class _One:
+    """One trajectory's own object, and what is written on it."""
 
+    text: bytes
+    obj: Object
+    layout: Layout
+    mark: Mark
+    on_failure: OnFailure
 
-def _makes(text: bytes, obj: Object, layout: Layout) -> bool:
-    """Whether writing `ruler` makes the object that the reward stands in."""
-    holder = layout.reward[:-1] if layout.reward else ()
-    if not holder or layout.ruler[: len(holder)] != holder:
-        return False
-    return _value(text, obj, holder) in (None, b"null")
+    def changes(self) -> Tree:
+        """Everything that is written, `ruler` last."""
+        original = self._original()
+        values = self._rewarded(original)
+        payload = self._payload()
+        if payload is not None:  # the trajectory once more, as JSON text; ART has no place for `ruler` there
+            patches = Patches(payload.text)
+            patches.put(payload.obj, payload._rewarded(original))
+            values = {**values, str(self.layout.payload): _quote(patches.apply())}
+        return _merged(values, tree(self.layout.ruler, _with_original(self.mark, original)))
 
+    def _value(self, path: Path) -> bytes | None:
+        """The bytes of the value at a path; None where it is absent."""
+        name = str(path[0])
+        member = self.obj.members.get(name)
+        if member is None:
+            return None
+        if path is self.layout.source and "*" in path:
+            star = path.index("*")
+            holder = self._value(path[:star])
+            keys = read_object(holder).members if holder and holder[:1] == b"{" else {}
+            first = next((key for key in keys if key != "ruler"), None)
+            return None if first is None else self._value((*path[:star], first, *path[star + 1 :]))
+        span = at(self.text, path[1:], member[1]) if len(path) > 1 else member[1:]
+        return None if span is None else self.text[slice(*span)]
 
-def _original(text: bytes, obj: Object, layout: Layout) -> bytes | None:
-    """The first reward the dump had, as its bytes; None where it had none."""
-    for holder in (layout.ruler, ("metrics",) if layout.extras else ()):
-        inner, _ = _inner(_value(text, obj, holder)) if holder else (b"", False)
-        kept = _value(inner, read_object(inner), (_KEPT,)) if inner else None
-        if kept is not None:
-            return None if kept == b"null" else kept
-    payload = _payload(text, obj, layout)
-    if payload:
-        return _original(payload, read_object(payload), replace(layout, payload=None))
-    place = _own(text, obj, layout.source) if layout.source else layout.reward
-    value = _value(text, obj, place) if place else None
-    return layout.absent if value is None else None if value == b"null" else value
+    def _payload(self) -> _One | None:
+        """The trajectory that stands once more as JSON text."""
+        inner, quoted = _inner(self._value((self.layout.payload,))) if self.layout.payload else (b"", False)
+        layout = replace(self.layout, payload=None)
+        return replace(self, text=inner, obj=read_object(inner), layout=layout) if quoted else None
 
+    def _original(self) -> bytes | None:
+        """The first reward the dump had, as its bytes; None where it had none."""
+        layout = self.layout
+        for holder in (layout.ruler, ("metrics",) if layout.extras else ()):
+            inner, _ = _inner(self._value(holder)) if holder else (b"", False)
+            kept = read_object(inner).members.get(_KEPT) if inner else None
+            if kept is not None:
+                found = inner[slice(*kept[1:])]
+                return None if found == b"null" else found
+        if (payload := self._payload()) is not None:
+            return payload._original()
+        place = layout.source or layout.reward
+        value = self._value(place) if place else None
+        return layout.absent if value is None else None if value == b"null" else value
 
-def _own(text: bytes, obj: Object, source: Path) -> Path | None:
-    """The path of the dump's own reward, `*` replaced by a key; None where there is no such member."""
-    at_star = source.index("*") if "*" in source else len(source)
-    if at_star == len(source):
-        return source
-    holder = _value(text, obj, source[:at_star])
-    keys = read_object(holder).members if holder and holder[:1] == b"{" else {}
-    key = next((k for k in keys if k != "ruler"), None)
-    return None if key is None else (*source[:at_star], key, *source[at_star + 1 :])
+    def _rewarded(self, original: bytes | None) -> Tree:
+        """The reward field, and `metrics` and `logs` where the shape has them."""
+        values: Tree = {}
+        layout, failed = self.layout, self.mark.score is None
+        if layout.reward is not None:
+            now = self._value(layout.reward)
+            new = _written(self.mark, layout, self.on_failure, original)
+            # with `keep` an earlier run's score goes back to the original, and what is absent stays so, but
+            # in an object that only the mark makes: a reader that takes no null would miss the reward there
+            holder = layout.reward[:-1]
+            made = now is None and layout.lost != b"null" and holder and layout.ruler[: len(holder)] == holder
+            made = made and self._value(holder) in (None, b"null")
+            if not failed or self.on_failure == "null" or now not in (None, original) or made:
+                values = tree(layout.reward, new or None) if new or now is not None else {}
+        return _merged(values, self._extras(original)) if layout.extras else values
 
-
-def _extras(text: bytes, obj: Object, mark: Mark, score: bytes, original: bytes | None) -> Tree:
-    """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
-    values: dict[str, Tree | bytes | None] = {}
-    metrics = {} if mark.score is None else {"ruler_score": score}
-    if original is not None:
-        metrics[_KEPT] = original
-    old = _value(text, obj, ("metrics",))
-    if old in (None, b"null"):
-        values["metrics"] = metrics or old
-    else:
-        inner, quoted = _inner(old)
-        if inner:
+    def _extras(self, original: bytes | None) -> Tree:
+        """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
+        values: dict[str, Tree | bytes | None] = {}
+        score, said = self.mark.score, str(self.mark.fields.get("explanation", ""))
+        metrics = {} if score is None else {"ruler_score": dump(score)}
+        if original is not None:
+            metrics[_KEPT] = original
+        old = self._value(("metrics",))
+        if old in (None, b"null"):
+            values["metrics"] = metrics or old
+        else:
+            inner, quoted = _inner(old)
             changes = {"ruler_score": None, **metrics}
-            values["metrics"] = _quote(_put(inner, changes)) if quoted else changes
-    logs = _value(text, obj, ("logs",))
-    said = None if mark.score is None else dump_shown(_LOG + str(mark.fields.get("explanation", "")))
-    if logs is None or logs == b"null":
-        values["logs"] = b"[" + said + b"]" if said else logs
-    elif logs[:1] == b"[":
-        values["logs"] = _logs(logs, said)
-    return {key: value for key, value in values.items() if value is not None}
+            if quoted:
+                patches = Patches(inner)
+                patches.put(read_object(inner), changes)
+                values["metrics"] = _quote(patches.apply())
+            elif inner:
+                values["metrics"] = changes
+        logs = self._value(("logs",))
+        line = None if score is None else dump_shown(_LOG + said)
+        if logs is None or logs == b"null":
+            values["logs"] = b"[" + line + b"]" if line else logs
+        elif logs[:1] == b"[":
+            values["logs"] = _logs(logs, line)
+        return {key: value for key, value in values.items() if value is not None}
 
 
 def _logs(old: bytes, said: bytes | None) -> bytes:
@@ -250,15 +353,6 @@ def _logs(old: bytes, said: bytes | None) -> bytes:
     return patches.apply()
 
 
-def _value(text: bytes, obj: Object, path: Path) -> bytes | None:
-    """The bytes of the value at a path below an object; None where it is absent."""
-    member = obj.members.get(str(path[0]))
-    if member is None:
-        return None
-    span = at(text, path[1:], member[1]) if len(path) > 1 else member[1:]
-    return None if span is None else text[slice(*span)]
-
-
 def _inner(value: bytes | None) -> tuple[bytes, bool]:
     """An object's bytes, and whether they stand quoted as JSON text; empty where there is none."""
     if value and value[:1] == b"{":
@@ -273,18 +367,6 @@ def _inner(value: bytes | None) -> tuple[bytes, bool]:
     return b"", False
 
 
-def _payload(text: bytes, obj: Object, layout: Layout) -> bytes:
-    """The trajectory that stands once more as JSON text; empty where there is none."""
-    inner, quoted = _inner(_value(text, obj, (layout.payload,))) if layout.payload else (b"", False)
-    return inner if quoted else b""
-
-
 def _quote(text: bytes) -> bytes:
     """JSON text as a JSON string."""
     return dump(text.decode("utf-8", "surrogatepass"))
-
-
-def _put(text: bytes, values: Mapping[str, bytes | None]) -> bytes:
-    patches = Patches(text)
-    patches.put(read_object(text), dict(values))
-    return patches.apply()

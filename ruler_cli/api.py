@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
+from ruler_cli.annotate import group_fields, marks_of
 from ruler_cli.ballots import Verdict
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
 from ruler_cli.judges.choose import choose
 from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
-from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Failure, Group, Line, Record, Rollout

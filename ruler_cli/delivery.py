@@ -11,14 +11,13 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from ruler_cli.annotate import Marked, annotate, trajectory_bytes
+from ruler_cli.annotate import Marked, annotate, group_fields, marks_of, trajectory_bytes
 from ruler_cli.ballots import Verdict
 from ruler_cli.counts import Counts
 from ruler_cli.errors import UsageError
 from ruler_cli.files.output import AnyOutput, FailedFile
 from ruler_cli.formats.reader import Reader
 from ruler_cli.judging import Outcome
-from ruler_cli.marks import group_fields, marks_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.panel import Panel
 from ruler_cli.reading import Input

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Literal, Protocol
@@ -47,7 +48,7 @@ class Survey:
     """
 
     reader: Reader
-    grouping: Literal["line", "consecutive", "scattered"]
+    grouping: Literal["line", "consecutive", "scattered"] = "line"
     records: int = 0
     groups: int = 0
     mine: int = 0
@@ -55,7 +56,6 @@ class Survey:
     smallest: int = 0
     largest: int = 0
     singles: int = 0
-    problems: int = 0
     repeated: tuple[int, int] | None = None
     openings: Openings = field(default_factory=Openings)
     first_mixed: int = 0
@@ -83,12 +83,6 @@ class Survey:
                 "judged as a group of its own"
             )
         return out + self.openings.sentences()
-
-    def shared(self, shard: Shard | None) -> list[str]:
-        """How much of it is a shard's, in one sentence; none without one."""
-        if shard is None:
-            return []
-        return [f"{shard}: {self.mine:,} of {self.groups:,} group{'s' * (self.groups != 1)}"]
 
 
 def records(
@@ -119,11 +113,7 @@ def survey(
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
     openings = Openings(reader.format.simulated_user)
-    found = Survey(reader, "line", where=where, openings=openings)
-
-    def count(problem: Problem) -> None:
-        found.problems += 1
-        on_problem(problem)
+    found = Survey(reader, where=where, openings=openings)
 
     def noted() -> Iterator[Line]:
         for line in lines:
@@ -132,7 +122,7 @@ def survey(
 
     compare = not reader.by_prompt  # else rollouts of one group begin alike
     last, runs = b"", 0
-    for record in records(noted(), reader.glance, count):
+    for record in records(noted(), reader.glance, on_problem):
         found.records += 1
         found.reader = found.reader.knowing((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
@@ -146,90 +136,79 @@ def survey(
         if short != last:
             last, runs = short, runs + 1
         if on_record is not None:
-            on_record(record, place(record) if whole else _as_number(short), rollouts)
+            on_record(record, _group_number(record, short, whole=whole), rollouts)
     index.flush()
-    found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
-    if compare and not whole:
-        openings.mixed, found.first_mixed = index.mixed()
-    found.mine = found.groups if shard is None else index.mine(each_line=whole)
+    sizes = index.sizes(each_line=whole)
+    found.groups, found.smallest, found.largest, found.singles, found.mine = sizes
     if whole:
         found.repeated = index.repeated_key()
-    elif grouping == "line":
-        found.grouping = "line"
-    else:
-        adjacent = runs == found.groups
+        return found
+    if compare:
+        openings.mixed, found.first_mixed = index.mixed()
+    adjacent = runs == found.groups
+    if grouping == "consecutive" and not adjacent:
+        one, other = index.repeated_key(apart=True) or (0, 0)
+        raise UsageError(
+            f"--grouping consecutive: {where(one)} and {where(other)} are one group with others "
+            "between; leave --grouping at auto"
+        )
+    if grouping != "line":
         found.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
-        if grouping == "consecutive" and not adjacent:
-            one, other = index.repeated_key(apart=True) or (0, 0)
-            raise UsageError(
-                f"--grouping consecutive: {where(one)} and {where(other)} are one group with others "
-                "between; leave --grouping at auto"
-            )
     return found
 
 
-def told(found: Iterable[Record], index: Index, on_record: OnRecord, *, whole: bool) -> Iterator[Record]:
-    """Records of a stream, each told as a survey tells those of a file."""
-    for record in found:
-        short = b"" if whole else digest(str(record.key))
-        on_record(record, place(record) if whole else _as_number(short), index.rollouts(record, short))
-        yield record
-
-
-def _as_number(short: bytes) -> int:
-    return int.from_bytes(short[:8], signed=True)
-
-
-def own_problems(on_problem: OnProblem, shard: Shard) -> OnProblem:
-    """Tells what cannot be read of a shard's own lines: of all shards together each line once."""
-
-    def told_once(problem: Problem) -> None:
-        if shard.tells(problem.line):
-            on_problem(problem)
-
-    return told_once
+def _group_number(record: Record, short: bytes, *, whole: bool) -> int:
+    """A number that the group of a record has alone."""
+    return place(record) if whole else int.from_bytes(short[:8], signed=True)
 
 
 def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
-    """Of all lines those of the run's own groups, by what a survey noted."""
+    """Of all lines those of the run's own groups that could be read, by what a survey noted."""
     numbers = (number for number, _, _ in index.lines())
     wanted = next(numbers, None)
     for line in lines:
         if line.number == wanted:
             yield line
-            wanted = next(numbers, None)
+            wanted = next((number for number in numbers if number != wanted), None)
 
 
-def own_groups(found: Iterable[Group], shard: Shard) -> Iterator[Group]:
-    """Of all groups those of a shard."""
-    return (group for group in found if shard.holds(digest(group.key)))
+def streamed(
+    found: Iterable[Record],
+    reader: Reader,
+    grouping: str,
+    index: Index,
+    openings: Openings,
+    on_record: OnRecord | None,
+    shard: Shard | None,
+) -> Iterator[Group]:
+    """Groups of a stream, with the look at each that a survey has of a file.
 
-
-def by_line(found: Iterable[Record]) -> Iterator[Group]:
-    """Each record is a group."""
-    for record in found:
-        yield Group(str(record.key), (record,))
-
-
-def looked(found: Iterable[Group], openings: Openings) -> Iterator[Group]:
-    """Groups of a stream, with a look at how the rollouts of each begin."""
-    for group in found:
-        openings.group(group.rollouts, group.key, group.records[0].line.where)
-        yield group
-
-
-def consecutive(found: Iterable[Record], index: Index) -> Iterator[Group]:
-    """Adjacent records of one key are a group; a key that comes back is a UsageError."""
-    for group in _runs(found):
+    Adjacent records of one key are a group; a key that comes back is a UsageError.
+    """
+    whole = reader.format.shape != "trajectory"
+    alone = whole or grouping == "line"
+    for group in by_line(found) if alone else _runs(found):
         number = group.records[0].line.number
-        before = index.first_seen(group.key, number)
+        before = number if alone else index.first_seen(group.key, number)
         if before != number:
             raise UsageError(
                 f"line {number}: group {group.key!r} comes back after it ended (it began at line "
                 f"{before}); from stdin groups must be adjacent: have all of it kept on disk first "
                 "with --grouping scattered, or give the input as a file"
             )
-        yield group
+        short = b"" if whole else digest(group.key)
+        for record in group.records:
+            if on_record is not None:
+                on_record(record, _group_number(record, short, whole=whole), index.rollouts(record, short))
+        openings.compared(openings.look(group.rollouts, group.records[0].line.where), group.key)
+        if shard is None or shard.holds(digest(group.key)):
+            yield group
+
+
+def by_line(found: Iterable[Record]) -> Iterator[Group]:
+    """Each record is a group."""
+    for record in found:
+        yield Group(str(record.key), (record,))
 
 
 class File(Protocol):
@@ -265,28 +244,19 @@ def part_of(group: Group, first: int) -> Group:
     return Group(str(record.key), (record,))
 
 
-def grouped(name: str, lines: Iterator[Line], reader: Reader, found: Survey, met: int = 0) -> Iterator[Group]:
-    """Groups that are lines, or adjacent lines, of a file that was surveyed.
-
-    As many lines as were `met` could not be read by the survey either.
-    """
-    problems = 0
-
-    def unlike(problem: Problem) -> None:
-        nonlocal problems
-        problems += 1
-        if problems > met:
-            raise _changed(name, problem.where)
-
-    read = records(lines, reader.read, unlike)
-    return by_line(read) if found.grouping == "line" else _runs(read)
+def grouped(lines: Iterable[Line], reader: Reader, grouping: str) -> Iterator[Group]:
+    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
+    read = (record for line in lines for record in reader.read(line))
+    return by_line(read) if grouping == "line" else _runs(read)
 
 
-def _changed(name: str, where: str) -> UsageError:
-    return UsageError(f"{name}: changed while it was read ({where}); run again when it is whole")
+def _runs(read: Iterable[Record]) -> Iterator[Group]:
+    """Adjacent records of one key."""
+    for key, members in itertools.groupby(read, key=lambda record: record.key):
+        yield Group(str(key), tuple(members))
 
 
-def surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
+def surveyed(again: Iterator[Line], found: Survey) -> Iterator[Line]:
     """The lines that the survey read: none that were appended since, and the last one unchanged."""
     number = found.end[0]
     at = (0, 0)
@@ -298,21 +268,16 @@ def surveyed(name: str, again: Iterator[Line], found: Survey) -> Iterator[Line]:
             break
         yield line
     if at != found.end:
-        raise _changed(name, found.where(number))
+        raise UnreadableError(found.where(number))
 
 
-def _runs(read: Iterable[Record]) -> Iterator[Group]:
-    """Adjacent records of one key."""
-    for key, members in itertools.groupby(read, key=lambda record: record.key):
-        yield Group(str(key), tuple(members))
-
-
-def unchanged(name: str, groups: Iterator[Group]) -> Iterator[Group]:
-    """Groups that are fetched by their places; UsageError where something else stands there now."""
+@contextmanager
+def unchanged(name: str) -> Iterator[None]:
+    """Turn it into a UsageError that something else stands now where a record of a surveyed file stood."""
     try:
-        yield from groups
+        yield
     except UnreadableError as error:
-        raise _changed(name, str(error)) from None
+        raise UsageError(f"{name} changed while it was read ({error}); run again when it is whole") from None
 
 
 def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader | None:

@@ -95,13 +95,17 @@ class Index:
         (found,) = self._all("SELECT number FROM seen WHERE key = ?", row[:1])
         return int(found[0])
 
-    def sizes(self, *, each_line: bool = False) -> tuple[int, int, int, int]:
-        """Groups, smallest, largest, and how many have one rollout; a line may be a group of its own."""
+    def sizes(self, *, each_line: bool = False) -> list[int]:
+        """Groups, smallest, largest, how many have one rollout, and how many are the run's own.
+
+        A line may be a group of its own.
+        """
         by = "id" if each_line else "key"
         (row,) = self._all(
-            f"SELECT count(*), min(n), max(n), sum(n = 1) FROM (SELECT sum(rollouts) n FROM line GROUP BY {by})"  # noqa: S608, E501 - one of two column names
+            "SELECT count(*), min(n), max(n), sum(n = 1), sum(own) FROM "  # noqa: S608 - one of two names
+            f"(SELECT sum(rollouts) n, max(mine) own FROM line GROUP BY {by})"
         )
-        return tuple(int(x or 0) for x in row)  # type: ignore[return-value]  # four columns
+        return [int(x or 0) for x in row]
 
     def mixed(self, labels: Mapping[str, str] | None = None) -> tuple[int, int]:
         """Groups whose rollouts have different openings, and the number of the first one's first line.
@@ -123,16 +127,6 @@ class Index:
             "HAVING min(opening) <> max(opening))"
         )
         return int(row[0]), int(row[1] or 0) >> PARTS
-
-    def sources(self) -> list[str]:
-        """The names of the files that records came from."""
-        return list(self._sources)
-
-    def mine(self, *, each_line: bool = False) -> int:
-        """How many groups are the run's own."""
-        by = "id" if each_line else "key"
-        ((number,),) = self._all(f"SELECT count(DISTINCT {by}) FROM line WHERE mine")  # noqa: S608 - the same
-        return int(number)
 
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
@@ -168,20 +162,18 @@ class Index:
             yield [(int(at) >> PARTS, int(start), int(size)) for at, start, size, _ in members]
 
     def lines(self) -> Iterator[Place]:
-        """Every readable line of the own groups, in input order."""
-        with self._statement():
-            rows = self._db.execute("SELECT id, start, size FROM line WHERE mine ORDER BY id")
-        while True:
-            with self._statement():
-                row = rows.fetchone()
-            if row is None:
-                return
-            yield row[0] >> PARTS, row[1], row[2]
+        """Every readable line of the own groups, in input order; once for each group of a columnar line."""
+        return ((at >> PARTS, start, size) for at, start, size, _ in self.keyed(mine=True))
 
-    def keyed(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Every record, in input order: its number as `place` says it, where it is, the digest of its key."""
+    def keyed(self, *, mine: bool = False) -> Iterator[tuple[int, int, int, bytes]]:
+        """Every record, in input order: its number as `place` says it, where it is, the digest of its key.
+
+        With `mine`, those of the own groups alone.
+        """
         with self._statement():
-            rows = self._db.execute("SELECT id, start, size, key FROM line ORDER BY id")
+            rows = self._db.execute(
+                "SELECT id, start, size, key FROM line WHERE mine OR NOT ? ORDER BY id", (mine,)
+            )
         while True:
             with self._statement():
                 found = rows.fetchmany(_BATCH)

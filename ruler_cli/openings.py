@@ -49,12 +49,10 @@ class Openings:
             if self.simulated_user and not any(turn.get("role") in _SYSTEM for turn in rollout.messages):
                 self.ruleless += 1
             if compare:
-                found.append(self._opening(asked))
+                if self.simulated_user:
+                    asked = [message for message in asked if message.get("role") in _SYSTEM]
+                found.append([(message.get("role"), message.get("content")) for message in asked])
         return found
-
-    def group(self, rollouts: Sequence[Rollout], key: str, where: str) -> None:
-        """Take in a whole group."""
-        self.compared(self.look(rollouts, where), key)
 
     def compared(self, openings: Sequence[Opening], key: str) -> None:
         """Count a group whose openings are not all the same."""
@@ -66,17 +64,16 @@ class Openings:
         """A warning for each doubt, with the way out."""
         out = []
         if self.taskless:
-            who = "1 rollout shows" if self.taskless == 1 else f"{self.taskless:,} rollouts show"
             out.append(
-                f"{who} the judge no task: nothing stands before the agent's first turn (first: "
-                f"{self.first_taskless}); name the place of the task's text with --prompt PATH"
+                f"{_showing(self.taskless)} the judge no task: nothing stands before the agent's first turn "
+                f"(first: {self.first_taskless}); name the place of the task's text with --prompt PATH"
             )
         if self.ruleless:
-            who = "1 rollout shows" if self.ruleless == 1 else f"{self.ruleless:,} rollouts show"
             out.append(
-                f"{who} the judge no rules that the agent had to follow: no message is the system's "
-                "(tau2-bench keeps them beside); put them there: jq -c '.info.environment_info.policy as $p "
-                '| .simulations[] | .messages = [{role: "system", content: $p}] + .messages\''
+                f"{_showing(self.ruleless)} the judge no rules that the agent had to follow: no message is "
+                "the system's (tau2-bench keeps them beside); put them there: "
+                "jq -c '.info.environment_info.policy as $p | .simulations[] | "
+                '.messages = [{role: "system", content: $p}] + .messages\''
             )
         if self.mixed:
             groups = "1 group" if self.mixed == 1 else f"{self.mixed:,} groups"
@@ -86,11 +83,9 @@ class Openings:
             )
         return out
 
-    def _opening(self, asked: Sequence[dict[str, object]]) -> Opening:
-        """Role and content before the agent's turn; with a simulated user only the system's."""
-        if self.simulated_user:
-            asked = [message for message in asked if message.get("role") in _SYSTEM]
-        return [(message.get("role"), message.get("content")) for message in asked]
+
+def _showing(count: int) -> str:
+    return "1 rollout shows" if count == 1 else f"{count:,} rollouts show"
 
 
 def number(opening: Opening) -> int:

@@ -22,21 +22,16 @@ from ruler_cli.groups import (
     OnProblem,
     OnRecord,
     Survey,
-    by_line,
-    consecutive,
     fetched,
     grouped,
     labelled,
-    looked,
     own,
-    own_groups,
-    own_problems,
     part_of,
     records,
     scattered,
+    streamed,
     survey,
     surveyed,
-    told,
     unchanged,
 )
 from ruler_cli.index import Index, place
@@ -81,12 +76,8 @@ class Input:
         """Some groups, each given by the numbers of its records: fetched, or found among all of them."""
         if self.plain is not None and self.reader is not None:
             for numbers in wanted:
-                try:
+                with unchanged("the input"):
                     group = fetched(self.plain, self.reader, self.index.at(numbers), self.line_of)
-                except UnreadableError as error:
-                    raise UsageError(
-                        f"the input changed while it was read ({error}); run again when it is whole"
-                    ) from None
                 yield part_of(group, numbers[0])
             return
         firsts = {numbers[0] for numbers in wanted}
@@ -139,26 +130,26 @@ def open_input(
     all records are told once more, with other groups; problems are not.
     """
     shard = settings.shard
-    on_problem = on_problem if shard is None else own_problems(on_problem, shard)
     container = open_container(settings.source, stack)
     on_open(container)
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
         container = kept(container.name, container.records(), stack)
+
+    def heard(problem: Problem) -> None:
+        if shard is None or shard.tells(problem.line):  # of all shards together each once
+            on_problem(problem)
+
     if not container.once:
-        return _file(container, settings, stack, on_problem, on_record, on_again)
-    found = container.records()
-    first, index = list(itertools.islice(found, SAMPLE)), _index(stack)
+        return _file(container, settings, stack, heard, on_record, on_again)
+    found, index = container.records(), _index(stack)
+    first = list(itertools.islice(found, SAMPLE))
     if not first:
         return Input(None, None, iter(()), index)
     reader = _detected(Location(settings.source).shown, first, settings)
-    read = records(itertools.chain(first, found), reader.read, on_problem)
-    alone = reader.format.shape != "trajectory" or settings.grouping == "line"
-    if on_record is not None:
-        read = told(read, index, on_record, whole=reader.format.shape != "trajectory")
     openings = Openings(reader.format.simulated_user)
-    groups = looked(by_line(read) if alone else consecutive(read, index), openings)
+    read = records(itertools.chain(first, found), reader.read, heard)
+    groups = streamed(read, reader, settings.grouping, index, openings, on_record, shard)
     notes = [] if shard is None else [str(shard)]
-    groups = groups if shard is None else own_groups(groups, shard)
     return Input(reader, None, groups, index, waits=True, notes=notes, openings=openings)
 
 
@@ -180,66 +171,58 @@ def _file(
     on_record: OnRecord | None,
     on_again: Callable[[], None],
 ) -> Input:
-    name, index, (on_problem, why) = Location(settings.source).shown, _index(stack), _noting(on_problem)
+    name, index, shard = Location(settings.source).shown, _index(stack), settings.shard
+    problems: list[Problem] = []
+
+    def heard(problem: Problem) -> None:
+        problems[:] = problems or [problem]
+        on_problem(problem)
+
     first = container.sample(SAMPLE)
     if not first:
         for line in container.records():  # what is damaged, or no JSON at all, is not empty
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
         return Input(None, None, iter(()), index)
-    reader, shard, notes = _detected(name, first, settings), settings.shard, list[str]()
+    reader, notes = _detected(name, first, settings), list[str]()
     if isinstance(container, Many):
         container.shard = shard
-        notes += container.settle(_fits(reader), on_problem)
+        notes += container.settle(_fits(reader), heard)
 
     def lines() -> Iterator[Line]:
         return container.records() if container.plain else placed(container.records())
 
-    found = survey(lines(), reader, settings.grouping, index, on_problem, container.where, on_record, shard)
-    reader = found.reader
+    found = survey(lines(), reader, settings.grouping, index, heard, container.where, on_record, shard)
     if isinstance(container, Many) and settings.group_by is None and reader.format.shape == "trajectory":
-        within = labelled(reader, container.tasks(), index)
+        within = labelled(found.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
             index, how = _index(stack), settings.grouping
             on_again()
             found = survey(lines(), within, how, index, _known, container.where, on_record, shard)
-            reader = found.reader
+    reader = found.reader
     if found.first_mixed:
         found.openings.first_mixed = _key_at(found.first_mixed, lines(), reader)
-    notes = [*notes, *found.shared(shard)]
+    if shard is not None:
+        notes.append(f"{shard}: {found.mine:,} of {found.groups:,} group{'s' * (found.groups != 1)}")
     if found.records == 0:
-        raise UsageError(f"{name}: none of its {container.unit}s can be read{why()}")
+        why = f"; {problems[0].where} {problems[0].reason}" if problems else ""
+        raise UsageError(f"{name}: none of its {container.unit}s can be read{why}")
     plain: File | None = container if container.plain else None
-    if found.grouping == "scattered":
-        plain = plain or spooled(own(surveyed(name, lines(), found), index), stack.enter_context(Scratch()))
-        groups = unchanged(name, scattered(plain, reader, index, container.line))
-        return Input(
-            reader, found, groups, index, notes=notes, plain=plain, line_of=container.line,
-            unit=container.unit, openings=found.openings,
-        )  # fmt: skip
+    if found.grouping == "scattered" and plain is None:
+        with unchanged(f"{name}:"):
+            plain = spooled(own(surveyed(lines(), found), index), stack.enter_context(Scratch()))
 
     def again() -> Iterator[Group]:
-        read = surveyed(name, lines(), found)
-        if shard is None:
-            return grouped(name, read, reader, found, met=found.problems)
-        return grouped(name, own(read, index), reader, found)
+        with unchanged(f"{name}:"):
+            if found.grouping == "scattered" and plain is not None:
+                yield from scattered(plain, reader, index, container.line)
+            else:
+                yield from grouped(own(surveyed(lines(), found), index), reader, found.grouping)
 
-    waits = Location(settings.source).remote
     return Input(
-        reader, found, again(), index, waits, notes, plain=plain, line_of=container.line, again=again,
-        unit=container.unit, openings=found.openings,
+        reader, found, again(), index, notes=notes, plain=plain, line_of=container.line, again=again,
+        waits=Location(settings.source).remote and found.grouping != "scattered", unit=container.unit,
+        openings=found.openings,
     )  # fmt: skip
-
-
-def _noting(on_problem: OnProblem) -> tuple[OnProblem, Callable[[], str]]:
-    """The same hearer of problems, and a clause with the first of them."""
-    first: list[Problem] = []
-
-    def noted(problem: Problem) -> None:
-        if not first:
-            first.append(problem)
-        on_problem(problem)
-
-    return noted, lambda: f"; {first[0].where} {first[0].reason}" if first else ""
 
 
 def _known(_: Problem) -> None:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
 from ruler_cli.formats.reader import Reader
-from ruler_cli.groups import Survey, consecutive, part_of, records, survey
+from ruler_cli.groups import Survey, part_of, records, streamed, survey
 from ruler_cli.index import Index, place
+from ruler_cli.openings import Openings
 from ruler_cli.records import Group, Line, Problem, Rollout
 from tests.values import reader, talk
 
@@ -48,22 +49,6 @@ def surveyed(keys: str, grouping: str, index: Index) -> Survey:
     return survey(rows(keys), READER, grouping, index, lambda problem: None)
 
 
-def test_survey() -> None:
-    """A survey tells whether groups are adjacent, how many there are, and their sizes."""
-    for keys, *wanted in (
-        ("aabb", "consecutive", 2, 2, 2),
-        ("abab", "scattered", 2, 2, 2),
-        ("aba", "scattered", 2, 1, 2),
-        ("a.ab", "consecutive", 2, 1, 2),
-        ("a", "consecutive", 1, 1, 1),
-    ):
-        with closing(Index()) as index:
-            found = surveyed(keys, "auto", index)
-        assert [found.grouping, found.groups, found.smallest, found.largest] == wanted
-        assert found.problems == keys.count(".")
-        assert found.records == found.rollouts == len(keys.replace(".", ""))
-
-
 @given(st.text("abc.", max_size=12))
 def test_places(keys: str) -> None:
     """Scattered groups come in the order of their first line, their lines in input order."""
@@ -88,7 +73,8 @@ def test_not_adjacent() -> None:
 def test_consecutive(index: Index) -> None:
     """From a pipe, adjacent records of one key are a group, and a key that comes back is an error."""
     problems: list[Problem] = []
-    groups = consecutive(records(rows("aa.bba"), READER.read, problems.append), index)
+    read = records(rows("aa.bba"), READER.read, problems.append)
+    groups = streamed(read, READER, "auto", index, Openings(), None, None)
     assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
         ("a", [1, 2]),
         ("b", [4, 5]),
@@ -197,31 +183,10 @@ def test_part_of_a_columnar_line() -> None:
     assert part_of(plain, 1 << 20) is plain
 
 
-def test_each_record_is_told(index: Index) -> None:
-    """Who asks is told each record that could be read, with a number that its group has alone."""
-    told: list[tuple[int, int]] = []
-    survey(
-        rows("ab.a"),
-        READER,
-        "auto",
-        index,
-        lambda p: None,
-        on_record=lambda r, g, n: told.append((r.line.number, g)),
-    )
-    assert [number for number, _ in told] == [1, 2, 4]
-    assert told[0][1] == told[2][1] != told[1][1]
-
-
 def test_by_line_on_request(index: Index) -> None:
     """`--grouping line` makes every trajectory a group, whatever its key."""
     found = surveyed("aab", "line", index)
     assert (found.grouping, found.groups) == ("line", 3)
-
-
-def test_kept(index: Index) -> None:
-    """What is kept for a line is given back once."""
-    index.keep(3, b"x")
-    assert (index.take(2), index.take(3), index.take(3)) == (None, b"x", None)
 
 
 def test_no_room(index: Index) -> None:

@@ -19,7 +19,7 @@ FLOORS = (
     {"api", "score", "estimate", "agreement"},
     {"importing"},
     {"delivery"},
-    {"counts", "marks"},
+    {"counts"},
     {"rendering"},
     {"notes", "marked"},
     {"judging", "reading", "writing"},

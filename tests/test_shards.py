@@ -21,13 +21,12 @@ from ruler_cli.records import Request
 from ruler_cli.score import Done, score
 from ruler_cli.settings import MaxFailures
 from ruler_cli.shard import Shard, shard_of
-from tests.conftest import ROOT, SHARED, group, rollout
+from tests.conftest import ROOT, group, rollout
 from tests.fuzz_containers import KINDS, pack, unpack
 from tests.runs import Stage, Stub, failing, group_of, noisy
 from tests.test_adaptive_runs import drawing, groups
 from tests.virtual import virtually
 
-TAU = SHARED / "data" / "tau_bench_gpt4o_airline.jsonl"
 DAMAGED = (b'{"torn', b"7", b'{"group_id": "no messages"}')
 LIES = ("line", "adjacent", "scattered")
 
@@ -247,20 +246,3 @@ def test_in_place(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError, match="is INPUT, of which only shard 1 of 2 would be left"):
         refused(stage, source=source, output=output, reading={"shard": Shard(1, 2)})
     assert many or stage.records("in.jsonl") == GROUPS
-
-
-@pytest.mark.skipif(not TAU.exists(), reason="the tau-bench file is not part of the project")
-def test_tau_bench() -> None:
-    """Real rollouts: four shards and the run that joins them write what one process writes."""
-    with staged([]) as stage:
-        (stage.path / "in.jsonl").write_bytes(TAU.read_bytes())
-        for _ in range(2):
-            whole(stage, ".jsonl", "ledger-whole", output="alone.jsonl")
-        asked = stage.asked
-        stage.forget()
-        for number in range(1, 5):
-            told(stage, ".jsonl", number, 4)
-        assert stage.asked == asked
-        whole(stage, ".jsonl", "main", *(f"ledger-{n}" for n in range(1, 5)), output="merged.jsonl")
-        assert stage.asked == asked
-        assert stage.masked("merged.jsonl") == stage.masked("alone.jsonl")

@@ -1,4 +1,4 @@
-"""Several answers to one prompt a line: UltraFeedback, RewardBench 2, LiveCodeBench, lm-eval, best-of-n sets.
+"""A prompt with its answers, or a conversation, a line: data sets, best-of-n sets, hand-made dumps.
 
 UltraFeedback (openbmb): each of `completions` is an object with `response` and `overall_score`. Traps:
 `overall_score` runs to 10, so it is an original reward and no score; each model was given a system prompt of
@@ -21,20 +21,48 @@ prompt is text or `messages`; an answer is a text, a message, a list of messages
 the `choices` of a whole response. Scores go into a list `rewards`, item by item. Traps: with `labels` beside
 them the completions are steps of one answer (TRL's stepwise supervision), not rollouts; a list of prompts is
 a columnar line; `choices` that are no objects are those of a question.
+
+A prompt and one answer: TRL's prompt-completion data sets (`label` of the unpaired ones is an outcome),
+OpenRLHF's `batch_inference` (`input`, `output`, `reward`; removed in 2026), Agent-Lightning (`prompt`,
+`response`), NeMo-Skills (`problem`, `generation`; one file a seed: give them together), Alpaca and Dolly
+(`instruction` with what it is about below it), ms-swift and LLaMA-Factory (`query`, `response`, with `system`
+and `history`). Text or messages. Without an id key equal prompts are a group, wherever they stand: OpenRLHF
+writes all prompts once, then again. Traps:
+- `answer` is mostly the right answer of a data set; it is an agent's only beside a `question`, and where
+  nothing else may be one.
+- A `context` beside a question is a part of what was asked, if it is a text; a list was retrieved.
+- A data set's own `output` may stand beside what a model said: names for the latter come first.
+
+ShareGPT and its kin: a list of turns that is not called `messages`, `conversations` of `from` and `value`
+(ShareGPT, Vicuna, LLaMA-Factory, Axolotl, LLaVA), or of `role` and `content`; other names are rows of the
+tables here and in `transcript`. With `system` and `tools` (JSON text) beside it. A `text` that is a whole
+dialogue (OpenAssistant Guanaco) is read as its turns. Traps: `id` mostly numbers the records, and is a key
+only where `--group-by id` says so; Harbor's export has `conversations` too, and `task`; a preference pair has
+them, and `chosen`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import BELOW, HISTORIES, PROMPTS, asked_turns, prompt_name
-from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import Format, Layout, first_at, has, items, lookup
+from ruler_cli.formats.asked import (
+    BELOW,
+    HISTORIES,
+    PROMPTS,
+    asked_turns,
+    prompt_name,
+    retrieved,
+    with_system,
+)
+from ruler_cli.formats.chat import Messages, tools_of
+from ruler_cli.formats.interface import ID_KEYS, Format, Layout, first_at, has, items, known_by, lookup
 from ruler_cli.formats.parallel import beside, known, refused, value_at
 from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.transcript import dialogue, json_messages, named_turns
 from ruler_cli.formats.turns import (
     ANSWERS,
     LISTS,
@@ -51,6 +79,8 @@ from ruler_cli.formats.turns import (
     rollout,
     several,
     text_turns,
+    told_turns,
+    with_answer,
 )
 from ruler_cli.records import Path, Rollout
 
@@ -189,59 +219,120 @@ def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
     return known(record, size, (_group_place(record), ("rewards",)), apart)
 
 
+_WHOLE = ("messages", "conversations", "conversation", "trajectories")
+"""Fields of other shapes, which hold the conversation themselves."""
+_TURN_LISTS = ("conversations", "conversation", "dialog", "dialogue", "turns", "items")
+"""Fields that hold turns."""
+
+
+def _names_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The names of prompt and answer in a record; None for one that is not there."""
+    asked = prompt_name(record)
+    there = [name for name in ANSWERS if name in record and is_answer(record[name])]
+    said = next((name for name in there if record[name] is not None), there[0] if there else None)
+    if said is None and asked == "question" and isinstance(record.get("answer"), str):
+        said = "answer"
+    return asked, said
+
+
+def _is_pair(record: Mapping[str, Any]) -> bool:
+    return (
+        None not in _names_of(record) and not any(name in record for name in _WHOLE) and not several(record)
+    )
+
+
+def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
+    asked, said = _names_of(record)
+    if asked is None:
+        raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
+    if said is None:
+        raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
+    answer = told_turns(record.get(said), said, as_json=as_json)
+    label = record.get("label")
+    outcome = label if isinstance(label, bool) else None
+    prompt, found = asked_turns(record, asked), retrieved(record)
+    one = rollout(
+        prompt, [*found, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
+    )
+    return [replace(one, asked=len(prompt)) if found else one]
+
+
+def _fit(records: Sequence[Mapping[str, Any]]) -> Format:
+    """With answers that are JSON text of messages where all of them are: one alone may be an agent's text."""
+    found = [record.get(said) for record in records if (said := _names_of(record)[1]) is not None]
+    texts = [text for text in found if isinstance(text, str)]
+    whole = bool(texts) and all(map(json_messages, texts))
+    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
+
+
+_PAIR = Format(
+    "prompts with a completion", "prompt-completion", "`prompt`, `completion` or other names of both",
+    _is_pair, _read_pair, ID_KEYS, rank=0, fit=_fit,
+)  # fmt: skip
+
+
+def _turns_name(record: Mapping[str, Any]) -> str | None:
+    """The field that holds the turns, else one that is a dialogue in one text."""
+    turns = (name for name in _TURN_LISTS if _are_turns(record.get(name)))
+    texts = (name for name in ("text", *_TURN_LISTS) if _as_dialogue(record.get(name)) is not None)
+    return next(turns, None) or next(texts, None)
+
+
+def _are_turns(value: Any) -> bool:
+    if isinstance(value, str):
+        return json_messages(value) is not None
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return False
+    return {"role", "content"} <= value[0].keys() or named_turns(value) is not None
+
+
+def _as_dialogue(value: Any) -> Messages | None:
+    return dialogue(value) if isinstance(value, str) and json_messages(value) is None else None
+
+
+def _read_turns(record: dict[str, Any]) -> list[Rollout]:
+    name = _turns_name(record)
+    if name is None:
+        raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
+    messages = with_answer(record, _as_dialogue(record[name]) or chat_turns(record[name], name))
+    messages = with_system(record, messages)
+    return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
+
+
 FORMATS = (
     Format(
-        name="LiveCodeBench outputs",
-        family="code",
+        "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
+        lambda record: "question_content" in record and of_texts(record.get(_code(record))), _live_code,
+        ("question_id",),
+        Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
         shape="group",
-        tells="`question_content`, `code_list`",
-        matches=lambda record: "question_content" in record and of_texts(record.get(_code(record))),
-        rollouts=_live_code,
-        keys=("question_id",),
-        layout=Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
     ),
-    Format(
-        name="lm-eval samples",
-        family="lm-eval",
-        tells="`doc_id`, `resps`",
-        matches=has("doc_id", "resps"),
-        rollouts=_samples,
-        key_of=_sample_key,
+    known_by(
+        "doc_id resps", "lm-eval samples", "lm-eval", _samples,
+        layout=Layout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
         key_told="doc_id + hash of the prompt",
-        layout=Layout(reward=None, listed=True, lists=_sample_lists),
     ),
     Format(
-        name="prompts with a list of responses",
-        family="prompt-responses",
-        shape="group",
-        tells="`prompt`, `responses`",
-        matches=_matches,
-        rollouts=_group,
-        keys=("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-        layout=Layout(reward=("rewards",), listed=True, lists=_lists),
-        rank=0,
+        "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _matches, _group,
+        ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
+        Layout(reward=("rewards",), listed=True, lists=_lists), shape="group", rank=0,
     ),
-    Format(
-        name="RewardBench 2",
-        family="rewardbench2",
-        shape="group",
-        tells="`num_correct`, `chosen`, `rejected`",
-        matches=has("num_correct", "chosen", "rejected"),
-        rollouts=_bench,
-        keys=("id",),
-        layout=Layout(
-            reward=None,
-            listed=True,
+    known_by(
+        "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _bench, ("id",),
+        Layout(
+            reward=None, listed=True,
             lists=refused("says how many answers it has, and would be wrong without one of them"),
         ),
+        shape="group",
     ),
     Format(
-        name="UltraFeedback",
-        family="ultrafeedback",
-        shape="group",
-        tells="`instruction`, `completions`",
-        matches=_is_ultra,
-        rollouts=_ultra,
-        layout=Layout(reward=("overall_score",), lists=beside("models")),
+        "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _ultra,
+        layout=Layout(reward=("overall_score",), lists=beside("models")), shape="group",
     ),
-)
+    _PAIR,
+    Format(
+        "ShareGPT conversations", "sharegpt", "`conversations`",
+        lambda record: not {"messages", "trajectories"} & record.keys() and _turns_name(record) is not None,
+        _read_turns, ID_KEYS, rank=0,
+    ),
+)  # fmt: skip

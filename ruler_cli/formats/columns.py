@@ -22,7 +22,7 @@ only distil.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.chat import TRANSCRIPT, check_messages
-from ruler_cli.formats.interface import Format, Layout, has, lookup
+from ruler_cli.formats.interface import Format, Layout, has, known_by, lookup
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.parallel import columns
 from ruler_cli.formats.turns import answered, column, listed, or_fault, prompt_turns, text_turns
@@ -40,8 +40,10 @@ _GROUP = ("tag", "group_id", "episode_id", "seed")
 _STEP = ", though the file is one step per line"
 
 
-def _lists(record: Mapping[str, Any], *names: str) -> bool:
-    return all(isinstance(record.get(name), list) for name in names)
+def _lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -> bool:
+    """Tell if a record has lists of all these names, and of one of the others."""
+    there = any(isinstance(record.get(name), list) for name in any_of) or not any_of
+    return there and all(isinstance(record.get(name), list) for name in names)
 
 
 def _roll(record: dict[str, Any]) -> list[Rollout]:
@@ -128,63 +130,33 @@ def _spoken(conversation: Any, i: int, reward: Any) -> Rollout:
 
 _SCORES = Layout(reward=("scores",), listed=True, lists=columns())
 FORMATS = (
-    Format(
-        name="Atropos groups",
-        family="atropos",
-        shape="group",
-        tells="`tokens`, `scores`, `messages`",
-        matches=has("tokens", "scores", "messages"),
-        rollouts=_atropos,
+    known_by(
+        "tokens scores messages", "Atropos groups", "atropos", _atropos,
         layout=Layout(
-            reward=("scores",),
-            listed=True,
-            refuses_null="Atropos",
+            reward=("scores",), listed=True, refuses_null="Atropos",
             lists=columns("group_overrides", "generation_params"),
         ),
+        shape="group",
     ),
     Format(
-        name="ms-swift steps",
-        family="ms-swift",
-        shape="columns",
-        tells="`prompt`, `completion`, `step` (lists)",
-        matches=lambda record: (
-            _lists(record, "prompt", "completion")
-            and any(_lists(record, name) for name in ("step", "gen_step", "advantages"))
-        ),
-        rollouts=_swift,
-        layout=Layout(listed=True, lists=columns()),
+        "ms-swift steps", "ms-swift", "`prompt`, `completion`, `step` (lists)",
+        lambda record: _lists(record, "prompt", "completion", any_of=("step", "gen_step", "advantages")),
+        _swift, layout=Layout(listed=True, lists=columns()), shape="columns",
     ),
     Format(
-        name="ms-swift rollouts",
-        family="ms-swift",
-        tells="`gen_step`, `prompt`, `completion`",
-        matches=lambda record: (
-            has("gen_step", "prompt", "completion")(record) and not _lists(record, "gen_step")
-        ),
-        rollouts=lambda record: [pair(record, "prompt", "completion")],
-        key_of=_swift_key,
+        "ms-swift rollouts", "ms-swift", "`gen_step`, `prompt`, `completion`",
+        lambda record: has("gen_step", "prompt", "completion")(record) and not _lists(record, "gen_step"),
+        lambda record: [pair(record, "prompt", "completion")], key_of=_swift_key,
         key_told="hash of prompt + gen_step",
     ),
     Format(
-        name="ROLL steps",
-        family="roll",
-        shape="columns",
-        tells="`responses`, `scores`, `global_step`",
-        matches=lambda record: (
-            _lists(record, "responses", "scores")
-            and any(_lists(record, name) for name in ("global_step", "sampling_params"))
-        ),
-        rollouts=_roll,
-        keys=("id",),
-        layout=_SCORES,
+        "ROLL steps", "roll", "`responses`, `scores`, `global_step`",
+        lambda record: _lists(record, "responses", "scores", any_of=("global_step", "sampling_params")),
+        _roll, ("id",), _SCORES, shape="columns",
     ),
     Format(
-        name="ROLL agentic steps",
-        family="roll",
-        shape="columns",
-        tells="`trajectory_data`",
-        matches=lambda record: _lists(record, "trajectory_data") and "responses" not in record,
-        rollouts=_roll_agentic,
-        layout=_SCORES,
+        "ROLL agentic steps", "roll", "`trajectory_data`",
+        lambda record: _lists(record, "trajectory_data") and "responses" not in record, _roll_agentic,
+        layout=_SCORES, shape="columns",
     ),
-)
+)  # fmt: skip

@@ -178,17 +178,18 @@ def _scored(path: Path, form: Format, records: Sequence[Record]) -> bytes:
     raw, rollouts = records[0].line.raw, [rollout for record in records for rollout in record.rollouts]
     patches = Patches(raw)
     if form.layout.listed:
-        patches.put(read_object(raw), _tree(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"))
+        patches.put(read_object(raw), tree(path, b"[" + b", ".join([b"0.5"] * len(rollouts)) + b"]"))
         return patches.apply()
     for one in rollouts:
         span = at(raw, one.path)
         if span and raw[span[0]] == ord("{"):
-            patches.put(read_object(raw, span[0]), _tree(path, b"0.5"))
+            patches.put(read_object(raw, span[0]), tree(path, b"0.5"))
     return patches.apply()
 
 
-def _tree(path: Path, value: bytes) -> Tree:
-    tree: Tree = {str(path[-1]): value}
+def tree(path: Path, value: bytes | None) -> Tree:
+    """A value at a path below an object, as `Patches.put` takes it; None: no value there."""
+    found: Tree = {str(path[-1]): value}
     for part in reversed(path[:-1]):
-        tree = {str(part): tree}
-    return tree
+        found = {str(part): found}
+    return found

@@ -11,7 +11,9 @@ import importlib
 import itertools
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,8 +23,9 @@ from ruler_cli.files.parse import parse, parse_text
 from ruler_cli.formats import custom
 from ruler_cli.formats.chat import asked_of, says
 from ruler_cli.formats.custom import with_reward
-from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, Refusal, fits, lookup, plain
+from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, Refusal, fits, items, lookup, plain
 from ruler_cli.formats.reader import Reader, guarded
+from ruler_cli.formats.turns import of_texts
 from ruler_cli.nearest import nearest
 from ruler_cli.nearest import path as near_path
 from ruler_cli.records import Line, Record
@@ -32,41 +35,47 @@ SAMPLE = 50
 """How many first records must agree."""
 
 
+Records = Sequence[tuple[Line, dict[str, Any]]]
+
+
 def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     """Find the one format of the first records; UsageError names lines, keys and the way out."""
-    records: list[tuple[Line, dict[str, Any]]] = []
-    for line in first:
-        try:
-            records.append((line, parse(line.raw)))
-        except UnreadableError:
-            continue
+    records: Records = [(line, value) for line in first if (value := _object(line)) is not None]
     if not records:
         raise UsageError(_no_record(name, first))
-    if told.messages is not None:
-        if told.format != "auto":
-            raise UsageError(
-                f"--messages {told.messages}: is for dumps that no format fits; leave --format "
-                f"{told.format} out, or --messages"
-            )
+    if told.messages is None:
+        chosen: Format | None = _choose(name, records, told.format)
+    elif told.format == "auto":
         given = [record for _, record in records]
         chosen = custom.named(told.messages, given, alone=told.prompt is not None)
-        if chosen is None:
-            raise UsageError(_nowhere(name, "--messages", told.messages, records))
     else:
-        chosen = _choose(name, records, told.format)
+        raise UsageError(
+            f"--messages {told.messages}: is for dumps that no format fits; leave --format {told.format} "
+            "out, or --messages"
+        )
+    if chosen is None:
+        raise UsageError(_nowhere(name, "--messages", str(told.messages), records))
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     if chosen.fit is not None:
         chosen = chosen.fit([record for _, record in records])
     paths = (("--prompt", told.prompt), ("--group-by", told.group_by), (told.outcome_option, told.outcome))
     for option, path in paths:
-        if path is not None and not _anywhere(chosen, path, records):
+        if path is not None and not any(_has(record, path) for _, record in records):
             raise UsageError(_nowhere(name, option, path, records))
-    key = told.group_by or _key_path(chosen, [record for _, record in records])
-    key = key if told.group_by else _scored_key(Reader(chosen, key, prompt=told.prompt), records)
+    found = Reader(chosen, told.group_by or _key_path(chosen, records), prompt=told.prompt)
+    if not told.group_by:
+        found = replace(found, key=_scored_key(found, records))
     if told.reward is not None:
-        chosen = with_reward(name, told.reward, Reader(chosen, key, prompt=told.prompt), records)
-    found = Reader(chosen, key, told.reward, told.outcome, told.prompt)
+        found = replace(found, format=with_reward(name, told.reward, found, records), reward=told.reward)
+    found = replace(found, outcome=told.outcome)
     return found.knowing(record for line, _ in records for record in _read(found, line))
+
+
+def _object(line: Line) -> dict[str, Any] | None:
+    try:
+        return parse(line.raw)
+    except UnreadableError:
+        return None
 
 
 def _read(found: Reader, line: Line) -> tuple[Record, ...]:
@@ -77,7 +86,7 @@ def _read(found: Reader, line: Line) -> tuple[Record, ...]:
         return ()
 
 
-def _choose(name: str, records: Sequence[tuple[Line, dict[str, Any]]], wanted: str) -> Format:
+def _choose(name: str, records: Records, wanted: str) -> Format:
     if wanted != "auto" and wanted not in families():
         meant = nearest(wanted, ("auto", *families()))
         way = f"did you mean {meant}?" if meant else f"give auto or one of {', '.join(families())}"
@@ -108,7 +117,7 @@ def _choose(name: str, records: Sequence[tuple[Line, dict[str, Any]]], wanted: s
     raise UsageError(_unknown(name, *records[0], wanted))
 
 
-def _refuse(name: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> None:
+def _refuse(name: str, records: Records) -> None:
     """A generic shape is refused where all records are of a kind that holds nothing to judge."""
     for refusal in refusals():
         if all(fits(refusal, record) for _, record in records):
@@ -136,16 +145,16 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
     return None if unsure and rank == 0 else best[0]
 
 
-def _key_path(chosen: Format, records: Sequence[Mapping[str, Any]]) -> str:
-    if any(_computed(chosen, record) is not None for record in records):
-        return chosen.key_told
-    for path in chosen.keys:
-        if any(lookup(record, path) is not None for record in records):
-            return path
-    return PROMPT_HASH
+def _key_path(chosen: Format, records: Records) -> str:
+    for _, record in records if chosen.key_of is not None else ():
+        with suppress(UnreadableError, RecursionError, *MISSHAPEN):
+            if chosen.key_of is not None and chosen.key_of(record) is not None:
+                return chosen.key_told
+    there = (path for path in chosen.keys if any(lookup(record, path) is not None for _, record in records))
+    return next(there, PROMPT_HASH)
 
 
-def _scored_key(found: Reader, records: Sequence[tuple[Line, dict[str, Any]]]) -> str:
+def _scored_key(found: Reader, records: Records) -> str:
     """The path of the group key that an earlier run wrote, if its groups were others; else the reader's key.
 
     The keys of several files may have got labels that their records do not hold.
@@ -160,25 +169,12 @@ def _scored_key(found: Reader, records: Sequence[tuple[Line, dict[str, Any]]]) -
     return found.key if same else path
 
 
-def _computed(chosen: Format, record: Mapping[str, Any]) -> str | None:
-    try:
-        return chosen.key_of(record) if chosen.key_of else None
-    except (UnreadableError, RecursionError, *MISSHAPEN):
-        return None
+def _has(record: Mapping[str, Any], path: str) -> bool:
+    """Tell if a record, or a rollout of it, has something at a path."""
+    return any(lookup(one, path) is not None for one in (record, *items(record.get("trajectories"))))
 
 
-def _anywhere(chosen: Format, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> bool:
-    """Whether a record, or a rollout of one, has something at a path."""
-    for _, record in records:
-        if lookup(record, path) is not None:
-            return True
-        inner = record.get("trajectories")
-        if isinstance(inner, list) and any(lookup(item, path) is not None for item in inner):
-            return True
-    return False
-
-
-def _nowhere(name: str, option: str, path: str, records: Sequence[tuple[Line, dict[str, Any]]]) -> str:
+def _nowhere(name: str, option: str, path: str, records: Records) -> str:
     meant = near_path(path, (record for _, record in records))
     hint = f" (did you mean {plain(meant)}?)" if meant else ""
     keys = _keys(records[0][1])
@@ -191,32 +187,24 @@ def _keys(record: Mapping[str, Any]) -> str:
 
 
 def _no_record(name: str, first: Sequence[Line]) -> str:
+    """The sentence on a first record that is no object, with the way out by what it is instead."""
+    reason, way = "is no record", "ruler reads JSON lines, one object a line, or one JSON document"
     try:
         parse(first[0].raw)
-        reason = "is no record"
     except UnreadableError as error:
         reason = str(error)
+    with suppress(UnreadableError, UnicodeDecodeError, RecursionError):
+        found = parse_text(first[0].raw.decode("utf-8", "surrogatepass"))
+        if of_texts(found):
+            way = (
+                "lists of texts are answers without their tasks (generations.json of bigcode's harness); "
+                "write a line for each task, with `prompt` and `completions`"
+            )
+        elif isinstance(found, str) and isinstance(parse_text(found), dict | list):
+            way = "it is JSON text of JSON, as older versions of ADK write their results; unwrap it: jq -r ."
     return (
-        f"{name}: none of the first {len(first)} records is a JSON object; {first[0].where} {reason}; "
-        f"{_way_out(first[0].raw)}"
+        f"{name}: none of the first {len(first)} records is a JSON object; {first[0].where} {reason}; {way}"
     )
-
-
-def _way_out(raw: bytes) -> str:
-    """The way out for a first record that is no object, by what it is instead."""
-    try:
-        found = parse_text(raw.decode("utf-8", "surrogatepass"))
-        inner = parse_text(found) if isinstance(found, str) else None
-    except (UnreadableError, UnicodeDecodeError, RecursionError):
-        found = inner = None
-    if isinstance(inner, dict | list):
-        return "it is JSON text of JSON, as older versions of ADK write their results; unwrap it: jq -r ."
-    if isinstance(found, list) and found and all(isinstance(item, str) for item in found):
-        return (
-            "lists of texts are answers without their tasks (generations.json of bigcode's harness); write a "
-            "line for each task, with `prompt` and `completions`"
-        )
-    return "ruler reads JSON lines, one object a line, or one JSON document"
 
 
 def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> str:
@@ -228,13 +216,14 @@ def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> s
         tells = "; or ".join(dict.fromkeys(f.tells for f in formats() if f.family == wanted))
         keys_seen = f"its keys: {keys_seen}"
         return f"{name}: {line.where} is not of the format {wanted}, which is known by {tells} ({keys_seen})"
-    path, inside = inner_records(record, _known)
-    if path:
-        listed = ".[]" if line.where.startswith("item") else ""
-        return (
-            f"{name}: {line.where} holds no rollout itself (its keys: {keys_seen}), but {inside} in a list; "
-            f"write one a line: jq -c '{listed}{path}'"
-        )
+    for path, inner in _lists(record):
+        inside = [_known(item) for item in inner[:3]]
+        if inside and inside[0] is not None and all(one is inside[0] for one in inside):
+            listed = ".[]" if line.where.startswith("item") else ""
+            return (
+                f"{name}: {line.where} holds no rollout itself (its keys: {keys_seen}), but {inside[0].name} "
+                f"in a list; write one a line: jq -c '{listed}{path}'"
+            )
     return (
         f"{name}: {line.where} holds no rollouts that ruler knows (its keys: {keys_seen}){_nearest(record)}; "
         "say where the messages stand with --messages PATH, the task with --prompt PATH, and the group key "
@@ -277,38 +266,25 @@ _PARTS = re.compile(
 """Members whose items are parts of one rollout, or what others said of it."""
 
 
-def inner_records(record: Mapping[str, Any], known: Callable[[Any], Format | None]) -> tuple[str, str]:
-    """The jq path of the first list or object whose items are all of one format, and its name; else empty."""
-    for path, items in _lists(record):
-        found = [known(item) for item in items[:3]]
-        if found and found[0] is not None and all(one is found[0] for one in found):
-            return path, found[0].name
-    return "", ""
-
-
 def _lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Lists of objects, and objects of objects, with their paths, the nearest ones first."""
     level: list[tuple[str, Any]] = [("", record)]
     for _ in range(_DEEPEST):
         below: list[tuple[str, Any]] = []
         for path, holder in level[:_MOST]:
-            for step, value in _near_members(holder):
+            for name, value in holder.items():
+                step = f"{path}.{name}"
+                if not _PLAIN.fullmatch(name) or _PARTS.fullmatch(name):
+                    continue
                 if isinstance(value, list) and value and all(isinstance(item, dict) for item in value[:3]):
-                    yield f"{path}{step}[]", value
-                    below.append((f"{path}{step}[]", value[0]))
+                    yield f"{step}[]", value
+                    below.append((f"{step}[]", value[0]))
                 elif isinstance(value, dict):
-                    below.append((f"{path}{step}", value))
+                    below.append((step, value))
         level = below
     inner = list(record.values())
     if len(inner) > 1 and all(isinstance(value, dict) for value in inner):
         yield ".[]", inner
-
-
-def _near_members(holder: Any) -> Iterator[tuple[str, Any]]:
-    """The members of an object that a short path leads to."""
-    for name, value in holder.items():
-        if _PLAIN.fullmatch(name) and not _PARTS.fullmatch(name):
-            yield f".{name}", value
 
 
 @cache

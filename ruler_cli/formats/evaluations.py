@@ -30,7 +30,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
-from ruler_cli.formats.interface import Format, Layout, has, items, lookup, objects, plain
+from ruler_cli.formats.interface import Format, Layout, items, known_by, lookup, objects, plain
 from ruler_cli.formats.reader import hashed
 from ruler_cli.formats.turns import chat_turns, prompt_turns, with_answer
 from ruler_cli.records import Rollout
@@ -182,51 +182,27 @@ def _step(record: dict[str, Any]) -> list[Rollout]:
 
 
 FORMATS = (
-    Format(
-        name="eval-protocol rows",
-        family="eval-protocol",
-        tells="`messages`, `input_metadata`",
-        matches=has("messages", "input_metadata"),
-        rollouts=_row,
-        keys=("input_metadata.row_id",),
-        layout=Layout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
+    known_by(
+        "messages input_metadata", "eval-protocol rows", "eval-protocol", _row, ("input_metadata.row_id",),
+        Layout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
     ),
     Format(
-        name="eval-protocol recordings",
-        family="eval-protocol",
-        tells="`env_index`, `step`, `messages`",
-        matches=_is_step,
-        rollouts=_step,
-        key_of=_step_key,
-        key_told="hash of the prompt, whatever the step",
+        "eval-protocol recordings", "eval-protocol", "`env_index`, `step`, `messages`", _is_step, _step,
+        key_of=_step_key, key_told="hash of the prompt, whatever the step",
     ),
-    Format(
-        name="Inspect samples",
-        family="inspect",
-        tells="`id`, `epoch`, `messages`",
-        matches=has("id", "epoch", "messages"),
-        rollouts=_inspect,
-        keys=("id",),
-        layout=Layout(
-            reward=("scores", "ruler"),
-            ruler=("metadata", "ruler"),
-            source=("scores", "*", "value"),
-            form=b'{"value": %s}',
-            lost=b"",
+    known_by(
+        "id epoch messages", "Inspect samples", "inspect", _inspect, ("id",),
+        Layout(
+            reward=("scores", "ruler"), ruler=("metadata", "ruler"), source=("scores", "*", "value"),
+            form=b'{"value": %s}', lost=b"",
         ),
     ),
-    Format(
-        name="tau2-bench",
-        family="tau2",
-        tells="`task_id`, `messages`, `reward_info`",
-        matches=has("task_id", "messages", "reward_info"),
-        rollouts=_tau2,
-        keys=("task_id",),
-        simulated_user=True,
-        layout=Layout(
-            reward=("reward_info", "reward"),
-            ruler=("reward_info", "info", "ruler"),
+    known_by(
+        "task_id messages reward_info", "tau2-bench", "tau2", _tau2, ("task_id",),
+        Layout(
+            reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"),
             refuses_null="tau2-bench",
         ),
+        simulated_user=True,
     ),
-)
+)  # fmt: skip

@@ -224,40 +224,18 @@ def _is_completion(record: Mapping[str, Any]) -> bool:
 
 FORMATS = (
     Format(
-        name="promptfoo results",
-        family="promptfoo",
-        tells="`testIdx`, `promptIdx`, `prompt.raw`",
-        matches=lambda record: _is_result(record) and isinstance(lookup(record, "prompt.raw"), str),
-        rollouts=_promptfoo,
-        key_of=_test,
-        key_told="variables of the test",
-        layout=Layout(reward=("score",)),
+        "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
+        lambda record: _is_result(record) and isinstance(lookup(record, "prompt.raw"), str), _promptfoo,
+        layout=Layout(reward=("score",)), key_of=_test, key_told="variables of the test",
     ),
+    Format("BFCL results", "bfcl", "`id`, `result`, `inference_log`", _is_bfcl, _bfcl, ("id",)),
     Format(
-        name="BFCL results",
-        family="bfcl",
-        tells="`id`, `result`, `inference_log`",
-        matches=_is_bfcl,
-        rollouts=_bfcl,
-        keys=("id",),
+        "MT-bench answers", "mt-bench", "`question_id`, `choices`, `turns`",
+        lambda record: _answers(record) and isinstance(record.get("turns"), list), _mt_bench,
+        ("question_id",),
     ),
-    Format(
-        name="MT-bench answers",
-        family="mt-bench",
-        tells="`question_id`, `choices`, `turns`",
-        matches=lambda record: _answers(record) and isinstance(record.get("turns"), list),
-        rollouts=_mt_bench,
-        keys=("question_id",),
-    ),
-    Format(
-        name="code completions",
-        family="code",
-        tells="`task_id`, `completion`",
-        matches=_is_completion,
-        rollouts=_completion,
-        keys=("task_id",),
-    ),
-)
+    Format("code completions", "code", "`task_id`, `completion`", _is_completion, _completion, ("task_id",)),
+)  # fmt: skip
 REFUSALS = (
     Refusal(
         _of_bfcl,

@@ -13,7 +13,6 @@ PROMPT_HASH = "hash of the prompt"
 """The group key of a dump without one: of what stands before the first assistant turn. No path of a field:
 records may well have one that is called `prompt`."""
 
-
 ID_KEYS = (
     "group_id", "group", "group_index", "prompt_id", "example_id", "problem_id", "task_id", "instance_id",
 )  # fmt: skip
@@ -21,8 +20,6 @@ ID_KEYS = (
 
 MISSHAPEN = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """What a format module may meet in a record that only looks like one of its own."""
-
-
 Lists = Callable[[Mapping[str, Any], int], list[Path]]
 """Of a record with so many rollouts, which of its lists hold an item for each of them."""
 
@@ -82,9 +79,9 @@ class Format:
     tells: str
     matches: Callable[[Mapping[str, Any]], bool | None]
     rollouts: Callable[[dict[str, Any]], list[Rollout]]
-    shape: Literal["group", "trajectory", "columns"] = "trajectory"
     keys: tuple[str, ...] = ()
     layout: Layout = Layout()
+    shape: Literal["group", "trajectory", "columns"] = "trajectory"
     key_of: Callable[[Mapping[str, Any]], str | None] | None = None
     key_told: str = ""
     rank: int = 1
@@ -95,6 +92,21 @@ class Format:
     def told_once(self) -> bool:
         """Tell if the group's part of a mark stands in the record, and not on each rollout."""
         return self.shape == "group" or (self.layout.listed and self.shape == "trajectory")
+
+
+def known_by(
+    fields: str,
+    name: str,
+    family: str,
+    rollouts: Callable[[dict[str, Any]], list[Rollout]],
+    keys: tuple[str, ...] = (),
+    layout: Layout = Layout(),
+    **more: Any,
+) -> Format:
+    """A format whose records are those with all of these fields."""
+    wanted = fields.split()
+    tells = ", ".join(f"`{field}`" for field in wanted)
+    return Format(name, family, tells, has(*wanted), rollouts, keys, layout, **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,25 @@
-"""Dumps whose rows differ in names only: a prompt and an answer in two fields, or messages in one field.
+"""Dumps of trainers, one rollout a line: a prompt and an answer in two fields, or messages in one.
 
-One rollout a line. Texts may hold lines like `user` and the special tokens of a chat template; a model can
+Texts may hold lines like `user` and the special tokens of a chat template; a model can
 write these too, so that an answer is one turn whatever it holds.
+
+NeMo-Gym: `rollouts.jsonl` of `gym eval run`, OpenAI Responses items (`nemo_gym/rollout_collection.py`
+`RolloutCollectionHelper.run_from_config`), in the order in which rollouts finish. Traps:
+- `response.output` holds the whole rollout, results of tools too; `input` is a list of items or a text.
+- `_ng_task_index` begins anew in each environment, so the group is it and `agent_ref.name`; older files have
+  neither: there an equal `responses_create_params.input` is a group.
+- `input` may be empty: then the task stands in `metadata` beside it (`anyswe_agent`), or the output begins
+  with it (`gdpval`; `aviary`, whose output is a list of lists, each all that was said up to a step).
+- What a coding agent handed in stands beside the response (`model_patch`).
+- Rows of the failures file (`_ng_failure_class`) were answered; their reward is none, as the verifier failed.
+- The materialized inputs, without a `response`, are refused.
+
+NeMo-RL: `train_data_step{N}.jsonl` and `val_data_step{N}.jsonl` of GRPO (`nemo_rl/utils/logger.py`
+`log_batched_dict_as_jsonl`). Traps:
+- Every value is wrapped in a list of one: `{"content": [[…]], "rewards": [1.0]}`, and so is ruler's score.
+- In training `content[0]` holds texts without roles: the first is the prompt, what follows is one turn, as
+  nobody can say who wrote which. In validation it holds messages.
+- No group id: rollouts with an equal prompt are a group, of messages all up to the answer.
 """
 
 from __future__ import annotations
@@ -12,9 +30,17 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import Format, Layout, Refusal, has
-from ruler_cli.formats.turns import answer_turns, prompt_turns, rollout
+from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
+from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, items, known_by, lookup
+from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.turns import (
+    answer_turns,
+    of_messages,
+    of_texts,
+    prompt_turns,
+    rollout,
+    with_submission,
+)
 from ruler_cli.records import Rollout
 
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
@@ -90,112 +116,162 @@ def _verl_group(record: Mapping[str, Any]) -> str | None:
     return uid["group"] if uid else None
 
 
+_TASKS = ("problem_statement", "question", "prompt", "instruction", "problem", "task")
+_INPUT = "responses_create_params.input"
+_RULES = "responses_create_params.instructions"
+
+
+def _gym_key(record: Mapping[str, Any]) -> str | None:
+    index, agent = first_at(record, "_ng_task_index", "task_idx"), lookup(record, "agent_ref.name")
+    if index is not None:
+        return as_text(index if agent is None else [agent, index])
+    asked = lookup(record, _INPUT) or _gym_task(record) or _task_said(record)
+    return hashed("input", [lookup(record, _RULES), asked]) if asked else None
+
+
+def _gym_task(record: Mapping[str, Any]) -> str | None:
+    """The task where the input is empty; never `instance_dict` beside it, which holds the solution too."""
+    found = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
+    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+
+
+def _task_said(record: Mapping[str, Any]) -> Messages:
+    """The part of the output before the agent's first turn."""
+    said = _parts(lookup(record, "response.output"))[-1]
+    return said[: first_turn(said)]
+
+
+def _parts(output: Any) -> list[Messages]:
+    """The items of an output; of a list of lists, each is what the agent was shown at a step and answered.
+
+    Those with which another begins are left out, of equal ones all but the last. What a later one does not
+    continue stays: a context that was compacted, another attempt.
+    """
+    if not (isinstance(output, list) and output and all(isinstance(item, list) for item in output)):
+        return [check_messages(output, "response.output")]
+    parts = [check_messages(item, "response.output") for item in output]
+    return [
+        one
+        for i, one in enumerate(parts)
+        if not any(o[: len(one)] == one and (len(o) > len(one) or j > i) for j, o in enumerate(parts))
+    ]
+
+
+def _gym_asked(record: Mapping[str, Any]) -> Messages:
+    told = lookup(record, _RULES)
+    system = [{"role": "system", "content": told}] if isinstance(told, str) and told else []
+    asked = lookup(record, _INPUT)
+    if not asked and not _task_said(record):
+        asked = _gym_task(record)
+    return [*system, *prompt_turns(asked, "input")]
+
+
+def _gym(record: dict[str, Any]) -> list[Rollout]:
+    output = lookup(record, "response.output")
+    if not output:
+        raise UnreadableError("has no items in `response.output`: the agent failed before it answered")
+    *earlier, last = _parts(output)
+    said = with_submission(record, last)
+    tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
+    reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
+    return [rollout(_gym_asked(record), said, histories=tuple(earlier), tools=tools, reward=reward)]
+
+
+def _rl(record: dict[str, Any]) -> list[Rollout]:
+    return [
+        Rollout(_rl_messages(_unwrapped(record.get("content"))), reward=_unwrapped(record.get("rewards")))
+    ]
+
+
+def _unwrapped(value: Any) -> Any:
+    """What a list of one wraps."""
+    return value[0] if len(items(value)) == 1 else None
+
+
+def _rl_messages(content: Any) -> Messages:
+    if of_messages(content):
+        return check_messages(content, "content[0]")
+    if not of_texts(content):
+        raise UnreadableError("has neither texts nor messages in `content[0]`")
+    if len(content) < 2:
+        raise UnreadableError("has a prompt and no answer in `content[0]`")
+    asked = [{"role": "user", "content": content[0]}] if content[0] else []
+    return [*asked, *answer_turns("".join(content[1:]), "content[0]")]
+
+
+_SCORE = Layout(reward=("score",))
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
-    Format(
-        name="AReaL rollouts",
-        family="areal",
-        tells="`task_id`, `sample_idx`, `prompt`, `completion`",
-        matches=has("task_id", "sample_idx", "prompt", "completion"),
-        rollouts=_pair("prompt", "completion"),
-        keys=("task_id",),
+    known_by(
+        "task_id sample_idx prompt completion", "AReaL rollouts", "areal",
+        _pair("prompt", "completion"), ("task_id",),
     ),
     # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
     # `env_extras.extra_info.index` comes again in another data source and on each step. `score` may be a
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
-    Format(
-        name="SkyRL evaluations",
-        family="skyrl",
-        tells="`input_prompt`, `output_response`, `score`",
-        matches=has("input_prompt", "output_response", "score"),
-        rollouts=_pair("input_prompt", "output_response", "score"),
-        layout=Layout(reward=("score",)),
+    known_by(
+        "input_prompt output_response score", "SkyRL evaluations", "skyrl",
+        _pair("input_prompt", "output_response", "score"), layout=_SCORE,
     ),
     # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
     Format(
-        name="miles samples",
-        family="miles",
-        tells="`group_index`, `sample_index`",
-        matches=_is_miles,
-        rollouts=_slime,
-        keys=("group_index",),
+        "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _slime, ("group_index",)
     ),
     # `save_debug_rollout_data` of `slime/observability/rollout_data_utils.py` saves a torch pickle, which is
     # never unpickled here; its samples, exported as JSON lines, are read. Older slime refuses fields that it
     # does not know: ruler's own stands in `metadata`, which is free.
     Format(
-        name="slime samples",
-        family="slime",
-        tells="`group_index`, `prompt`, `response`",
-        matches=lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
-        rollouts=_slime,
-        keys=("group_index",),
-        layout=Layout(ruler=("metadata", "ruler")),
+        "slime samples", "slime", "`group_index`, `prompt`, `response`",
+        lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
+        _slime, ("group_index",), Layout(ruler=("metadata", "ruler")),
     ),
     # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
-    Format(
-        name="slime buffer items",
-        family="slime",
-        tells="`uid`, `instance_id`, `messages`",
-        matches=has("uid", "instance_id", "messages"),
-        rollouts=_slime,
-        keys=("instance_id",),
-    ),
-    # tau-bench results.
-    Format(
-        name="tau-bench",
-        family="tau-bench",
-        tells="`task_id`, `traj`",
-        matches=has("task_id", "traj"),
-        rollouts=partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
-        keys=("task_id",),
-        simulated_user=True,
-        layout=Layout(refuses_null="tau-bench"),
+    known_by("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
+    known_by(
+        "task_id traj", "tau-bench", "tau-bench",
+        partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
+        ("task_id",), Layout(refuses_null="tau-bench"), simulated_user=True,
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
-    Format(
-        name="tinker evaluations",
-        family="tinker",
-        tells="`example_id`, `turns`",
-        matches=has("example_id", "turns"),
-        rollouts=partial(_messages, name="turns", otherwise="written when an example ended in an error"),
-        keys=("example_id",),
+    known_by(
+        "example_id turns", "tinker evaluations", "tinker",
+        partial(_messages, name="turns", otherwise="written when an example ended in an error"),
+        ("example_id",),
     ),
     # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
     # There is a column for each reward function and no total (its weights are not in the file): ruler writes
     # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
     Format(
-        name="TRL completions",
-        family="trl",
-        tells="`prompt`, `completion`, `step`, `advantage`",
-        matches=_is_trl,
-        rollouts=_pair("prompt", "completion"),
+        "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`",
+        _is_trl, _pair("prompt", "completion"),
     ),
     # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
     # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
     # (2025, without; `_balance_batch` shuffles the lines, and equal (`input`, `step`) are a group).
     Format(
-        name="verl (V1)",
-        family="verl",
-        tells="`input`, `output`, `score`, `step`, `uid`",
-        matches=partial(_is_verl, uid=True),
-        rollouts=_verl,
-        key_of=_verl_group,
-        key_told="uid without its two numbers",
-        layout=Layout(reward=("score",)),
+        "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
+        partial(_is_verl, uid=True), _verl, layout=_SCORE,
+        key_of=_verl_group, key_told="uid without its two numbers",
     ),
     Format(
-        name="verl",
-        family="verl",
-        tells="`input`, `output`, `score`, `step`",
-        matches=partial(_is_verl, uid=False),
-        rollouts=_verl,
-        layout=Layout(reward=("score",)),
+        "verl", "verl", "`input`, `output`, `score`, `step`",
+        partial(_is_verl, uid=False), _verl, layout=_SCORE,
     ),
-)
+    Format(
+        "NeMo-Gym rollouts", "nemo-gym", "`responses_create_params`, `response`",
+        lambda record: isinstance(record.get("responses_create_params"), dict) and "response" in record,
+        _gym, ("_ng_task_index",), key_of=_gym_key,
+        key_told=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
+    ),
+    Format(
+        "NeMo-RL rollouts", "nemo-rl", "`content`, `rewards`, `idx`",
+        lambda record: has("rewards", "idx")(record) and isinstance(record.get("content"), list), _rl,
+        layout=Layout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
+    ),
+)  # fmt: skip
 REFUSALS = (
     Refusal(
         has("group_idx", "total_reward"),

@@ -14,7 +14,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import SYSTEM, with_system
-from ruler_cli.formats.chat import TOOLS, Messages, histories, messages_of, tools_of
+from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout
 from ruler_cli.formats.turns import (
     ANSWERS,
@@ -36,28 +36,22 @@ _BESIDE = frozenset((
 """Fields beside `messages` that belong to the conversation."""
 
 
-def conversation_of(trajectory: Mapping[str, Any]) -> tuple[Messages, int | None]:
-    """The conversation of a trajectory, with what stands beside it, and how much of it is the prompt."""
-    found = trajectory.get("messages")
-    if found is None:
-        return with_system(trajectory, messages_of(trajectory)), None
-    given = with_system(trajectory, chat_turns(found, "messages"))
-    whole = with_answer(trajectory, given)
-    return whole, prompt_size(given, whole)
-
-
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
     if not isinstance(value, dict):
         return Rollout([], path, fault="is no object")
     try:
-        found = value.get("messages")
-        if found is not None and _BESIDE.isdisjoint(value):  # as in most dumps, and in half the time
+        found, asked = value.get("messages"), None
+        if found is None:
+            messages = with_system(value, messages_of(value))
+        else:
             messages = chat_turns(found, "messages")
-            return Rollout(
-                messages, path, tools=value.get("tools") and tools_of(value), reward=value.get("reward")
-            )
-        messages, asked = conversation_of(value)
+            if _BESIDE.isdisjoint(value):  # as in most dumps, and in half the time
+                tools = value.get("tools") and tools_of(value)
+                return Rollout(messages, path, tools=tools, reward=value.get("reward"))
+            given = with_system(value, messages)
+            messages = with_answer(value, given)
+            asked = prompt_size(given, messages)
         further = histories(value)
     except UnreadableError as error:
         return Rollout([], path, reward=value.get("reward"), fault=str(error))
@@ -113,51 +107,26 @@ _ART = ("messages_and_choices", "exchanges")
 _LAYOUT, _ART_LAYOUT = Layout(extras=True), Layout(extras=True, absent=b"0.0", refuses_null="ART")
 FORMATS = (
     Format(
-        name="ART table rows",
-        family="art",
-        tells="`group_index` with `trajectory_json` or `group_metadata`",
-        matches=_is_row,
-        rollouts=_read_row,
-        keys=("group_index",),
-        layout=replace(_ART_LAYOUT, payload="trajectory_json"),
+        "ART table rows", "art", "`group_index` with `trajectory_json` or `group_metadata`", _is_row,
+        _read_row, ("group_index",), replace(_ART_LAYOUT, payload="trajectory_json"),
     ),
     Format(
-        name="ART groups",
-        family="art",
+        "ART groups", "art", "`trajectories` with `messages_and_choices` or `exchanges` in each",
+        lambda record: _groups(record, *_ART, empty=False if record.get("trajectories") else None),
+        read_group, ("group_id", "metadata.scenario_id"), _ART_LAYOUT, shape="group",
+    ),
+    Format(
+        "ART trajectories", "art", "`messages_and_choices` or `exchanges`",
+        lambda record: any(key in record for key in _ART) and not _is_row(record), read_line,
+        ("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"), _ART_LAYOUT,
+    ),
+    Format(
+        "native groups", "native", "`trajectories` with `messages` in each",
+        lambda record: _groups(record, "messages", empty=None), read_group, ("group_id",), _LAYOUT,
         shape="group",
-        tells="`trajectories` with `messages_and_choices` or `exchanges` in each",
-        matches=lambda record: _groups(record, *_ART, empty=False if record.get("trajectories") else None),
-        rollouts=read_group,
-        keys=("group_id", "metadata.scenario_id"),
-        layout=_ART_LAYOUT,
     ),
     Format(
-        name="ART trajectories",
-        family="art",
-        tells="`messages_and_choices` or `exchanges`",
-        matches=lambda record: any(key in record for key in _ART) and not _is_row(record),
-        rollouts=read_line,
-        keys=("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"),
-        layout=_ART_LAYOUT,
+        "native trajectories", "native", "`messages`",
+        lambda record: "messages" in record and not several(record), read_line, ID_KEYS, _LAYOUT, rank=0,
     ),
-    Format(
-        name="native groups",
-        family="native",
-        shape="group",
-        tells="`trajectories` with `messages` in each",
-        matches=lambda record: _groups(record, "messages", empty=None),
-        rollouts=read_group,
-        keys=("group_id",),
-        layout=_LAYOUT,
-    ),
-    Format(
-        name="native trajectories",
-        family="native",
-        tells="`messages`",
-        matches=lambda record: "messages" in record and not several(record),
-        rollouts=read_line,
-        keys=ID_KEYS,
-        layout=_LAYOUT,
-        rank=0,
-    ),
-)
+)  # fmt: skip

@@ -235,19 +235,15 @@ def _tells_itself(values: list[Any]) -> bool:
 
 
 PAIR = Format(
-    name="preference pairs",
-    family="preference",
-    shape="group",
-    tells="`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`",
-    matches=_matches,
-    rollouts=_read,
-    keys=("prompt_id", "question_id", "id"),
-    layout=Layout(
-        reward=None,
-        listed=True,
+    "preference pairs", "preference",
+    "`chosen`, `rejected`; or two answers beside a prompt: `response_a`, `response_b`", _matches, _read,
+    ("prompt_id", "question_id", "id"),
+    Layout(
+        reward=None, listed=True,
         lists=refused("is a pair, and without one of its two answers it would be none"),
     ),
-)
+    shape="group",
+)  # fmt: skip
 FORMATS = (PAIR,)
 REFUSALS = (
     Refusal(

@@ -52,10 +52,7 @@ class Reader:
 
         UnreadableError says why it cannot be scored.
         """
-        try:
-            return self._records(parse(line.raw), line)
-        except RecursionError:
-            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
+        return self._records(line, exact=True)
 
     def glance(self, line: Line) -> tuple[Record, ...]:
         """Read one line as `read` does, but for integers beyond 64 bits in messages and rewards.
@@ -64,16 +61,15 @@ class Reader:
         """
         if self.format.shape == "columns" or (self.format.shape == "trajectory" and not self._by_path):
             return self.read(line)  # its key is made of all kinds of values
-        try:
-            found = self._records(parse(line.raw, exact=False), line)
-        except RecursionError:
-            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
+        found = self._records(line, exact=False)
         # as text a rounded integer has an exponent
         return found if "e+" not in str(found[0].key) else self.read(line)
 
-    def _records(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
+    def _records(self, line: Line, *, exact: bool) -> tuple[Record, ...]:
         try:
-            return self._shaped(value, line)
+            return self._shaped(parse(line.raw, exact=exact), line)
+        except RecursionError:
+            raise UnreadableError("is nested too deeply to be read; flatten the record") from None
         except MISSHAPEN as error:  # one net for all modules, which look at what a stranger wrote
             raise UnreadableError(f"is not of the shape of {self.format.name} ({error!r:.80})") from None
 
@@ -89,8 +85,7 @@ class Reader:
                 _refuse_uneven(value, path, len(rollouts))
         if self.reward is not None or self.outcome is not None:
             rollouts = tuple(self._overlaid(value, rollout) for rollout in rollouts)
-        self._refuse_foreign(value, rollouts)
-        rollouts = self._with_verdicts(self._with_first_rewards(value, rollouts))
+        rollouts = tuple(map(self._with_verdict, self._with_first_rewards(value, rollouts)))
         if self.format.shape == "columns":
             return self._columns(value, line, rollouts)
         rubric = value.get("rubric")
@@ -125,13 +120,6 @@ class Reader:
     def by_prompt(self) -> bool:
         """Tell if the group key is the hash of the prompt."""
         return self.key == PROMPT_HASH
-
-    @property
-    def _flat(self) -> bool:
-        """Whether marks stand nowhere but in the record itself."""
-        layout = self.format.layout
-        single = layout.reward is None or len(layout.reward) == 1
-        return self.format.shape == "trajectory" and layout.ruler == ("ruler",) and single
 
     @property
     def _by_path(self) -> bool:
@@ -175,32 +163,41 @@ class Reader:
         found = lookup(own, path)
         return found if found is not None or own is value else lookup(value, path)
 
-    def _with_first_rewards(
-        self, value: dict[str, Any], rollouts: tuple[Rollout, ...]
-    ) -> tuple[Rollout, ...]:
-        """What was scored before: the reward of a rollout is the one that it had first."""
-        layout = self.format.layout
-        below = self.format.shape == "trajectory" and bool(rollouts[0].path)
-        if "ruler" not in value and layout.ruler == ("ruler",) and not below:
-            return rollouts
-        out = []
-        for rollout in rollouts:
-            mark = self.mark(value, rollout) or {}
-            first = mark.get("independent_reward")
-            # without one the score stands in its place, unless the reward is read from another
-            known = first is not None or rollout.reward == mark.get("score")
-            out.append(_told(rollout, first, rollout.outcome) if mark and known else rollout)
-        return tuple(out)
+    def _with_first_rewards(self, value: dict[str, Any], rollouts: tuple[Rollout, ...]) -> Iterable[Rollout]:
+        """What was scored before: the reward of a rollout is the one that it had first.
 
-    def _with_verdicts(self, rollouts: tuple[Rollout, ...]) -> tuple[Rollout, ...]:
-        """Rollouts whose words are verdicts, or known to be none."""
-        rewards, outcomes = self.words
-        out = []
-        for rollout in rollouts:
-            reward, outcome = rewards.read(rollout.reward), outcomes.read(rollout.outcome)
-            same = reward is rollout.reward and outcome is rollout.outcome
-            out.append(rollout if same else _told(rollout, reward, outcome))
-        return tuple(out)
+        UnreadableError where a field `ruler` is somebody else's, which would be overwritten.
+        """
+        form, layout = self.format, self.format.layout
+        single = layout.reward is None or len(layout.reward) == 1
+        flat = form.shape == "trajectory" and layout.ruler == ("ruler",) and single
+        if "ruler" not in value and flat and not rollouts[0].path:
+            return rollouts
+        where = ".".join(map(str, layout.ruler))
+        _refuse_foreign(value, "ruler", listed=form.shape == "columns")
+        # items of lists have one owner, the record
+        for holder in [value] if layout.listed else [owner(value, rollout) for rollout in rollouts]:
+            _refuse_foreign(holder, where, listed=form.shape == "columns")
+            _refuse_blocked(holder, layout.ruler)
+            _refuse_blocked(holder, layout.reward or ())
+        if "ruler" not in value and form.shape != "trajectory" and layout.ruler == ("ruler",):
+            return rollouts
+        return (self._with_first_reward(rollout, self.mark(value, rollout)) for rollout in rollouts)
+
+    @staticmethod
+    def _with_first_reward(rollout: Rollout, mark: Mapping[str, Any] | None) -> Rollout:
+        if not mark:
+            return rollout
+        first = mark.get("independent_reward")
+        # without one the score stands in its place, unless the reward is read from another
+        known = first is not None or rollout.reward == mark.get("score")
+        return _told(rollout, first, rollout.outcome) if known else rollout
+
+    def _with_verdict(self, rollout: Rollout) -> Rollout:
+        """The rollout, its words verdicts, or known to be none."""
+        reward, outcome = self.words[0].read(rollout.reward), self.words[1].read(rollout.outcome)
+        same = reward is rollout.reward and outcome is rollout.outcome
+        return rollout if same else _told(rollout, reward, outcome)
 
     def mark(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
         """What ruler wrote on a rollout of a record in an earlier run; None where it wrote nothing."""
@@ -212,21 +209,6 @@ class Reader:
         if isinstance(mark, str):
             mark = parse_text(mark)
         return mark if isinstance(mark, dict) else None
-
-    def _refuse_foreign(self, value: dict[str, Any], rollouts: tuple[Rollout, ...]) -> None:
-        """A field `ruler` of somebody else's would be overwritten."""
-        if "ruler" not in value and self._flat and not rollouts[0].path:
-            return
-        where = ".".join(map(str, self.format.layout.ruler))
-        if self.format.layout.listed:  # all rollouts have one owner, the record
-            rollouts = rollouts[:1]
-        for holder, path in ((value, "ruler"), *((owner(value, r), where) for r in rollouts)):
-            mine = lookup(holder, path)
-            if mine is not None and not _ours(mine, listed=self.format.shape == "columns"):
-                raise UnreadableError(f"has a field `{path}` that ruler did not write; rename it")
-        for place in (self.format.layout.ruler, self.format.layout.reward or ()):
-            for rollout in rollouts if len(place) > 1 else ():
-                _refuse_blocked(owner(value, rollout), place)
 
 
 def guarded(rollout: Rollout) -> Rollout:
@@ -296,17 +278,18 @@ def _refuse_blocked(holder: Any, place: Path) -> None:
             raise UnreadableError(f"has no object at `{part}`, where ruler would write; rename it")
 
 
-def _ours(value: Any, *, listed: bool) -> bool:
-    """Whether ruler wrote it: an object with its status, its JSON text, or a list of such objects."""
+def _refuse_foreign(holder: Any, path: str, *, listed: bool) -> None:
+    """A field `ruler` that holds no object with a status, nor its JSON text, nor a list of such objects."""
+    value = lookup(holder, path)
     if isinstance(value, str):
         try:
-            value = parse_text(value)
+            value = parse_text(value) or False
         except UnreadableError:
-            return False
-    if listed and isinstance(value, list) and value:
-        return all(item is None or _is_mark(item) for item in value)
-    return _is_mark(value)
+            value = False
+    several = listed and isinstance(value, list) and bool(value)
+    for mark in value if several else [value]:
+        if mark is not None and not (isinstance(mark, Mapping) and mark.get("status") in _STATUS):
+            raise UnreadableError(f"has a field `{path}` that ruler did not write; rename it")
 
 
-def _is_mark(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.get("status") in ("scored", "failed")
+_STATUS = ("scored", "failed")

@@ -39,7 +39,7 @@ _SPANS = (
 
 def _spans(record: Mapping[str, Any]) -> bool:
     """Whether it is a profiler's or a tracer's span: `traces.jsonl` is a name of those, too."""
-    return any(set(wanted.split()) <= record.keys() for wanted in _SPANS)
+    return any(has(*wanted.split())(record) for wanted in _SPANS)
 
 
 def _by_columns(record: Mapping[str, Any]) -> bool:

@@ -17,12 +17,12 @@ PASSING = 0.5
 """From where on a verifier's number is a pass: it serves 0 and 1, −1 and 1, and shares."""
 _PASSED = frozenset((
     "pass", "passed", "passing", "success", "successful", "succeeded", "correct", "right", "resolved",
-    "solved", "accepted", "ok", "good", "true", "t", "yes", "y",
+    "solved", "accepted", "ok", "good", "true", "t", "yes", "y", "C",
 ))  # fmt: skip
 _FAILED = frozenset((
     "fail", "failed", "failing", "failure", "unsuccessful", "incorrect", "wrong", "unresolved",
     "unsolved", "rejected", "error", "errored", "bad", "false", "f", "no", "n", "not_passed",
-    "not_resolved", "not_solved",
+    "not_resolved", "not_solved", "I", "N",
 ))  # fmt: skip
 _NEITHER = frozenset((
     "", "none", "null", "nan", "na", "n/a", "unknown", "skip", "skipped", "pending", "cancelled", "canceled",
@@ -56,16 +56,15 @@ class Words:
         said = _word(given(value))
         if said is None or said in _NEITHER:
             return self
-        good, bad = _is_good(said), _is_bad(said)
-        found = Words(self.good or good, self.bad or bad, self.others or not (good or bad))
-        return self if found == self else found
+        good, bad = said in _PASSED, said in _FAILED
+        return Words(self.good or good, self.bad or bad, self.others or not (good or bad))
 
     def read(self, value: Any) -> Any:
         """A value as it is, or a Label where its word is no verdict in this field."""
         if value is None or type(value) is float:
             return value
         said = _word(value)
-        if said is None or not (_is_good(said) or _is_bad(said)):
+        if said not in _PASSED and said not in _FAILED:
             return value
         sure = said not in _DOUBTFUL or (self.good and self.bad)
         return value if sure and not self.others else Label(value)
@@ -86,7 +85,8 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool | int | float):
         return _finite(value)
     if isinstance(value, str):
-        return _of_text(value.strip())
+        text = value.strip()
+        return _GRADES[text] if text in _GRADES else _numeric(text)
     if isinstance(value, list):
         return _sum(number(item) if not isinstance(item, list | str) else None for item in value)
     if isinstance(value, Mapping):
@@ -106,7 +106,7 @@ def passed(value: Any) -> bool | None:
     if found is not None:
         return found >= PASSING
     said = _word(value)
-    return None if said is None else True if _is_good(said) else False if _is_bad(said) else None
+    return True if said in _PASSED else False if said in _FAILED else None
 
 
 def _word(value: Any) -> str | None:
@@ -124,18 +124,6 @@ def _word(value: Any) -> str | None:
     if said in _GRADES:
         return said
     return None if _numeric(said) is not None else said.casefold().replace(" ", "_").replace("-", "_")
-
-
-def _is_good(said: str) -> bool:
-    return said in _PASSED or said == "C"
-
-
-def _is_bad(said: str) -> bool:
-    return said in _FAILED or said in ("I", "N")
-
-
-def _of_text(text: str) -> float | None:
-    return _GRADES[text] if text in _GRADES else _numeric(text)
 
 
 def _numeric(text: str) -> float | None:

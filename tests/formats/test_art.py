@@ -9,7 +9,6 @@ import pytest
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.records import Record
-from tests.conftest import SHARED
 from tests.values import line, read, reader
 
 SYSTEM = {"role": "system", "content": "You are helpful."}
@@ -167,25 +166,3 @@ def test_additional_histories() -> None:
     more = [{"messages_and_choices": [USER, choice(FOUR)]}, [USER, FOUR]]
     rollout = one({"messages_and_choices": CHOICES, "additional_histories": more}).rollouts[0]
     assert rollout.histories == ([USER, FOUR], [USER, FOUR])
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "rollouts"),
-    [
-        ("art_trajectory_groups", "ART groups", None),
-        ("art_model_dump", "ART groups", None),
-        ("art_exclude_defaults", "ART groups", None),
-        ("art_trajectory_per_line", "ART trajectories", 1),
-    ],
-)
-def test_real_files(name: str, shape: str, rollouts: int | None) -> None:
-    """What ART's own code wrote is read, every message with a role."""
-    path = SHARED / "formats" / f"{name}.jsonl"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not beside this checkout")
-    raws = [raw for raw in path.read_bytes().split(b"\n") if raw]
-    assert reader(*raws).format.name == shape
-    for record in read(*raws):
-        assert all(r.fault is None for r in record.rollouts)
-        assert rollouts in (None, len(record.rollouts))
-        assert all(m["role"] for r in record.rollouts for m in r.messages)

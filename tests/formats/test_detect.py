@@ -188,18 +188,12 @@ def test_a_field_called_prompt() -> None:
     assert keys[0] == keys[2] != keys[1]
     native = {**NATIVE, "prompt": "text of its own"}
     assert read(native)[0].key == read(NATIVE)[0].key
-
-
-def test_field_of_the_name() -> None:
-    """A field `prompt` is no hash of the prompt: it is the key only where `--group-by` says so."""
-    one, later = ({**NATIVE, "prompt": "p", "step": step} for step in (1, 2))
-    assert len({r.key for r in read(one, later)}) == 2
-    assert {r.key for r in read(one, later, group_by="prompt")} == {"p"}
+    assert read(native, group_by="prompt")[0].key == native["prompt"]
 
 
 def test_foreign_ruler(subtests: pytest.Subtests) -> None:
     """A field `ruler` that ruler did not write is never overwritten, at any level."""
-    for mine in [0, "x", {}, {"score": 1}, []]:
+    for mine in [0, "x", {}, {"score": 1}, [], {"status": "measured"}, '{"status": 1}', [{}]]:
         with subtests.test(mine=str(mine)):
             for record in (
                 {**NATIVE, "ruler": mine},
@@ -209,12 +203,6 @@ def test_foreign_ruler(subtests: pytest.Subtests) -> None:
                 with pytest.raises(UnreadableError, match="`ruler` that ruler did not write"):
                     read(record)
             assert read({**NATIVE, "ruler": {"status": "scored"}}, {**NATIVE, "ruler": None})
-
-
-def test_sample_only() -> None:
-    """A line that is broken does not hide the shape of the others."""
-    found = reader(b"{", NATIVE)
-    assert found.format.name == "native trajectories"
 
 
 def test_whole_group_among_trajectories() -> None:

@@ -11,15 +11,6 @@ from tests.formats.changes import keyed, said, sample
 from tests.values import line, read, reader, talk
 
 
-def test_promptfoo() -> None:
-    """Prompts, providers and repeats of a test are its rollouts; its variables tell it, not its number."""
-    first, second = keyed(*sample("promptfoo")).values()
-    assert said(first) == ["Platform 4, at 22:10.", "Platform 7, I think."]
-    assert [m["role"] for m in first[0].messages] == ["system", "user", "assistant"]
-    assert said(second) == ["2.4 × 1.8 = 4.32 m², so 43 tiles.", "8 by 6 tiles: 48."]
-    assert [(r.reward, r.outcome) for r in second] == [(0, False), (1, True)]
-
-
 def test_promptfoo_variables() -> None:
     """A session's id is no part of a test; a test without variables is told by its prompt."""
     one, _, other, _ = sample("promptfoo")
@@ -132,14 +123,6 @@ def test_judgments() -> None:
     """A judge's own words are no rollouts."""
     with pytest.raises(UsageError, match="give the answers of `model_answer`"):
         reader({"question_id": 81, "model": "wren", "judge": ["g", "single-v1"], "judgment": "[[9]]"})
-
-
-def test_completions() -> None:
-    """Samples of a task are a group, with its text where they have it; what passed is the outcome."""
-    first, second = keyed(*sample("code_completions")).values()
-    assert [r.outcome for r in first] == [True, False]
-    assert [m["role"] for m in first[0].messages] == ["user", "assistant"]
-    assert [[m["role"] for m in r.messages] for r in second] == [["assistant"]] * 2
 
 
 SOLUTION_OF_A_DATA_SET: list[Any] = [

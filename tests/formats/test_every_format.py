@@ -227,6 +227,10 @@ def _first_rewards(name: str, tmp_path: Path) -> None:
 SEEN = {
     # name: format, sizes of the groups, lines that hold nothing to judge
     "areal_rollout_task17": ("AReaL rollouts", [3], 0),
+    "art_exclude_defaults": ("ART groups", [3, 3], 0),
+    "art_model_dump": ("ART groups", [3, 3], 0),
+    "art_trajectory_groups": ("ART groups", [3, 3], 0),
+    "art_trajectory_per_line": ("ART trajectories", [3, 3], 0),
     "atif_trajectories": ("ATIF trajectories", [3, 3], 0),
     "atropos_groups": ("Atropos groups", [3, 3], 0),
     "harbor_traces_export": ("Harbor's exported traces", [3, 3], 0),

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.records import Fault, Reply, Request, compared
-from tests.formats.changes import keyed, said, sample
+from ruler_cli.records import Fault, Reply, Request
 from tests.runs import BROKEN, Stage, Stub, answer
 from tests.values import read, talk
 
@@ -19,17 +18,6 @@ ASKED = "What is 2+2?"
 def one(**more: Any) -> dict[str, Any]:
     """A document with one answer."""
     return {"doc_id": 0, "arguments": {"gen_args_0": {"arg_0": ASKED}}, "resps": [["4"]], **more}
-
-
-def test_reading() -> None:
-    """A document is a group, and equal answers of its lines, one for each filter, are one rollout."""
-    groups = keyed(*sample("lm_eval"))
-    assert [compared(rollouts) for rollouts in groups.values()] == [3, 2]
-    first, second = groups.values()
-    assert said(first) == said(first)[:3] * 2
-    assert [r.messages[0] for r in second] == [
-        {"role": "user", "content": "How many 30 cm tiles cover a floor of 2.4 m by 1.8 m?"}
-    ] * 2
 
 
 def test_tasks_apart() -> None:

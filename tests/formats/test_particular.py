@@ -121,6 +121,9 @@ def test_unreadable(subtests: pytest.Subtests) -> None:
     for name, changes, says in UNREADABLE:
         with subtests.test(name=name, changes=str(changes)), pytest.raises(UnreadableError, match=says):
             reader(*sample(name)).read(line(put(sample(name)[0], changes)))
+    for nothing in ("", None):
+        with pytest.raises(UnreadableError, match="when a run crashed"):
+            read({"task_id": 4, "trial": 0, "traj": nothing})
 
 
 UID = "0b9e2c1a_x"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from tests.formats.changes import keyed, said, sample
+from tests.formats.changes import said, sample
 from tests.values import read, reader, talk
 
 
@@ -33,18 +33,6 @@ def test_other_shapes(subtests: pytest.Subtests) -> None:
     for record in OTHER_SHAPES:
         with subtests.test(record=str(record)), pytest.raises(UsageError):
             reader(record)
-
-
-def test_sides() -> None:
-    """Answers side by side are a group, whatever they are called, and the label says who won."""
-    groups = list(keyed(*sample("preference_sides")).values())
-    assert [[r.outcome for r in group] for group in groups] == [
-        [True, False], [False, True], [True, False], [True, False], [True, False],
-    ]  # fmt: skip
-    first, battle, *_, table = groups
-    assert first[0].messages[0]["content"].startswith("Say how many tiles are needed.\n\nA floor of 2.4 m")
-    assert said(battle) == ["Platform 7, I think.", "Platform 4, at 22:10."]
-    assert [m["role"] for m in table[0].messages] == ["user", "assistant", "user", "assistant"]
 
 
 def outcomes(**record: Any) -> list[Any]:

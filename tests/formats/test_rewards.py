@@ -1,15 +1,21 @@
-"""Rewards as numbers."""
+"""Rewards as numbers, and their words: verdicts, or labels."""
 
 from __future__ import annotations
 
+import json
 import math
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from ruler_cli.formats.rewards import number, passed
-from tests.values import values
+from ruler_cli.formats.rewards import Words, number, passed
+from ruler_cli.formats.rewards import given as as_given
+from ruler_cli.reading import open_input
+from ruler_cli.settings import InputSettings
+from tests.values import read, talk, values
 
 NUMBERS: list[Any] = [
     (0.25, 0.25),
@@ -59,44 +65,29 @@ def test_any_value(value: Any) -> None:
     assert found is None or math.isfinite(found)
 
 
-PASSED: list[Any] = [
-    True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
-    [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
-]  # fmt: skip
+VERDICTS: dict[bool | None, list[Any]] = {
+    True: [
+        True, 1, 1.0, 0.5, "1", "0.75", "C", "P", "passed", " Pass ", "RESOLVED", "success", "true", "Yes",
+        [True, True], [0.0, 1.0], {"reward": 1.0}, {"status": "resolved"}, {"resolved": True},
+    ],
+    False: [
+        False, 0, -1, 0.49, -1e300, "0", "-1.0", "I", "N", "failed", "FAIL", "incorrect", "unresolved",
+        "not resolved", "Error", "no", "false", [True, False], [0.0, 0.0],
+        {"reward": 0}, {"status": "failed"},
+    ],
+    None: [
+        None, math.nan, "", "nan", "unknown", "skipped", "TimeoutError", "passed " * 40, [], {}, [None],
+        {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
+    ],
+}  # fmt: skip
 
 
-def test_passed(subtests: pytest.Subtests) -> None:
-    """What a verifier passed is known in every word and number that says so."""
-    for value in PASSED:
-        with subtests.test(value=str(value)):
-            assert passed(value) is True
-
-
-FAILED: list[Any] = [
-    False, 0, -1, 0.49, -1e300, "0", "-1.0", "I", "N", "failed", "FAIL", "incorrect", "unresolved",
-    "not resolved", "Error", "no", "false", [True, False], [0.0, 0.0],
-    {"reward": 0}, {"status": "failed"},
-]  # fmt: skip
-
-
-def test_failed(subtests: pytest.Subtests) -> None:
-    """What a verifier failed is known in every word and number that says so."""
-    for value in FAILED:
-        with subtests.test(value=str(value)):
-            assert passed(value) is False
-
-
-NEITHER: list[Any] = [
-    None, math.nan, "", "nan", "unknown", "skipped", "TimeoutError", "passed " * 40, [], {}, [None],
-    {"a": "passed", "b": "failed"}, {"a": None}, {"a": {"b": True}}, ["passed"],
-]  # fmt: skip
-
-
-def test_neither(subtests: pytest.Subtests) -> None:
-    """What says neither is neither, and never a failed check."""
-    for value in NEITHER:
-        with subtests.test(value=str(value)):
-            assert passed(value) is None
+def test_verdicts(subtests: pytest.Subtests) -> None:
+    """What a verifier passed or failed is known in every word and number that says so; else it is neither."""
+    for wanted, said in VERDICTS.items():
+        for value in said:
+            with subtests.test(value=str(value)):
+                assert passed(value) is wanted
 
 
 @given(values)
@@ -105,3 +96,74 @@ def test_passed_agrees_with_number(value: Any) -> None:
     found = number(value)
     if found is not None and not isinstance(value, list):
         assert passed(value) is (found >= 0.5)
+
+
+def says(*field: Any) -> list[bool | None]:
+    """What each value of a field says, all of them known."""
+    words = Words()
+    for value in field:
+        words = words.with_(value)
+    return [passed(words.read(value)) for value in field]
+
+
+FIELDS: list[Any] = [
+    (["passed"], [True]),
+    (["failed"], [False]),
+    (["right"], [None]),
+    (["right", "wrong"], [True, False]),
+    (["right", "left", "both"], [None, None, None]),
+    (["right", "left", "wrong"], [None, None, None]),
+    (["yes", "yes"], [None, None]),
+    (["yes", "no"], [True, False]),
+    (["no"], [None]),
+    (["good", "error"], [True, False]),
+    (["C", "C"], [True, True]),
+    (["C", "I", "P", "N"], [True, False, True, False]),
+    (["A", "B", "C", "D"], [None, None, None, None]),
+    (["passed", "timeout", ""], [True, None, None]),
+    (["passed", "green"], [None, None]),
+    ([True, "right", 0], [True, None, False]),
+    (["1", "0.0", "TimeoutError"], [True, False, None]),
+    ([{"status": "right"}, {"status": "left"}], [None, None]),
+    ([{"status": "passed"}, {"status": "failed"}], [True, False]),
+    (["passed", "x" * 100], [None, None]),
+]
+
+
+def test_fields(subtests: pytest.Subtests) -> None:
+    """A word is a verdict only where the other words of its field are its opposites; numbers stay."""
+    for field, wanted in FIELDS:
+        with subtests.test(field=str(field), wanted=str(wanted)):
+            assert says(*field) == wanted
+
+
+def test_label_is_no_number() -> None:
+    """A grade among other letters is no reward either, and what stands in the dump is still known."""
+    words = Words().with_("A").with_("C")
+    assert number(words.read("C")) is None
+    assert as_given(words.read("C")) == "C"
+    assert words.with_(words.read("C")) == words
+
+
+def records(*words: str) -> list[dict[str, Any]]:
+    """A rollout for each word, in groups of two."""
+    return [
+        {"group_id": i // 2, "messages": talk(f"{word} {i}"), "verdict": word} for i, word in enumerate(words)
+    ]
+
+
+def test_first_records() -> None:
+    """A stream is read by the words of its first records."""
+    found = read(*records("right", "left"), outcome="verdict")
+    assert [passed(record.rollouts[0].outcome) for record in found] == [None, None]
+
+
+@pytest.mark.parametrize(("last", "wanted"), [("left", None), ("wrong", True)])
+def test_later_word(tmp_path: Path, last: str, wanted: bool | None) -> None:
+    """A file is read by all its words: one far behind the first records still counts."""
+    dump = tmp_path / "in.jsonl"
+    dump.write_text("".join(json.dumps(r) + "\n" for r in records(*["right"] * 80, last)))
+    with ExitStack() as stack:
+        opened = open_input(InputSettings(str(dump), outcome="verdict"), stack, lambda _: None)
+        rollouts = [rollout for group in opened.groups for rollout in group.rollouts]
+    assert {passed(r.outcome) for r in rollouts[:80]} == {wanted}

@@ -1,4 +1,4 @@
-"""A prompt and one answer a line."""
+"""A prompt with one answer or several, or the turns of a conversation, a line."""
 
 from __future__ import annotations
 
@@ -9,40 +9,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from tests.formats.changes import LOST, SCORED, changed, keyed, same_twice, sample, written
+from tests.formats.changes import SCORED, keyed, same_twice, written
 from tests.values import read, reader, talk
 
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "name": "f", "arguments": "{}"}]}
-
-
-def test_reading() -> None:
-    """Text and messages are read alike, and equal prompts are a group wherever they stand."""
-    train, tiles = keyed(*sample("prompt_completion")).values()
-    assert [r.reward for r in train] == [1.0, 0.0]
-    assert train[0].messages == talk(
-        "Platform 4, at 22:10.", "Which gate does the night train to Tromsø leave from?"
-    )
-    assert [r.messages[-1]["content"] for r in tiles] == [
-        "8 by 6 tiles: 48.",
-        "2.4 × 1.8 = 4.32 m², so 43 tiles.",
-    ]
-
-
-NAMES: list[Any] = [
-    ("prompt", "completion"),
-    ("prompt", "response"),
-    ("input", "output"),
-    ("problem", "generation"),
-    ("user_message", "agent_response"),
-    ("input", "actualOutput"),
-]
-
-
-def test_names(subtests: pytest.Subtests) -> None:
-    """Each framework's names for the two are known."""
-    for asked, answered in NAMES:
-        with subtests.test(asked=str(asked), answered=str(answered)):
-            assert read({asked: "What is 2+2?", answered: "4", "x": 1})[0].rollouts[0].messages == talk("4")
 
 
 def test_messages() -> None:
@@ -95,30 +65,11 @@ def test_native_wins() -> None:
     assert reader(record).format.name == "native trajectories"
 
 
-def test_written() -> None:
-    """Reward and `ruler` alone are written."""
-    for record in sample("prompt_completion"):
-        done = written(record, SCORED)
-        assert changed(record, done) == {"reward", "ruler"}
-        assert done["ruler"]["independent_reward"] == record["reward"]
-        same_twice(record)
-    assert written(record, LOST)["reward"] is None
-    assert "reward" not in written({"prompt": "q", "completion": "a"}, LOST, on_failure="keep")
-
-
 def test_every_pair() -> None:
     """Any name of a prompt goes with any name of an answer."""
-    asked = ["prompt", "instruction", "query", "question", "problem", "input", "user_input", "user_prompt"]
-    answered = [
-        "completion",
-        "response",
-        "generation",
-        "model_output",
-        "prediction",
-        "output",
-        "actual_output",
-    ]
-    for one, other in product(asked, [*answered, "actual_output"]):
+    asked = "prompt instruction query question problem input user_input user_prompt user_message"
+    answered = "completion response generation model_output prediction output actual_output actualOutput"
+    for one, other in product(asked.split(), [*answered.split(), "agent_response"]):
         assert read({one: "What is 2+2?", other: "4"})[0].rollouts[0].messages == talk("4")
 
 
@@ -230,3 +181,144 @@ def test_retrieved(subtests: pytest.Subtests) -> None:
             assert one.key == other.key
             assert [turn["role"] for turn in one.rollouts[0].messages] == ["user", "context", "assistant"]
             assert one.rollouts[0].messages[1]["content"] == ["Ada wrote it."]
+
+
+@pytest.mark.parametrize("answer", ["4", talk("4")[1], [talk("4")[1]], {"text": "4", "index": 0}])
+@pytest.mark.parametrize(
+    "names", [("prompt", "responses"), ("question", "completions"), ("input", "outputs")]
+)
+def test_kinds(answer: Any, names: tuple[str, str]) -> None:
+    """An answer is a text, a message, messages, or an object with a text, under the names people use."""
+    asked, answers = names
+    (rollout,) = read({asked: "What is 2+2?", answers: [answer]})[0].rollouts
+    assert rollout.messages == talk("4")
+
+
+def test_unequal(subtests: pytest.Subtests) -> None:
+    """Rewards that do not run parallel belong to nobody knows which answer, and are never overwritten."""
+    for rewards, says in [([1.0], "has 1 items for 2"), (0.5, "is no list")]:
+        with subtests.test(rewards=str(rewards), says=str(says)):
+            with pytest.raises(UnreadableError, match=says):
+                read({"prompt": "q", "responses": ["a", "b"], "rewards": rewards})
+            with pytest.raises(UnreadableError, match=says):
+                read({"mine": ["a", "b"], "rewards": rewards}, messages="mine")
+
+
+def test_steps_are_no_rollouts() -> None:
+    """TRL's stepwise supervision holds steps of one answer: refused, and unreadable among others."""
+    record = {"prompt": "q", "completions": ["a", "b"], "labels": [True, False]}
+    with pytest.raises(UsageError, match="stepwise supervision"):
+        reader(record)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"choices": [{"message": talk("4")[1]}, {"message": talk("5")[1]}]},
+        {"response": {"choices": [{"message": talk("4")[1]}, {"message": talk("5")[1]}]}},
+        {"output": ["4", "5"]},
+        {"responses": [{"text": "4"}, {"content": "5"}]},
+        {"completions": [talk("4")[1], talk("5")[1]]},
+    ],
+)
+@pytest.mark.parametrize("asked", [{"messages": talk("4")[:1]}, {"prompt": "What is 2+2?"}])
+def test_several_beside(answers: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Several answers beside messages or a prompt are a group, and each of them a rollout."""
+    record = {**asked, **answers}
+    assert [r.messages for r in read(record)[0].rollouts] == [talk("4"), talk("5")]
+    done = written(record, SCORED)
+    assert done["rewards"] == [0.625, 0.625]
+    same_twice(record)
+
+
+def test_options_of_a_question() -> None:
+    """The choices of a question are no answers to it."""
+    with pytest.raises(UsageError):
+        reader({"question": "What is 2+2?", "choices": ["3", "4"]})
+    record = {"question": "What is 2+2?", "choices": ["3", "4"], "prediction": "4"}
+    assert reader(record).format.name == "prompts with a completion"
+
+
+def test_choice_without_text() -> None:
+    """A choice that holds no answer is at fault alone, and is not dropped."""
+    record = {"messages": talk("4")[:1], "choices": [{"message": talk("4")[1]}, {"message": None}]}
+    assert [r.fault is None for r in read(record)[0].rollouts] == [True, False]
+
+
+def test_one_and_several() -> None:
+    """A file in which some prompts have one answer and some several is read as groups if told so."""
+    choices = [{"message": talk(text)[1]} for text in "45"]
+    records = [{"messages": talk("4")[:1], "choices": choices[:size]} for size in (1, 2)]
+    with pytest.raises(UsageError, match="say --format prompt-responses"):
+        reader(*records)
+    found = read(*records, format="prompt-responses")
+    assert [len(record.rollouts) for record in found] == [1, 2]
+
+
+TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
+
+
+def test_names_of_turns() -> None:
+    """The list and its parts go by several names."""
+    forms: list[Any] = [
+        TURNS,
+        talk("4"),
+        [{"speaker": "user", "text": "What is 2+2?"}, {"speaker": "bot", "text": "4"}],
+        [{"role": "Human", "value": "What is 2+2?"}, {"role": "ChatGPT", "value": "4"}],
+        json.dumps(TURNS),
+        [{"human": "What is 2+2?", "assistant": "4"}],
+    ]
+    for name in ("conversations", "conversation", "dialog", "dialogue", "turns", "items"):
+        for turns in forms:
+            assert read({name: turns})[0].rollouts[0].messages == talk("4")
+
+
+@pytest.mark.parametrize("name", ["gpt", "chatgpt", "bing", "bard", "assistant", "model"])
+def test_agents(name: str) -> None:
+    """Whatever the agent is called, its turn is the agent's."""
+    turns = [TURNS[0], {"from": name, "value": "4"}]
+    assert read({"conversations": turns})[0].rollouts[0].messages == talk("4")
+
+
+def test_calls_stay() -> None:
+    """A turn keeps what stands in it besides, but for the weights of a training."""
+    call = {"from": "gpt", "value": None, "tool_calls": [{"id": "1"}], "weight": 0, "loss": False}
+    assert read({"conversations": [TURNS[0], call, TURNS[1]]})[0].rollouts[0].messages[1] == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "### Human: What is 2+2?### Assistant: 4",
+        "\n\nHuman: What is 2+2?\n\nAssistant: 4",
+        "USER: What is 2+2? ASSISTANT: 4",
+    ],
+)
+def test_text(text: str) -> None:
+    """A text that is a whole dialogue is a conversation."""
+    assert read({"text": text})[0].rollouts[0].messages == talk("4")
+
+
+@pytest.mark.parametrize(
+    "record", [{"text": "Human: hello"}, {"items": [{"sku": 1}]}, {"turns": 3}, {"items": ["a"]}]
+)
+def test_no_turns(record: Any) -> None:
+    """Lists of anything else, and other texts, are no conversations."""
+    with pytest.raises(UsageError):
+        reader(record)
+
+
+def test_answer_beside() -> None:
+    """An answer that stands beside the turns is the last of them."""
+    assert read({"conversations": TURNS[:1], "response": "4"})[0].rollouts[0].messages == talk("4")
+
+
+def test_broken_turn() -> None:
+    """A record whose turns are not all turns is unreadable, and says so."""
+    good = {"conversations": TURNS}
+    with pytest.raises(UnreadableError):
+        read(good, {"conversations": [TURNS[0], "gpt: 4"]})
