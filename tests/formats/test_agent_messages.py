@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.scoring.render import render
 from tests.formats.changes import sample
 from tests.values import read, reader
 
@@ -15,13 +16,11 @@ def test_calls(subtests: pytest.Subtests) -> None:
     """A call is shown once, with its arguments, and its result as the tool's."""
     for name in ["adk_sessions", "autogen", "langchain"]:
         with subtests.test(name=str(name)):
-            messages = read(sample(name)[0])[0].rollouts[0].messages
-            (call,) = [call for m in messages for call in m.get("tool_calls") or ()]
-            assert call["name"] == "timetable"
-            assert "Troms" in str(call["arguments"])
-            assert "tool_use" not in str(messages)
-            (result,) = [m for m in messages if m["role"] == "tool"]
-            assert result["tool_call_id"] == call["id"]
+            lines = "\n".join(render(read(sample(name)[0])[0].rollouts[0].messages)).split("\n")
+            (call,) = [line for line in lines if line.startswith("call ")]
+            (result,) = [line for line in lines if line.startswith("tool ")]
+            assert call == 'call timetable: {"to":"Tromsø"}'
+            assert result.startswith("tool timetable: ")
 
 
 def events(*parts: Any, **more: Any) -> list[Any]:
@@ -33,11 +32,8 @@ def events(*parts: Any, **more: Any) -> list[Any]:
 
 def test_adk_parts() -> None:
     """Code, files and what nobody knows are shown, and an error is no answer."""
-    (call, ran) = events(
-        {"executableCode": {"code": "1+1", "language": "PYTHON"}}, {"codeExecutionResult": {"output": "2"}}
-    )
-    assert call["tool_calls"][0]["arguments"]["code"] == "1+1"
-    assert ran["role"] == "tool"
+    ran = {"executableCode": {"code": "1+1"}}, {"codeExecutionResult": {"output": "2"}}
+    assert render(events(*ran)) == ['call code: {"code":"1+1"}', 'tool code: {"output":"2"}']
     (pictured,) = events({"text": "see"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}})
     assert pictured["content"] == [{"type": "text", "text": "see"}, {"type": "image/png"}]
     (strange,) = events({"newKind": {"x": 1}})

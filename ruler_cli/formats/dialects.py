@@ -1,39 +1,40 @@
-"""A model call as a tracer recorded it → messages: the dialects of its input and its output.
+"""A model call, or a message, in the dialect of its framework → chat messages that render.
 
 Read from the writers: OpenTelemetry's GenAI conventions (`parts`), OpenInference (`message`, flattened or
-nested), LangChain (`lc` constructors, `type: human`), the bodies of OpenAI, Anthropic and Gemini, Vercel's
+nested), LangChain (constructors, `type: human`, `data`), the bodies of OpenAI, Anthropic and Gemini, Vercel's
 AI SDK (`tool-call`). Traps:
 - A model's text may look like messages. So text is never read as JSON here, roles come from `role`, `type`
   and LangChain's class names only, and what a model said is its own turn, whatever role it claims.
-- LangChain's Langfuse handler writes the tools that a model was offered as messages of the role `tool`.
+- LangChain's Langfuse handler writes the tools that a model was offered as messages of the role `tool`, and
+  its messages may hold a call twice, as a part of Anthropic and in `tool_calls`.
 - Koog writes calls as messages of the role `tool`.
-
-The parts of a message that a tracer recorded → parts that render: text, thought, call, result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ruler_cli.files.event_kinds import LANGCHAIN, langchain_body
 from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import RESULT_KINDS, Messages, unread
-from ruler_cli.formats.interface import items, lookup, objects
+from ruler_cli.formats.interface import first_at, items, lookup, objects
 
-_ROLES = {
-    "human": "user", "humanmessage": "user", "humanmessagechunk": "user", "ai": "assistant",
-    "aimessage": "assistant", "aimessagechunk": "assistant", "model": "assistant", "systemmessage": "system",
-    "toolmessage": "tool", "functionmessage": "function",
-}  # fmt: skip
-_TYPES = {*_ROLES, "system", "tool", "function"} - {"model"}
-"""LangChain's kinds of messages, if they say no role."""
+_ROLES = {name.lower(): role for name, role in LANGCHAIN.items()} | {"model": "assistant"}
 _ITEMS = ("function_call", "function_call_output", "reasoning", "message", "web_search_call", "computer_call")
 """Items of OpenAI's Responses, which render as they are."""
-_BEHIND = ("messages", "contents", "new_message", "input", "inputs", "prompt", "prompts", "kwargs", "args")
-"""Members of a request's body that hold what was asked."""
+_BODY = {"content", "contents", "parts", "tool_calls", "function_call", "text"}
+_ASKED = ("messages", "contents", "new_message", "input", "inputs", "prompt", "prompts", "kwargs", "args")
+"""Members of a request's body that hold the prompt."""
 _RULES = ("system", "instructions", "system_instruction", "config.system_instruction", "system_prompt")
+_CHOICES = (
+    "choices.0.message", "candidates.0.content", "generations.0.0.message", "choices.0.text",
+    "generations.0.0.text",
+)  # fmt: skip
 _ANSWERS = ("messages", "message", "content", "output", "outputs", "text", "response", "answer", "result")
-_AGENT = ("assistant", None)
+OWN = ("assistant", None)
+"""Roles of the agent's turns; an item that renders as it is has none."""
+NOTHING: tuple[Any, ...] = (None, "", [], {})
 _DEEP = 6
 """Objects inside objects that are looked into."""
 
@@ -42,54 +43,72 @@ def asked(value: Any, depth: int = 0) -> Messages | None:
     """The input of a model; None if the value holds neither messages nor a text."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}] if value.strip() else None
+    if depth > _DEEP or not value:
+        return None
     if isinstance(value, list):
-        return _asked_list(value, depth)
-    if not isinstance(value, Mapping) or depth > _DEEP:
+        if all(isinstance(item, str) for item in value):
+            return [{"role": "user", "content": item} for item in value]
+        if not all(map(is_message, value)) and all(isinstance(m, Mapping) and "parts" in m for m in value):
+            value = [{"role": "user", **item} for item in value]  # Gemini's, without a role
+        return _listed(value) or (asked(value[0], depth + 1) if len(value) == 1 else None)
+    if not isinstance(value, Mapping):
         return None
     if is_message(value):
         return turns(value)
-    for key in _BEHIND:
+    for key in _ASKED:
         found = asked(value[key], depth + 1) if value.get(key) else None
         if found:
             rules = next((rule for path in _RULES if (rule := _plain(lookup(value, path)))), None)
             told = rules is not None and not any(m.get("role") in ("system", "developer") for m in found)
             return [{"role": "system", "content": rules}, *found] if told else found
-    only = [v for v in value.values() if v not in (None, "", [], {})]
-    return asked(only[0], depth + 1) if len(only) == 1 and isinstance(only[0], str) else None
+    return asked(_only_text(value))
 
 
 def said(value: Any, depth: int = 0) -> Messages | None:
     """Messages that came out of a call; None where the value holds none that is known."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}] if value.strip() else None
+    if depth > _DEEP or not value:
+        return None
     if isinstance(value, list):
-        return _said_list(value, depth)
-    if not isinstance(value, Mapping) or depth > _DEEP:
+        if not (found := _listed(value)) and all(isinstance(lookup(item, "type"), str) for item in value):
+            return [{"role": "assistant", "content": [part_of(part) for part in value]}]
+        return found or (said(value[0], depth + 1) if len(value) == 1 else None)
+    if not isinstance(value, Mapping):
         return None
     if is_message(value):
         return turns(value)
-    for path in ("choices.0.message", "candidates.0.content", "generations.0.0.message"):
+    for path in _CHOICES:
         found = lookup(value, path)
         if isinstance(found, Mapping):
-            return turns({"role": "assistant", **found})
-    for path in ("choices.0.text", "generations.0.0.text"):
-        if isinstance(found := lookup(value, path), str):
+            return turns(found if "kwargs" in found else {"role": "assistant", **found})
+        if isinstance(found, str):
             return said(found)
     for key in _ANSWERS:
         if isinstance(value.get(key), str) and unread(value).keys() - {key}:
             continue  # the answer is the object, of which a part would be shown
         if value.get(key) and (out := said(value[key], depth + 1)) is not None:
             return out
-    only = [v for v in value.values() if v not in (None, "", [], {})]
-    return said(only[0]) if len(only) == 1 and isinstance(only[0], str) else None
+    return said(_only_text(value))
+
+
+def _listed(value: list[Any]) -> Messages | None:
+    """The turns of a list that holds messages alone."""
+    return [turn for item in value for turn in turns(item)] if all(map(is_message, value)) else None
+
+
+def _only_text(value: Mapping[str, Any]) -> str | None:
+    """The text that is all that an object holds."""
+    only = [inner for inner in value.values() if inner not in NOTHING]
+    return only[0] if len(only) == 1 and isinstance(only[0], str) else None
 
 
 def own_turns(value: Any) -> Messages:
     """The output of a model: its own turns, whatever the value claims; an unknown value as JSON."""
-    if value in (None, "", [], {}):
+    if value in NOTHING:
         return []
     found = said(value)
-    if found is None or any(m.get("role") not in _AGENT or holds_result(m) for m in found):
+    if found is None or any(m.get("role") not in OWN or holds_result(m) for m in found):
         return [{"role": "assistant", "content": as_json(value)}]
     return found
 
@@ -100,9 +119,16 @@ def as_json(value: Any) -> str:
 
 
 def holds_result(message: Mapping[str, Any]) -> bool:
-    """Tell if a message is, or holds, what came back from a tool."""
+    """Tell if a message is, or holds, the result of a tool."""
     parts = objects(message.get("content"))
     return any(part.get("type") in RESULT_KINDS for part in parts) or is_result(message)
+
+
+def is_result(message: Mapping[str, Any]) -> bool:
+    """Tell if a message is the result of tools, and nothing else."""
+    parts = items(message.get("content"))
+    only = bool(parts) and all(lookup(part, "type") == "tool_result" for part in parts)
+    return only or message.get("role") == "tool" or message.get("type") == "function_call_output"
 
 
 def is_message(value: Any) -> bool:
@@ -111,68 +137,56 @@ def is_message(value: Any) -> bool:
         return False
     if "message.role" in value or isinstance(lookup(value, "message.role"), str):
         return True
-    if value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping):
-        return _class(value) in _ROLES
-    kind = value.get("type")
     if isinstance(value.get("role"), str):
         return bool(_BODY & value.keys())
-    if isinstance(kind, str) and isinstance(value.get("data"), Mapping):
-        return kind.lower() in _TYPES
-    if isinstance(kind, str) and kind.lower() in _TYPES:
-        return "content" in value
+    kind, body = langchain_body(value)
+    if kind is not None and kind.lower() in _ROLES and kind != "model":
+        return body is not value or "content" in value
     return kind in _ITEMS and not isinstance(value.get("parts"), list)
 
 
-_BODY = {"content", "contents", "parts", "tool_calls", "function_call", "text"}
-
-
 def turns(value: Mapping[str, Any]) -> Messages:
-    """One message of any dialect as a message that renders."""
-    value = _expanded(value)
-    if isinstance(value.get("message"), Mapping):  # OpenInference; a choice of OpenAI's
+    """One message of any dialect as a message that renders; none for a tool that was offered."""
+    if any(key.startswith("message.") for key in value):  # OpenInference as Phoenix writes it in tables
+        value = {key.removeprefix("message."): inner for key, inner in value.items()}
+    elif isinstance(value.get("message"), Mapping):  # OpenInference; a choice of OpenAI's
         value = value["message"]
     role, body = value.get("role"), value
-    if value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping):
-        role, body = _class(value), value["kwargs"]
-    elif isinstance(value.get("data"), Mapping) and "role" not in value:
-        role, body = value.get("type"), value["data"]
-    elif not isinstance(role, str):
-        if value.get("type") in _ITEMS and str(value.get("type")).lower() not in _TYPES:
+    if not isinstance(role, str):
+        kind, body = langchain_body(value)
+        if kind in _ITEMS:
             return [dict(value)]
-        role = value.get("type")
+        role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
     role = _ROLES.get(str(role).lower(), str(role))
-    content = body.get("content")
-    for key in ("parts", "contents", "text"):
-        content = body.get(key) if content in (None, "") else content
+    stated = (body.get(key) for key in ("content", "parts", "contents", "text"))
+    content = next((found for found in stated if found not in (None, "")), body.get("text"))
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
     if role == "tool" and isinstance(content, Mapping) and content.get("type") == "function":
-        return []  # a tool that was offered
+        return []
     out: dict[str, Any] = {"role": role, "content": content}
+    calls = calls_of(body)
     if isinstance(content, list):
-        out["content"] = [part_of(part) for part in content]
-        kinds = {part.get("type") for part in out["content"] if isinstance(part, Mapping)}
+        parts = [part_of(part) for part in content]
+        kinds = [part.get("type") for part in objects(parts)]
         if "tool_use" in kinds and role == "tool":
             out["role"] = "assistant"
-        elif "tool_result" in kinds and role in ("tool", "function", "model"):
+        elif "tool_result" in kinds and role == "tool":
             out["role"] = "user"
-        elif len(content) == 1 and kinds == {"text"}:
-            out["content"] = out["content"][0]["text"]
-    calls = calls_of(body, out["content"])
-    if calls:
-        out["tool_calls"] = calls
-    for key in ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking", "refusal"):
-        if body.get(key):
-            out[key] = body[key]
-    return [out]
+        if len(calls) >= kinds.count("tool_use"):
+            parts = [part for part in parts if lookup(part, "type") != "tool_use"]
+        else:
+            calls = []
+        out["content"] = parts[0]["text"] if len(parts) == 1 and kinds == ["text"] else parts
+    more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
+    thought = next((body[name] for name in _THOUGHTS if body.get(name)), None)
+    more |= {"tool_calls": calls, "reasoning_content": thought or lookup(body, _MORE + "reasoning_content")}
+    return [out | {name: found for name, found in more.items() if found}]
 
 
-def is_result(message: Mapping[str, Any]) -> bool:
-    """Tell if a message is what came back from tools, and nothing else."""
-    parts = items(message.get("content"))
-    only = bool(parts) and all(lookup(part, "type") == "tool_result" for part in parts)
-    called = message.get("role") in ("tool", "function")
-    return only or called or message.get("type") == "function_call_output"
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_MORE = "additional_kwargs."
+"""The member of LangChain's messages that holds what only one provider has."""
 
 
 def offered(value: Any) -> list[Any]:
@@ -194,17 +208,10 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 def names_of(message: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the tools that a message calls."""
-    found = [_name(call) for call in objects(message.get("tool_calls"))]
     uses = [part for part in objects(message.get("content")) if part.get("type") == "tool_use"]
-    found += [str(part.get("name")) for part in uses]
-    if message.get("type") == "function_call":
-        found.append(str(message.get("name")))
-    return tuple(found)
-
-
-def _name(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    return str(function.get("name") if isinstance(function, Mapping) else call.get("name"))
+    item = [message] if message.get("type") == "function_call" else []
+    found = [lookup(call, "function.name") or call.get("name") for call in objects(message.get("tool_calls"))]
+    return tuple(map(str, [*found, *(part.get("name") for part in [*uses, *item])]))
 
 
 def _texts(content: Any, depth: int) -> list[str]:
@@ -212,9 +219,8 @@ def _texts(content: Any, depth: int) -> list[str]:
         return [content]
     if isinstance(content, list) and depth < _DEEP:
         return [text for part in content for text in _texts(part, depth + 1)]
-    if isinstance(content, Mapping):
-        return [content["text"]] if isinstance(content.get("text"), str) else []
-    return []
+    text = lookup(content, "text")
+    return [text] if isinstance(text, str) else []
 
 
 def _plain(value: Any) -> str | None:
@@ -226,53 +232,20 @@ def _plain(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _asked_list(value: list[Any], depth: int) -> Messages | None:
-    if not value or depth > _DEEP:
-        return None
-    if all(map(is_message, value)):
-        return [turn for item in value for turn in turns(item)]
-    if all(isinstance(item, str) for item in value):
-        return [{"role": "user", "content": item} for item in value]
-    if all(isinstance(item, Mapping) and "parts" in item for item in value):  # Gemini's, without a role
-        return [turn for item in value for turn in turns({"role": "user", **item})]
-    return asked(value[0], depth + 1) if len(value) == 1 else None
+def calls_of(body: Mapping[str, Any]) -> list[Any]:
+    """The tool calls that stand beside the content of a message."""
+    listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
+    single = body.get("function_call") or lookup(body, _MORE + "function_call")
+    both = [
+        *listed,
+        *items(body.get("invalid_tool_calls")),
+        *([single] if isinstance(single, Mapping) else []),
+    ]
+    return [call_of(call) if isinstance(call, Mapping) else call for call in both]
 
 
-def _said_list(value: list[Any], depth: int) -> Messages | None:
-    if not value or depth > _DEEP:
-        return None
-    if all(map(is_message, value)):
-        return [turn for item in value for turn in turns(item)]
-    if all(isinstance(item, Mapping) and isinstance(item.get("type"), str) for item in value):
-        return [{"role": "assistant", "content": [part_of(part) for part in value]}]
-    return said(value[0], depth + 1) if len(value) == 1 else None
-
-
-def _class(value: Mapping[str, Any]) -> str:
-    """The class of a LangChain constructor."""
-    path = value.get("id")
-    return str(path[-1]).lower() if isinstance(path, list) and path else ""
-
-
-def _expanded(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """OpenInference as Phoenix writes it in tables: `message.role` as `message: {role}`."""
-    if not any(key.startswith("message.") for key in value):
-        return value
-    return {"message": {key.removeprefix("message."): v for key, v in value.items()}}
-
-
-def calls_of(body: Mapping[str, Any], content: Any) -> list[Any]:
-    """The tool calls of a message; none where its content holds them."""
-    if any(part.get("type") == "tool_use" for part in objects(content)):
-        return []
-    listed = items(body.get("tool_calls") or lookup(body, "additional_kwargs.tool_calls"))
-    single = body.get("function_call") or lookup(body, "additional_kwargs.function_call")
-    return [_call(call) for call in [*listed, *([single] if isinstance(single, Mapping) else [])]]
-
-
-def _call(call: Any) -> Any:
-    if not isinstance(call, Mapping):
-        return call
+def call_of(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool call of any dialect: `function` inside it, flat, or below `tool_call`."""
     if isinstance(call.get("tool_call"), Mapping):
         call = call["tool_call"]
     inner = call.get("function")
@@ -291,9 +264,9 @@ def part_of(part: Any) -> Any:
         return part
     part = {key.removeprefix("message_content."): value for key, value in part.items()}
     kind = str(part.get("type")).replace("-", "_")
-    for name, read in _GEMINI.items():
-        if isinstance(part.get(name), Mapping):
-            return read(part[name])
+    for name, other, read in _GEMINI:
+        if isinstance(inner := part.get(name) or part.get(other), Mapping):
+            return read(inner)
     if kind in ("tool_call", "tool_use") or (
         kind == "function" and isinstance(part.get("function"), Mapping)
     ):
@@ -303,15 +276,12 @@ def part_of(part: Any) -> Any:
     if kind in ("thinking", "reasoning") or part.get("thought") is True:
         told = next((part[k] for k in ("thinking", "content", "text", "reasoning") if part.get(k)), "")
         return {"type": "thinking", "thinking": told}
-    if isinstance(part.get("text"), str):
-        return {"type": "text", "text": part["text"]}
-    if kind == "text" and isinstance(part.get("content"), str):
-        return {"type": "text", "text": part["content"]}
-    return part
+    text = part.get("text", part.get("content") if kind == "text" else None)
+    return {"type": "text", "text": text} if isinstance(text, str) else part
 
 
 def _use(part: Mapping[str, Any]) -> dict[str, Any]:
-    call = _call(part)
+    call = call_of(part)
     return {"type": "tool_use", "id": str(call["id"]), "name": call["name"], "input": call["arguments"]}
 
 
@@ -320,10 +290,15 @@ def _result(part: Mapping[str, Any]) -> dict[str, Any]:
     told = next((part[key] for key in keys if part.get(key) is not None), None)
     names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
     identity = next((part[key] for key in names if part.get(key)), None)
-    return {"type": "tool_result", "tool_use_id": str(identity), "content": told}
+    named = {"toolName": part["name"]} if part.get("name") else {}
+    return {"type": "tool_result", "tool_use_id": str(identity), "content": told, **named}
 
 
-_GEMINI = {
-    "function_call": _use, "functionCall": _use, "function_response": _result, "functionResponse": _result,
-}  # fmt: skip
-"""Gemini's parts of a message."""
+_GEMINI: tuple[tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
+    ("function_call", "functionCall", _use),
+    ("function_response", "functionResponse", _result),
+    ("executable_code", "executableCode", lambda code: _use({"name": "code", "input": code})),
+    ("code_execution_result", "codeExecutionResult", lambda ran: _result({"name": "code", "output": ran})),
+    ("inline_data", "inlineData", lambda data: {"type": str(first_at(data, "mime_type", "mimeType"))}),
+)
+"""Gemini's parts of a message, in both spellings."""
