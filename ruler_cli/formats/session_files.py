@@ -1,4 +1,4 @@
-"""The session files of Claude Code and Codex: what stands in their events → the turns of a `Talk`.
+"""Sessions of coding agents as conversations: the turns so far, and the files of Claude Code and Codex.
 
 Claude Code's file is a tree by `parentUuid`, but a fork is no branch by itself: results of parallel calls
 hang side by side. A branch is a prompt whose parent stands in front of an earlier prompt. Codex writes each
@@ -10,12 +10,106 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import Messages
+from ruler_cli.formats.dialects import NOTHING, OWN
 from ruler_cli.formats.interface import first_at, lookup, objects
-from ruler_cli.formats.talk import Talk, call, parts_of, plain_content, text_of, without
+from ruler_cli.records import Rollout
 
 Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Talk:
+    """The turns so far; those that the user took back are histories of their own."""
+
+    turns: Messages = field(default_factory=list)
+    taken: list[Messages] = field(default_factory=list)
+    session: Any = None
+
+    @property
+    def begun(self) -> bool:
+        """Tell if the agent had a turn."""
+        return _agents(self.turns)
+
+    def head(self, session: Any, *, behind: bool = False) -> None:
+        """Note a session's id; UnreadableError where it is another one, behind turns."""
+        if (self.begun or behind) and session != self.session:
+            raise UnreadableError(
+                "holds several sessions; give each in a file of its own, and their directory"
+            )
+        self.session = session if self.session is None else self.session
+
+    def say(self, role: str, content: Any, **more: Any) -> None:
+        """Add a turn, unless it is empty."""
+        given = {key: value for key, value in more.items() if value not in NOTHING}
+        if content not in (None, "", []) or given:
+            self.turns.append({"role": role, "content": plain_content(content), **given})
+
+    def call(self, identity: Any, name: Any, arguments: Any) -> None:
+        """Add a call of a tool."""
+        self.say("assistant", None, tool_calls=[called(identity, name, arguments)])
+
+    def answer(self, identity: Any, content: Any, name: Any = None) -> None:
+        """Add the result of a tool."""
+        turn = {"role": "tool", "tool_call_id": str(identity), "content": content}
+        self.turns.append(turn if name is None else {**turn, "name": str(name)})
+
+    def note(self, text: Any) -> None:
+        """Add a text of the harness; in front of the agent's first turn it is no part of the task."""
+        if self.begun:
+            self.say("system", text)
+
+    def back(self, to: int) -> None:
+        """Take back all turns from a number on."""
+        self.taken.append(self.turns[to:])
+        del self.turns[to:]
+
+    def rollout(self, reward: Any, tools: Any = None) -> Rollout:
+        """The conversation; UnreadableError if it holds no task, or no turn of the agent."""
+        if not self.begun:
+            raise UnreadableError("holds no turn of the agent")
+        first = next(i for i, turn in enumerate(self.turns) if turn.get("role") in OWN)
+        if not any(turn.get("role") == "user" for turn in self.turns[:first]):
+            raise UnreadableError(
+                "holds no task: what the user asked is not in it; give the session's own file"
+            )
+        return Rollout(self.turns, (), tuple(filter(_agents, self.taken)), tools, reward)
+
+
+def _agents(turns: Messages) -> bool:
+    return any(turn.get("role") in OWN for turn in turns)
+
+
+def called(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A tool call as messages have it."""
+    return {"id": str(identity), "name": str(name), "arguments": arguments}
+
+
+def plain_content(content: Any) -> Any:
+    """Content that is nothing but texts as one text: equal prompts are equal however they were written."""
+    if not isinstance(content, list):
+        return content
+    texts = [text_of(part) for part in content]
+    return content if None in texts else "\n".join(map(str, texts))
+
+
+def text_of(part: Any) -> str | None:
+    """The text of a part of a message; None where it is something else."""
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or part.get("type") not in (None, "text", "input_text", "output_text"):
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None
+
+
+def parts_of(content: Any) -> list[Any]:
+    """Content as its parts."""
+    return content if isinstance(content, list) else [] if content in (None, "") else [content]
 
 
 _ADDED = ("system-reminder", "ide_opened_file", "ide_diagnostics")
@@ -40,136 +134,127 @@ _SILENT = ("ghost_snapshot", "compaction", "compaction_summary", "context_compac
 
 def claude(events: list[Any], talk: Talk) -> None:
     """A session of Claude Code, in the order of its file."""
-    answers = [event for event in objects(events) if event.get("type") == "assistant" and is_main(event)]
-    session = _Claude(
-        talk,
-        attached=any(_queued(event) is not None for event in objects(events)),
-        tree=bool(answers) and all(event.get("parentUuid") is not None for event in answers),
-    )
+    known = objects(events)
+    answers = [event for event in known if event.get("type") == "assistant" and is_main(event)]
+    tree = bool(answers) and all(event.get("parentUuid") is not None for event in answers)
+    session = _Claude(talk, any(_queued(event) is not None for event in known), tree)
     for event in events:
         if not isinstance(event, dict):
             talk.say("unreadable", event)
-        elif not event.get("isSidechain") and not event.get("parent_tool_use_id"):
+        elif not _is_side(event):
             session.read(event)
+
+
+def _is_side(event: Event) -> bool:
+    return bool(event.get("isSidechain") or event.get("parent_tool_use_id"))
 
 
 def is_main(event: Event) -> bool:
     """Tell if it is a turn of the session itself, not of a sub-agent."""
-    side = event.get("isSidechain") or event.get("parent_tool_use_id")
-    return event.get("type") in ("user", "assistant") and not side
+    return event.get("type") in ("user", "assistant") and not _is_side(event)
 
 
+@dataclass(slots=True)
 class _Claude:
-    """The place in the conversation of each event."""
+    """The place in the conversation of each event.
 
-    def __init__(self, talk: Talk, *, attached: bool, tree: bool) -> None:
-        """`attached`: what was typed while the agent worked is told by events of its own.
+    `attached`: what was typed while the agent worked stands in events of its own. `tree`: events name the
+    one that they follow.
+    """
 
-        `tree`: events say what they follow.
-        """
-        self._talk, self._attached, self._tree, self._cleared = talk, attached, tree, False
-        self._places: dict[str, int] = {}
-        self._prompts: list[int] = []
-        self._root = 0
-        self._message: Any = None
-        self._parts: list[Any] = []
-        self._waiting: list[str] = []
+    talk: Talk
+    attached: bool
+    tree: bool
+    cleared: bool = False
+    root: int = 0
+    message: Any = None
+    places: dict[str, int] = field(default_factory=dict)
+    prompts: list[int] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
 
     def read(self, event: Event) -> None:
         """One event of the main conversation."""
-        identity, kind = event.get("uuid"), event.get("type")
-        if isinstance(identity, str) and identity in self._places:
+        identity, kind, message = event.get("uuid"), event.get("type"), event.get("message")
+        if isinstance(identity, str) and identity in self.places:
             return  # written twice
-        message = event.get("message")
-        if kind in ("user", "assistant") and isinstance(message, dict):
-            said = message.get("content")
-            if kind == "assistant":
-                self._answer(message, said)
-            else:
-                self._ask(event, said)
+        if kind == "assistant" and isinstance(message, dict):
+            self._answer(message, message.get("content"))
+        elif kind == "user" and isinstance(message, dict):
+            self._ask(event, message.get("content"))
         elif kind == "queue-operation":
             self._queue(event)
         elif (queued := _queued(event)) is not None:
-            self._typed(plain_content(queued))
+            content = plain_content(queued)
+            if isinstance(content, str) and content.startswith(_TOLD):
+                self.talk.note(content)
+            else:
+                self.talk.say("user", content)
         if event.get("subtype") == "compact_boundary" or event.get("isCompactSummary"):
-            self._root = len(self._talk.turns)
+            self.root = len(self.talk.turns)
         if isinstance(identity, str):
-            self._places[identity] = len(self._talk.turns)
-
-    def _typed(self, content: Any) -> None:
-        """Add a text that was typed, or told to the agent, while it worked."""
-        if isinstance(content, str) and content.startswith(_TOLD):
-            self._talk.note(content)
-        else:
-            self._talk.say("user", content)
+            self.places[identity] = len(self.talk.turns)
 
     def _answer(self, message: Mapping[str, Any], said: Any) -> None:
         if message.get("model") == "<synthetic>":
-            self._talk.note(plain_content(said))
+            self.talk.note(plain_content(said))
             return
-        turns, identity = self._talk.turns, message.get("id")
-        last = turns[-1] if turns else {}
-        if identity is not None and identity == self._message and last.get("role") == "assistant":
-            if not self._parts:  # the event's own list is left as it is
-                last["content"] = self._parts = [*_blocks(last["content"])]
-            self._parts += _blocks(said)
-        elif parts_of(said):
-            self._talk.say("assistant", said)
-            self._parts = []
-        self._message = identity
+        last = self.talk.turns[-1] if self.talk.turns else {}
+        same = message.get("id") is not None and message["id"] == self.message
+        if same and last.get("role") == "assistant":
+            last["content"] = [*_blocks(last["content"]), *_blocks(said)]
+        else:
+            self.talk.say("assistant", said)
+        self.message = message.get("id")
 
     def _ask(self, event: Event, said: Any) -> None:
-        self._message = None
+        self.message = None
         content = plain_content([part for part in map(_unreminded, parts_of(said)) if part is not None])
         text = content if isinstance(content, str) else ""
-        turns = self._talk.turns
-        if event.get("isCompactSummary") and self._talk.begun:
-            self._talk.note(content)
+        turns = self.talk.turns
+        meta, asked = event.get("isMeta"), not text.startswith(_NOT_ASKED)
+        if event.get("isCompactSummary") and self.talk.begun:
+            self.talk.note(content)
         elif text.startswith(_CLEAR):
-            self._cleared = True
-        elif event.get("isMeta"):
-            if _is_command(turns):
-                self._talk.say("user", content)  # what a command of the user's stands for
-            elif not text.startswith(_NOT_ASKED):
-                self._talk.note(content)
-        elif text.startswith(_LOCAL):
-            if _is_command(turns):
-                del turns[-1]  # a command to the harness, e.g. /model, which no agent answers
-                self._prompts = [at for at in self._prompts if at < len(turns)]
-        elif text.startswith(_TOLD):
-            self._talk.note(content)
-        elif text.startswith(_CAVEAT):
+            self.cleared = True
+        elif meta and _is_command(turns):
+            self.talk.say("user", content)  # what a command of the user's stands for
+        elif text.startswith(_LOCAL) and _is_command(turns):
+            del turns[-1]  # a command to the harness, e.g. /model, which no agent answers
+            self.prompts = [at for at in self.prompts if at < len(turns)]
+        elif asked if meta else text.startswith(_TOLD):
+            self.talk.note(content)
+        elif meta or text.startswith((*_LOCAL, *_CAVEAT)):
             return
-        elif content and not text.startswith(_NOT_ASKED) and not _results(content):
+        elif content and asked and not any(part.get("type") == "tool_result" for part in objects(content)):
             self._prompt(event, content)
         else:
-            self._talk.say("user", content)
+            self.talk.say("user", content)
 
     def _prompt(self, event: Event, content: Any) -> None:
         """Add a prompt; if it follows a turn in front of an earlier prompt, that one is taken back."""
-        if self._cleared:  # another conversation begins
-            self._talk.back(0)
-            self._prompts, self._root, self._cleared = [], 0, False
+        if self.cleared:  # another conversation begins
+            self.talk.back(0)
+            self.prompts, self.root, self.cleared = [], 0, False
         if event.get("parentUuid") is None:
-            self._talk.head(event.get("sessionId") or event.get("session_id"))
-        if self._tree and "parentUuid" in event:
+            self.talk.head(event.get("sessionId") or event.get("session_id"))
+        if self.tree and "parentUuid" in event:
             parent = event["parentUuid"]
-            place = self._root if parent is None else self._places.get(str(parent))
-            if place is not None and self._prompts and self._prompts[-1] >= place:
-                self._talk.back(place)
-                self._prompts = [at for at in self._prompts if at < place]
-        self._prompts.append(len(self._talk.turns))
-        self._talk.say("user", content)
+            place = self.root if parent is None else self.places.get(str(parent))
+            if place is not None and self.prompts and self.prompts[-1] >= place:
+                self.talk.back(place)
+                self.prompts = [at for at in self.prompts if at < place]
+        self.prompts.append(len(self.talk.turns))
+        self.talk.say("user", content)
 
     def _queue(self, event: Event) -> None:
         """Show what was typed while the agent worked when it reaches the agent."""
         content, operation = event.get("content"), event.get("operation")
         if operation == "enqueue" and isinstance(content, str) and not content.startswith(_NOT_ASKED):
-            self._waiting.append(content)
-        elif operation in ("remove", "dequeue", "popAll") and self._waiting:
-            said = self._waiting.pop()
-            if operation == "remove" and not self._attached:
-                self._talk.say("user", said)
+            self.waiting.append(content)
+        elif operation in ("remove", "dequeue", "popAll") and self.waiting:
+            said = self.waiting.pop()
+            if operation == "remove" and not self.attached:
+                self.talk.say("user", said)
 
 
 def _is_command(turns: list[Any]) -> bool:
@@ -187,19 +272,21 @@ def _blocks(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else parts_of(content)
 
 
-def _results(content: Any) -> bool:
-    return any(part.get("type") == "tool_result" for part in objects(content))
-
-
 def _unreminded(part: Any) -> Any:
     """A part of a user's turn without what the harness added; None where nothing is left."""
-    text = text_of(part)
-    if text is None:
-        return part
-    kept = text
-    for tag in _ADDED:
-        kept = without(kept, f"<{tag}>", f"</{tag}>")
-    return part if kept == text else kept.strip() or None
+    kept = text = text_of(part)
+    for tag in _ADDED if kept is not None else ():
+        kept = _without(kept or "", f"<{tag}>", f"</{tag}>")
+    return part if kept == text else (kept or "").strip() or None
+
+
+def _without(text: str, opens: str, closes: str) -> str:
+    """Text without its parts between two tags; a tag that is not closed stays."""
+    kept, at = [], 0
+    while (start := text.find(opens, at)) >= 0 and (end := text.find(closes, start)) >= 0:
+        kept.append(text[at:start])
+        at = end + len(closes)
+    return "".join([*kept, text[at:]])
 
 
 def codex(events: list[Any], talk: Talk) -> None:
@@ -226,13 +313,6 @@ def codex(events: list[Any], talk: Talk) -> None:
             talk.say("developer", event["instructions"])
 
 
-def is_sub_agent(events: list[Any]) -> bool:
-    """Tell if the head of a rollout file says that it is a sub-agent's."""
-    head = next((e.get("payload") for e in objects(events) if e.get("type") == "session_meta"), None)
-    source = lookup(head, "source")
-    return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
-
-
 def _item(event: Any) -> Event | None:
     """The item of the Responses API that an event is, or holds."""
     if not isinstance(event, dict) or "record_type" in event:
@@ -248,13 +328,11 @@ def _typed(item: Event | None) -> bool:
     if item is None or item.get("role") != "user":
         return False
     texts = [text_of(part) for part in parts_of(item.get("content"))]
-    return any(text is None or _is_asked(text) for text in texts)
-
-
-def _is_asked(text: str) -> bool:
-    inner = text.lstrip()
-    return not (
-        _DROPPED.match(text) or _AGENTS_MD.match(text) or inner.startswith((_USER_INSTRUCTIONS, *_NOT_ASKED))
+    added = (_USER_INSTRUCTIONS, *_NOT_ASKED)
+    return not all(
+        text is not None
+        and (_DROPPED.match(text) or _AGENTS_MD.match(text) or text.lstrip().startswith(added))
+        for text in texts
     )
 
 
@@ -271,11 +349,11 @@ def _respond(item: Event, talk: Talk) -> None:
         talk.say("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
         given = first_at(item, "arguments", "input", "action")
-        talk.say("assistant", None, tool_calls=[call(identity, item.get("name") or kind, given)])
+        talk.call(identity, item.get("name") or kind, given)
     elif str(kind).endswith("_output"):
         talk.answer(identity, item.get("output"))
     elif kind is not None:
-        talk.add({"type": kind, **{key: value for key, value in item.items() if key != "role"}})
+        talk.turns.append(item)
 
 
 def _message(role: str, item: Event, talk: Talk) -> None:

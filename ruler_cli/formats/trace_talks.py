@@ -33,7 +33,7 @@ Print = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(slots=True, eq=False)
-class Talk:
+class Conversation:
     """A conversation: its last step's input and answer, their prints, and the numbers of the spans."""
 
     first: int
@@ -49,9 +49,9 @@ class Talk:
         return [*self.asked, *self.said]
 
 
-def talks_of(spans: Sequence[Span]) -> list[Talk]:
+def talks_of(spans: Sequence[Span]) -> list[Conversation]:
     """The conversations of the model calls, in the order in which they began."""
-    talks = _Talks(spans)
+    talks = _Conversations(spans)
     known = _by_identity(spans)
     for number, call in enumerate(spans):
         if call.kind != "call":
@@ -67,14 +67,14 @@ def talks_of(spans: Sequence[Span]) -> list[Talk]:
     return talks.found
 
 
-class _Talks:
+class _Conversations:
     """Conversations so far, by the length and the end of their last step's input."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        self.found: list[Talk] = []
+        self.found: list[Conversation] = []
         self._spans = spans
-        self._known: dict[tuple[int, Print], list[Talk]] = {}
-        self._below: dict[str | None, Talk] = {}
+        self._known: dict[tuple[int, Print], list[Conversation]] = {}
+        self._below: dict[str | None, Conversation] = {}
 
     def add(self, number: int, question: Messages, answer: Messages) -> None:
         """A step: of a conversation that goes on, or the first of one."""
@@ -91,7 +91,7 @@ class _Talks:
         more = not question or is_result(question[0]) or question[0].get("role") in OWN
         talk = self._unfinished(number) if more else None
         if talk is None:
-            talk = Talk(number, number)
+            talk = Conversation(number, number)
             self.found.append(talk)
         elif question:
             question = question[_overlap([*talk.heard[-len(heard) :], *talk.spoken], heard) :]
@@ -107,13 +107,13 @@ class _Talks:
         ran = (span for span in self._spans[last + 1 : until] if span.kind == "tool")
         return [tool_turns(span)[1] for span in ran if span.said is not None]
 
-    def _note(self, talk: Talk, number: int) -> None:
+    def _note(self, talk: Conversation, number: int) -> None:
         talk.last = number
         self._below[self._spans[number].parent] = talk
         if talk.heard:
             self._known.setdefault((len(talk.heard), talk.heard[-1]), []).append(talk)
 
-    def _before(self, heard: list[Print], spoken: list[Print]) -> Talk | None:
+    def _before(self, heard: list[Print], spoken: list[Print]) -> Conversation | None:
         """The conversation of which this is a later step, the one of the longest input first."""
         for size in range(len(heard), 0, -1):
             for talk in self._known.get((size, heard[size - 1]), ())[-_NEAR:][::-1]:
@@ -121,7 +121,7 @@ class _Talks:
                     return talk
         return None
 
-    def _unfinished(self, number: int) -> Talk | None:
+    def _unfinished(self, number: int) -> Conversation | None:
         """The conversation that a call goes on with: the last one below the same span, else the last."""
         return self._below.get(self._spans[number].parent) or next(reversed(self.found), None)
 
@@ -140,7 +140,7 @@ def tool_turns(span: Span) -> Messages:
     return [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
 
 
-def depths(spans: Sequence[Span], talks: Sequence[Talk]) -> list[int]:
+def depths(spans: Sequence[Span], talks: Sequence[Conversation]) -> list[int]:
     """The number of tools that each conversation stands below: a sub-agent's is one deeper."""
     known = _by_identity(spans)
     return [sum(above.kind == "tool" for above in _above(known, spans[talk.first])) for talk in talks]
@@ -181,7 +181,7 @@ def _above(known: Mapping[str, Span], span: Span) -> Iterator[Span]:
         at = known.get(at.parent or "")
 
 
-def _goes_on(talk: Talk, heard: list[Print], spoken: list[Print]) -> bool:
+def _goes_on(talk: Conversation, heard: list[Print], spoken: list[Print]) -> bool:
     """Tell if a step with the same beginning holds all that was said, or is the same step once more."""
     rest = heard[len(talk.heard) :]
     if rest:

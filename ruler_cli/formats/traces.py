@@ -36,7 +36,7 @@ from ruler_cli.formats.dialects import (
 from ruler_cli.formats.interface import Format, first_at, items, lookup
 from ruler_cli.formats.reader import as_text
 from ruler_cli.formats.trace_spans import Span, decoded, flat, has_talk, spans_of
-from ruler_cli.formats.trace_talks import Talk, depths, prints, talks_of, tool_turns, tools_of
+from ruler_cli.formats.trace_talks import Conversation, depths, prints, talks_of, tool_turns, tools_of
 from ruler_cli.records import Rollout
 
 _SPANS = ("spans", "observations", "data.spans", "child_runs")
@@ -121,7 +121,7 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, (), further, tools_of(spans), record.get("reward"), None, outcome)]
 
 
-def _ordered(spans: list[Span], talks: list[Talk], root: Span) -> list[Talk]:
+def _ordered(spans: list[Span], talks: list[Conversation], root: Span) -> list[Conversation]:
     """The conversation that holds the task first; the others as they began."""
     task = _last_words(asked(root.asked))
     deep = depths(spans, talks)
@@ -129,7 +129,7 @@ def _ordered(spans: list[Span], talks: list[Talk], root: Span) -> list[Talk]:
     return [talks[best], *talks[:best], *talks[best + 1 :]]
 
 
-def _with_ends(talks: list[Talk], root: Span) -> Messages:
+def _with_ends(talks: list[Conversation], root: Span) -> Messages:
     """The first conversation, with the trace's first and last word if none has them."""
     messages = talks[0].messages
     question = asked(root.asked)
@@ -146,7 +146,7 @@ def _with_ends(talks: list[Talk], root: Span) -> Messages:
     return messages if told or root.said in NOTHING else [*messages, last]
 
 
-def _is_asked(task: str, talks: list[Talk]) -> bool:
+def _is_asked(task: str, talks: list[Conversation]) -> bool:
     """Tell if a task stands in a prompt of the conversations, or there is none."""
     return not task or any(_within(task, text_of(m), _WORD) for talk in talks for m in talk.asked)
 

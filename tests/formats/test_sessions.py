@@ -13,8 +13,8 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect, formats
+from ruler_cli.formats.session_files import Talk
 from ruler_cli.formats.sessions import gemini
-from ruler_cli.formats.talk import Talk
 from ruler_cli.records import Line, Rollout
 from ruler_cli.scoring.render import render
 from ruler_cli.settings import InputSettings
