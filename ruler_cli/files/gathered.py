@@ -20,23 +20,8 @@ from pathlib import PurePath
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files import event_kinds as kinds
 from ruler_cli.files.container import Container
-from ruler_cli.files.event_kinds import (
-    conversation_id,
-    is_autogen,
-    is_claude,
-    is_codex,
-    is_exported,
-    is_gemini,
-    is_langchain,
-    is_message,
-    is_openhands,
-    is_pi,
-    is_span,
-    is_spoken,
-    spans_apart,
-    trace_id,
-)
 from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.records import Line
 from ruler_cli.scratch import Scratch, placed, room, tables
@@ -62,7 +47,6 @@ class Rule:
     `parts` are the events of one that holds several, of several rollouts.
     """
 
-    name: str
     matches: Callable[[Event], bool]
     member: str
     key: Callable[[Event], str | None] | None = None
@@ -71,34 +55,30 @@ class Rule:
     parts: Callable[[bytes], list[bytes]] | None = None
 
 
-def _told_of(kind: str, matches: Callable[[Event], bool], member: str) -> Rule:
-    """Events that name their conversations, of which a file may hold many: a few may name none."""
-    return Rule(
-        f"{kind} of conversations",
-        lambda event: conversation_id(event) is not None and matches(event),
+def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tuple[Rule, Rule]:
+    """Messages that name their conversations, of which a file may hold many: a few may name none; others."""
+    named = Rule(
+        lambda event: kinds.conversation_id(event) is not None and matches(event),
         member,
-        key=conversation_id,
+        key=kinds.conversation_id,
         named="conversation_id",
         most=True,
     )
+    return named, Rule(matches, member)
 
 
 RULES = (
-    _told_of("messages", is_message, "messages"),
-    Rule("messages", is_message, "messages"),
-    _told_of("turns", is_spoken, "conversations"),
-    Rule("turns", is_spoken, "conversations"),
-    Rule("Claude Code", is_claude, "events", most=True),
-    Rule("Codex", is_codex, "events", most=True),
-    Rule("Gemini", is_gemini, "events", most=True),
-    Rule("pi", is_pi, "events", most=True),
-    Rule("OpenCode", is_exported, "messages"),
-    Rule("OpenHands", is_openhands, "events"),
-    _told_of("AutoGen", is_autogen, "messages"),
-    Rule("AutoGen", is_autogen, "messages"),
-    _told_of("LangChain", is_langchain, "messages"),
-    Rule("LangChain", is_langchain, "messages"),
-    Rule("spans", is_span, "spans", key=trace_id, named="trace_id", parts=spans_apart),
+    *_messages(kinds.is_message),
+    *_messages(kinds.is_spoken, "conversations"),
+    *(
+        Rule(matches, "events", most=True)
+        for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
+    ),
+    Rule(kinds.is_exported, "messages"),
+    Rule(kinds.is_openhands, "events"),
+    *_messages(kinds.is_autogen),
+    *_messages(kinds.is_langchain),
+    Rule(kinds.is_span, "spans", key=kinds.trace_id, named="trace_id", parts=kinds.spans_apart),
 )
 """Every kind of events; the first rule that fits is taken."""
 

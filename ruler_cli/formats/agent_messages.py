@@ -24,7 +24,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_autogen, is_langchain
 from ruler_cli.formats.chat import check_messages
-from ruler_cli.formats.dialects import call_of, part_of, turns
+from ruler_cli.formats.dialects import call_of, part_of, result, turns
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, items, lookup, objects
 from ruler_cli.formats.turns import of_messages
 from ruler_cli.records import Rollout
@@ -62,9 +62,8 @@ def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if "role" in message:  # what could not be read
         yield message
     elif kind in _RESULTS:
-        for result in content if isinstance(content, list) else [content]:
-            said = result.get("content") if isinstance(result, dict) else result
-            yield {"role": "tool", "tool_call_id": lookup(result, "call_id"), "content": said}
+        for one in content if isinstance(content, list) else [content]:
+            yield result(lookup(one, "call_id"), one.get("content") if isinstance(one, dict) else one)
     elif kind == "CodeExecutionEvent":
         yield {"role": "tool", "content": lookup(message, "result.output")}
     elif kind == "SystemMessage":
@@ -72,7 +71,7 @@ def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     elif kind == "UserMessage" or str(source).casefold() in _USERS:
         yield {"role": "user", "content": content}
     elif kind not in _SILENT:
-        called = items(content) and all({"name", "arguments"} <= _keys(call) for call in content)
+        called = items(content) and all({"name", "arguments"} <= _keys(call) for call in items(content))
         thought = content if kind == "ThoughtEvent" else message.get("thought")
         turn = {"role": "assistant", "content": None if called or kind == "ThoughtEvent" else content}
         more = {"name": source, "tool_calls": content if called else None, "reasoning_content": thought}
@@ -147,8 +146,7 @@ def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, An
     if said:
         yield from turns({"role": role, "name": name, "content": said})
     for one in results:
-        named = {"tool_call_id": one["tool_use_id"], "name": one.get("toolName")}
-        yield {"role": "tool", **named, "content": one["content"]}
+        yield result(one["tool_use_id"], one["content"], one.get("toolName"))
 
 
 def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -168,14 +166,14 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A turn of an evaluation: the user's, the calls and results between, the final answer."""
     yield from _content(_pick(invocation, "user_content"), "user")
     between = _pick(invocation, "intermediate_data") or {}
-    results = {result.get("id"): result for result in _pick(between, "tool_responses") or ()}
+    results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
     calls = _pick(between, "tool_uses") or _pick(between, "tool_calls") or invocation.get("tools")
     for call in calls or ():
         yield {"role": "assistant", "content": None, "tool_calls": [call_of(call)]}
-        result = results.get(call.get("id"))
-        seen = call.get("result") if result is None else result.get("response")
+        found = results.get(call.get("id"))
+        seen = call.get("result") if found is None else found.get("response")
         if seen is not None:
-            yield {"role": "tool", "name": call.get("name"), "content": seen}
+            yield result(call.get("id"), seen, call.get("name"))
     for said in _pick(between, "intermediate_responses") or ():
         if isinstance(said, list) and len(said) == 2:
             yield from _content({"parts": said[1]}, "assistant", said[0])

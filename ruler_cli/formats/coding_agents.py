@@ -25,48 +25,45 @@ inference writes the prompt (`text`) and the whole answer (`full_output`) along 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_openhands
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, Refusal, first_at, has, items, lookup
+from ruler_cli.formats.dialects import calling, result
+from ruler_cli.formats.interface import Format, Refusal, first_at, has, items, lookup, objects
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.records import Rollout
 
-_STOPPED = "(the run was stopped before its first step)"
-
 
 def _swe_agent(record: dict[str, Any]) -> list[Rollout]:
-    if not record.get("history"):
-        raise UnreadableError(f"has no messages in `history` {_STOPPED}")
-    history = check_messages(record["history"], "history")
-    messages = [_named(message) for message in history if not message.get("is_demo")]
+    messages = [_named(message) for message in _messages(record, "history") if not message.get("is_demo")]
     if not messages:
         raise UnreadableError("holds a demonstration only in `history`")
     seen = lookup(record, "trajectory.-1.observation")
     if messages[-1].get("role") == "assistant" and isinstance(seen, str) and seen.strip():
         calls = items(messages[-1].get("tool_calls"))
-        named = calls[0].get("id") if len(calls) == 1 else None
-        messages.append({"role": "tool", "content": seen, "tool_call_id": named})
+        messages.append(result(calls[0].get("id") if len(calls) == 1 else None, seen))
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
 
 def _named(message: dict[str, Any]) -> dict[str, Any]:
     """A message; a result with the one call that it names."""
     calls = items(message.get("tool_call_ids"))
-    return (
-        {**message, "tool_call_id": calls[0]}
-        if len(calls) == 1 and message.get("role") == "tool"
-        else message
-    )
+    single = len(calls) == 1 and message.get("role") == "tool"
+    return {**message, "tool_call_id": calls[0]} if single else message
 
 
 def _mini(record: dict[str, Any]) -> list[Rollout]:
-    if not record.get("messages"):
-        raise UnreadableError(f"has no messages in `messages` {_STOPPED}")
-    messages = check_messages(record["messages"], "messages")
+    messages = _messages(record, "messages")
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
+
+
+def _messages(record: dict[str, Any], name: str) -> Messages:
+    if not record.get(name):
+        raise UnreadableError(f"has no messages in `{name}` (the run was stopped before its first step)")
+    return check_messages(record[name], name)
 
 
 _SILENT = ("agent_state_changed", "change_agent_state", "null", "recall")
@@ -74,10 +71,8 @@ _NOISE = ("thought", "content", "hidden", "blocking", "confirmation_state", "sec
 
 
 def _openhands(record: dict[str, Any]) -> list[Rollout]:
-    events = [
-        e for item in items(record.get("history")) for e in (item if isinstance(item, list) else [item])
-    ]
-    messages = [turn for event in events if isinstance(event, dict) for turn in _turns(event)]
+    listed = [item if isinstance(item, list) else [item] for item in items(record.get("history"))]
+    messages = [turn for event in objects(list(chain(*listed))) for turn in _turns(event)]
     if not messages:
         raise UnreadableError("has no events in `history` (OpenHands writes this when a run crashed)")
     asked = record.get("instruction")
@@ -89,32 +84,23 @@ def _openhands(record: dict[str, Any]) -> list[Rollout]:
 
 def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """An event as a message; nothing for what says nothing."""
+    action = event.get("action")
     if "kind" in event:
         yield from _sdk_turns(event)
     elif "observation" in event:
         if event["observation"] not in _SILENT:
-            yield _result(str(event.get("cause")), event.get("content"))
-    elif "action" in event and event["action"] not in _SILENT:
-        args = event.get("args")
-        args = args if isinstance(args, dict) else {}
-        if event["action"] in ("message", "system"):
-            said = args.get("content") or event.get("message")
+            yield result(str(event.get("cause")), event.get("content"))
+    elif "action" in event and action not in _SILENT:
+        args = event["args"] if isinstance(event.get("args"), dict) else {}
+        if action in ("message", "system"):
             speaker = "user" if event.get("source") == "user" else "assistant"
-            yield {"role": "system" if event["action"] == "system" else speaker, "content": said}
+            said = args.get("content") or event.get("message")
+            yield {"role": "system" if action == "system" else speaker, "content": said}
         else:
             given = {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", False)}
             if args.get("content"):  # what a `write` writes
                 given["content"] = args["content"]
-            yield _called(str(event.get("id")), str(event["action"]), given, args.get("thought") or None)
-
-
-def _called(identity: Any, name: Any, arguments: Any, said: Any = None) -> dict[str, Any]:
-    call = {"id": identity, "name": name, "arguments": arguments}
-    return {"role": "assistant", "content": said, "tool_calls": [call]}
-
-
-def _result(identity: Any, content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": identity, "content": content}
+            yield {**calling(event.get("id"), action, given), "content": args.get("thought") or None}
 
 
 def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -128,12 +114,12 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     elif kind == "ActionEvent":
         yield _sdk_action(event)
     elif kind == "ACPToolCallEvent":
-        yield _called(identity, event.get("title"), event.get("raw_input"))
-        yield _result(identity, event.get("raw_output"))
+        yield calling(identity, event.get("title"), event.get("raw_input"))
+        yield result(identity, event.get("raw_output"))
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         names = ("error", "rejection_reason", "observation.content", "observation")
         seen = next((found for name in names if (found := lookup(event, name))), None)
-        yield _result(identity, _with_more(seen, event))
+        yield result(identity, _with_more(seen, event))
     elif kind == "ConversationErrorEvent":
         yield {"role": "error", "content": event.get("detail") or event.get("code")}
 
@@ -147,7 +133,7 @@ def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
         given = lookup(event, "tool_call.arguments")
     thought, stated = event.get("thought"), event.get("reasoning_content")
     said = [*items(event.get("thinking_blocks")), *items(thought)]
-    turn = _called(event.get("tool_call_id"), event.get("tool_name"), given)
+    turn = calling(event.get("tool_call_id"), event.get("tool_name"), given)
     return turn | {"content": thought if stated or not said else said, "reasoning_content": stated}
 
 

@@ -256,6 +256,18 @@ def call_of(call: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": identity, "name": found.get("name") or found.get("toolName"), "arguments": arguments}
 
 
+def calling(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A turn of the agent that is a call of a tool."""
+    call = {"id": str(identity), "name": str(name), "arguments": arguments}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def result(identity: Any, content: Any, name: Any = None) -> dict[str, Any]:
+    """The result of a call, as a message."""
+    named = {} if name is None else {"name": str(name)}
+    return {"role": "tool", "tool_call_id": str(identity), "content": content, **named}
+
+
 def part_of(part: Any) -> Any:
     """A part of a message as one that renders: text, thought, call, result."""
     if isinstance(part, Mapping) and isinstance(part.get("message_content"), Mapping):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.dialects import NOTHING, OWN
+from ruler_cli.formats.dialects import NOTHING, OWN, calling, result
 from ruler_cli.formats.interface import first_at, lookup, objects
 from ruler_cli.records import Rollout
 
@@ -51,12 +51,11 @@ class Talk:
 
     def call(self, identity: Any, name: Any, arguments: Any) -> None:
         """Add a call of a tool."""
-        self.say("assistant", None, tool_calls=[called(identity, name, arguments)])
+        self.turns.append(calling(identity, name, arguments))
 
     def answer(self, identity: Any, content: Any, name: Any = None) -> None:
         """Add the result of a tool."""
-        turn = {"role": "tool", "tool_call_id": str(identity), "content": content}
-        self.turns.append(turn if name is None else {**turn, "name": str(name)})
+        self.turns.append(result(identity, content, name))
 
     def note(self, text: Any) -> None:
         """Add a text of the harness; in front of the agent's first turn it is no part of the task."""
@@ -82,11 +81,6 @@ class Talk:
 
 def _agents(turns: Messages) -> bool:
     return any(turn.get("role") in OWN for turn in turns)
-
-
-def called(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """A tool call as messages have it."""
-    return {"id": str(identity), "name": str(name), "arguments": arguments}
 
 
 def plain_content(content: Any) -> Any:

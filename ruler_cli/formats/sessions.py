@@ -19,7 +19,6 @@ from ruler_cli.files.event_kinds import is_claude, is_codex, is_exported, is_gem
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, items, lookup, objects
 from ruler_cli.formats.session_files import (
     Talk,
-    called,
     claude,
     codex,
     is_main,
@@ -91,8 +90,7 @@ def _gemini_turn(turn: Any, talk: Talk) -> None:
             ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
             for t in objects(turn.get("thoughts"))
         ]
-        both = [called(c.get("id"), c.get("name"), c.get("args")) for c in calls]
-        talk.say("assistant", content, reasoning="\n".join(told), tool_calls=both)
+        talk.say("assistant", content, reasoning="\n".join(told), tool_calls=calls)
         for one in calls:
             talk.answer(one.get("id"), _gemini_result(one), one.get("name"))
     elif kind in ("error", "warning"):

@@ -16,10 +16,12 @@ from ruler_cli.formats.dialects import (
     OWN,
     as_json,
     asked,
+    calling,
     is_result,
     names_of,
     offered,
     own_turns,
+    result,
     text_of,
 )
 from ruler_cli.formats.trace_spans import Span
@@ -134,10 +136,8 @@ def tools_of(spans: Sequence[Span]) -> Any:
 
 def tool_turns(span: Span) -> Messages:
     """A tool that ran, as the call and its result."""
-    named = {"tool_call_id": span.identity or span.name, "name": span.name}
-    call = {"id": named["tool_call_id"], "name": span.name, "arguments": span.asked}
-    result = {"role": "tool", **named, "content": span.said}
-    return [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    identity = span.identity or span.name
+    return [calling(identity, span.name, span.asked), result(identity, span.said, span.name)]
 
 
 def depths(spans: Sequence[Span], talks: Sequence[Conversation]) -> list[int]:

@@ -407,7 +407,7 @@ def test_deep_trace() -> None:
     tool = {"gen_ai.operation.name": "execute_tool"}
     inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
     spans = [span(1, None), *inner, call(4000, [ASKED], [SAID], 3999)]
-    known = {one.identity: one for one in spans_of(spans)}
+    known = {str(one.identity): one for one in spans_of(spans)}
     assert len(list(_above(known, known["0x4000"]))) == 200
 
 
