@@ -71,9 +71,6 @@ _EVENTS = {
     "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.tool.message": "tool",
     "gen_ai.assistant.message": "assistant", "gen_ai.choice": "choice",
 }  # fmt: skip
-_TELLING = (
-    "gen_ai.", "llm.", "input.value", "output.value", "traceloop.", "mlflow.span", "ai.prompt", "langfuse.",
-)  # fmt: skip
 _NESTED = 100
 """Spans inside spans."""
 
@@ -95,22 +92,10 @@ class Span:
 
 def spans_of(listed: Any) -> list[Span]:
     """The spans of a list, those inside them too, in the order of their times where all have one."""
-    found = [_span(raw, parent) for raw, parent in flat(listed)]
+    found = [_span(raw, parent) for raw, parent in _flat(listed)]
     starts = {type(span.start) for span in found}
     alike = starts in ({str}, {int}, {float}, {int, float})
     return sorted(found, key=lambda span: span.start) if alike else found
-
-
-def has_talk(raw: Any) -> bool:
-    """Tell if a span may hold something that a model was asked or said: by its names only."""
-    if not isinstance(raw, Mapping):
-        return False
-    if "run_type" in raw or "span_data" in raw or (raw.keys() & {*_OWN_ASKED} and raw.keys() & {*_OWN_SAID}):
-        return True
-    found = attributes_of(raw)
-    if any(key.startswith(_TELLING) or key in ("gen_ai", "llm", "input", "output") for key in found):
-        return True
-    return any(str(event.get("name")).startswith("gen_ai.") for event in objects(raw.get("events")))
 
 
 def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
@@ -201,7 +186,7 @@ def _told(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Any, A
     return asked or None, said or None
 
 
-def flat(
+def _flat(
     listed: Any, parent: str | None = None, depth: int = 0
 ) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Spans and those that stand inside them, each with the id of the one around it."""
@@ -209,7 +194,7 @@ def flat(
         yield raw, parent
         for key in ("child_runs", "child_spans", "children"):
             if depth < _NESTED:
-                yield from flat(raw.get(key), _identity(raw), depth + 1)
+                yield from _flat(raw.get(key), _identity(raw), depth + 1)
 
 
 def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> Any:

@@ -35,7 +35,7 @@ from ruler_cli.formats.dialects import (
 )
 from ruler_cli.formats.interface import Format, first_at, items, lookup
 from ruler_cli.formats.reader import as_text
-from ruler_cli.formats.trace_spans import Span, decoded, flat, has_talk, spans_of
+from ruler_cli.formats.trace_spans import Span, decoded, spans_of
 from ruler_cli.formats.trace_talks import Conversation, depths, prints, talks_of, tool_turns, tools_of
 from ruler_cli.records import Rollout
 
@@ -236,8 +236,9 @@ def item_of(record: Mapping[str, Any]) -> str | None:
 
 def _is_spans(record: Mapping[str, Any]) -> bool:
     listed = record.get("spans") if "spans" in record else lookup(record, "data.spans")
-    talks = (has_talk(raw) for raw, _ in flat(listed))
-    return isinstance(listed, list) and "messages" not in record and any(talks)
+    return "messages" not in record and any(
+        span.kind == "call" or span.asked is not None or span.said is not None for span in spans_of(listed)
+    )
 
 
 def _is_langfuse(record: Mapping[str, Any]) -> bool:
