@@ -18,7 +18,6 @@ the expected ones, so a set is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
@@ -213,17 +212,23 @@ def _case_key(record: Mapping[str, Any]) -> str | None:
     return f"{holder}: {identity}" if holder else str(identity) if identity else None
 
 
-def _history(read: Any, record: dict[str, Any]) -> list[Rollout]:
-    return [Rollout(list(read(record)), reward=record.get("reward"))]
+def _history(
+    name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], **keys: Any
+) -> Format:
+    """The histories of a framework, whose first word is the family."""
+
+    def rollouts(record: dict[str, Any]) -> list[Rollout]:
+        return [Rollout(list(read(record)), reward=record.get("reward"))]
+
+    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, **keys)
 
 
 FORMATS = (
-    Format(
-        name="ADK sessions",
-        family="adk",
-        tells="`events` with `author` in each",
-        matches=_is_session,
-        rollouts=partial(_history, lambda record: _events(record["events"])),
+    _history(
+        "ADK sessions",
+        "`events` with `author` in each",
+        _is_session,
+        lambda record: _events(record["events"]),
     ),
     Format(
         name="ADK evaluations",
@@ -234,36 +239,32 @@ FORMATS = (
         key_of=_case_key,
         key_told="evalSetId and evalId",
     ),
-    Format(
-        name="AutoGen messages",
-        family="autogen",
-        tells="`messages` with `source`, `type` in each",
-        matches=lambda record: any(map(is_autogen, _thread(record)[:1])),
-        rollouts=partial(_history, lambda record: _read(_thread(record), _autogen_turns)),
+    _history(
+        "AutoGen messages",
+        "`messages` with `source`, `type` in each",
+        lambda record: any(map(is_autogen, _thread(record)[:1])),
+        lambda record: _read(_thread(record), _autogen_turns),
         keys=ID_KEYS,
     ),
-    Format(
-        name="AutoGen 0.2 histories",
-        family="autogen",
-        tells="`chat_history`, `summary`",
-        matches=_is_chat_history,
-        rollouts=partial(_history, _chat_history),
+    _history(
+        "AutoGen 0.2 histories",
+        "`chat_history`, `summary`",
+        _is_chat_history,
+        _chat_history,
         keys=ID_KEYS,
     ),
-    Format(
-        name="LangChain messages",
-        family="langchain",
-        tells="`messages` with `type` (human, ai) in each",
-        matches=_is_langchain,
-        rollouts=partial(_history, lambda record: _read(_first_list(record, _STATES), turns)),
+    _history(
+        "LangChain messages",
+        "`messages` with `type` (human, ai) in each",
+        _is_langchain,
+        lambda record: _read(_first_list(record, _STATES), turns),
         keys=ID_KEYS,
     ),
-    Format(
-        name="CrewAI outputs",
-        family="crewai",
-        tells="`tasks_output` with `description`, `raw` in each",
-        matches=_is_crew,
-        rollouts=partial(_history, _crew),
+    _history(
+        "CrewAI outputs",
+        "`tasks_output` with `description`, `raw` in each",
+        _is_crew,
+        _crew,
         keys=ID_KEYS,
     ),
 )

@@ -258,14 +258,14 @@ def call_of(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def calling(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
     """A turn of the agent that is a call of a tool."""
-    call = {"id": str(identity), "name": str(name), "arguments": arguments}
+    call = {"id": identity, "name": name, "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 def result(identity: Any, content: Any, name: Any = None) -> dict[str, Any]:
     """The result of a call, as a message."""
-    named = {} if name is None else {"name": str(name)}
-    return {"role": "tool", "tool_call_id": str(identity), "content": content, **named}
+    named = {} if name is None else {"name": name}
+    return {"role": "tool", "tool_call_id": identity, "content": content, **named}
 
 
 def part_of(part: Any) -> Any:
