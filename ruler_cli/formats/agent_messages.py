@@ -213,22 +213,19 @@ def _case_key(record: Mapping[str, Any]) -> str | None:
 
 
 def _history(
-    name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], **keys: Any
+    name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], keys: tuple[str, ...] = ID_KEYS
 ) -> Format:
     """The histories of a framework, whose first word is the family."""
 
     def rollouts(record: dict[str, Any]) -> list[Rollout]:
         return [Rollout(list(read(record)), reward=record.get("reward"))]
 
-    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, **keys)
+    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=keys)
 
 
 FORMATS = (
     _history(
-        "ADK sessions",
-        "`events` with `author` in each",
-        _is_session,
-        lambda record: _events(record["events"]),
+        "ADK sessions", "`events` with `author` in each", _is_session, lambda r: _events(r["events"]), ()
     ),
     Format(
         name="ADK evaluations",
@@ -244,29 +241,15 @@ FORMATS = (
         "`messages` with `source`, `type` in each",
         lambda record: any(map(is_autogen, _thread(record)[:1])),
         lambda record: _read(_thread(record), _autogen_turns),
-        keys=ID_KEYS,
     ),
-    _history(
-        "AutoGen 0.2 histories",
-        "`chat_history`, `summary`",
-        _is_chat_history,
-        _chat_history,
-        keys=ID_KEYS,
-    ),
+    _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _chat_history),
     _history(
         "LangChain messages",
         "`messages` with `type` (human, ai) in each",
         _is_langchain,
         lambda record: _read(_first_list(record, _STATES), turns),
-        keys=ID_KEYS,
     ),
-    _history(
-        "CrewAI outputs",
-        "`tasks_output` with `description`, `raw` in each",
-        _is_crew,
-        _crew,
-        keys=ID_KEYS,
-    ),
+    _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _crew),
 )
 REFUSALS = (
     Refusal(

@@ -115,7 +115,7 @@ def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             given = {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", False)}
             if args.get("content"):  # what a `write` writes
                 given["content"] = args["content"]
-            yield {**calling(event.get("id"), action, given), "content": args.get("thought") or None}
+            yield {**calling(str(event.get("id")), action, given), "content": args.get("thought") or None}
 
 
 def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
