@@ -85,6 +85,7 @@ def test_adk_outcomes() -> None:
     assert [read(record)[0].rollouts[0].outcome for record in told] == [True, False, None, True, False]
 
 
+STRANGE: list[Any] = ["text", None, 3, []]
 REFUSED: list[tuple[type[Exception], str, Any]] = [
     (UnreadableError, "no session in `sessionDetails`",
      {**sample("adk_evaluations")[0], "sessionDetails": None}),
@@ -95,7 +96,7 @@ REFUSED: list[tuple[type[Exception], str, Any]] = [
     (UsageError, "holds no rollouts",
      {"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]}),
     *((UnreadableError, "no object", {**record, "messages": [record["messages"][0], strange]})
-      for strange in ("text", None, 3, [])
+      for strange in STRANGE
       for record in (sample("autogen")[0], sample("langchain")[0])),
 ]  # fmt: skip
 

@@ -22,13 +22,14 @@ ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_tex
 OUTPUT = {"type": "function_call", "name": "f", "arguments": "{}"}
 PARTS = [{"type": "text", "text": "4"}]
 CHOICE = {"index": 0, "message": ANSWER}
+EMPTY: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
 BESIDE: list[tuple[Any, list[Any]]] = [
     *((value, [ANSWER]) for value in (
         "4", ANSWER, [ANSWER], {"text": "4"}, {"content": "4", "score": 1}, ["4"], {"choices": [CHOICE]},
         [CHOICE], {"body": {"choices": [{"message": ANSWER}]}}, {"choices": [{"text": "4"}]})),
     ({"output": [OUTPUT, ITEM]}, [OUTPUT, ITEM]),
     (PARTS, [{"role": "assistant", "content": PARTS}]),
-    *((nothing, []) for nothing in (None, 0.5, [], {}, {"score": 1}, True)),
+    *((nothing, []) for nothing in EMPTY),
 ]  # fmt: skip
 
 
