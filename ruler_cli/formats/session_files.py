@@ -23,25 +23,25 @@ Event = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Talk:
+class Session:
     """The turns so far; those that the user took back are histories of their own."""
 
     turns: Messages = field(default_factory=list)
     taken: list[Messages] = field(default_factory=list)
-    session: Any = None
+    identity: Any = None
 
     @property
     def begun(self) -> bool:
         """Tell if the agent had a turn."""
         return _agents(self.turns)
 
-    def head(self, session: Any, *, behind: bool = False) -> None:
+    def head(self, identity: Any, *, behind: bool = False) -> None:
         """Note a session's id; UnreadableError where it is another one, behind turns."""
-        if (self.begun or behind) and session != self.session:
+        if (self.begun or behind) and identity != self.identity:
             raise UnreadableError(
                 "holds several sessions; give each in a file of its own, and their directory"
             )
-        self.session = session if self.session is None else self.session
+        self.identity = identity if self.identity is None else self.identity
 
     def say(self, role: str, content: Any, **more: Any) -> None:
         """Add a turn, unless it is empty."""
@@ -126,17 +126,17 @@ _REQUEST = "## My request for Codex:"
 _SILENT = ("ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "token_count")
 
 
-def claude(events: list[Any], talk: Talk) -> None:
+def claude(events: list[Any], session: Session) -> None:
     """A session of Claude Code, in the order of its file."""
     known = objects(events)
     answers = [event for event in known if event.get("type") == "assistant" and is_main(event)]
     tree = bool(answers) and all(event.get("parentUuid") is not None for event in answers)
-    session = _Claude(talk, any(_queued(event) is not None for event in known), tree)
+    claude_code = _Claude(session, any(_queued(event) is not None for event in known), tree)
     for event in events:
         if not isinstance(event, dict):
-            talk.say("unreadable", event)
+            session.say("unreadable", event)
         elif not _is_side(event):
-            session.read(event)
+            claude_code.read(event)
 
 
 def _is_side(event: Event) -> bool:
@@ -156,7 +156,7 @@ class _Claude:
     one that they follow.
     """
 
-    talk: Talk
+    session: Session
     attached: bool
     tree: bool
     cleared: bool = False
@@ -180,65 +180,65 @@ class _Claude:
         elif (queued := _queued(event)) is not None:
             content = plain_content(queued)
             if isinstance(content, str) and content.startswith(_TOLD):
-                self.talk.note(content)
+                self.session.note(content)
             else:
-                self.talk.say("user", content)
+                self.session.say("user", content)
         if event.get("subtype") == "compact_boundary" or event.get("isCompactSummary"):
-            self.root = len(self.talk.turns)
+            self.root = len(self.session.turns)
         if isinstance(identity, str):
-            self.places[identity] = len(self.talk.turns)
+            self.places[identity] = len(self.session.turns)
 
     def _answer(self, message: Mapping[str, Any], said: Any) -> None:
         if message.get("model") == "<synthetic>":
-            self.talk.note(plain_content(said))
+            self.session.note(plain_content(said))
             return
-        last = self.talk.turns[-1] if self.talk.turns else {}
+        last = self.session.turns[-1] if self.session.turns else {}
         same = message.get("id") is not None and message["id"] == self.message
         if same and last.get("role") == "assistant":
             last["content"] = [*_blocks(last["content"]), *_blocks(said)]
         else:
-            self.talk.say("assistant", said)
+            self.session.say("assistant", said)
         self.message = message.get("id")
 
     def _ask(self, event: Event, said: Any) -> None:
         self.message = None
         content = plain_content([part for part in map(_unreminded, parts_of(said)) if part is not None])
         text = content if isinstance(content, str) else ""
-        turns = self.talk.turns
+        turns = self.session.turns
         meta, asked = event.get("isMeta"), not text.startswith(_NOT_ASKED)
-        if event.get("isCompactSummary") and self.talk.begun:
-            self.talk.note(content)
+        if event.get("isCompactSummary") and self.session.begun:
+            self.session.note(content)
         elif text.startswith(_CLEAR):
             self.cleared = True
         elif meta and _is_command(turns):
-            self.talk.say("user", content)  # what a command of the user's stands for
+            self.session.say("user", content)  # what a command of the user's stands for
         elif text.startswith(_LOCAL) and _is_command(turns):
             del turns[-1]  # a command to the harness, e.g. /model, which no agent answers
             self.prompts = [at for at in self.prompts if at < len(turns)]
         elif asked if meta else text.startswith(_TOLD):
-            self.talk.note(content)
+            self.session.note(content)
         elif meta or text.startswith((*_LOCAL, *_CAVEAT)):
             return
         elif content and asked and not any(part.get("type") == "tool_result" for part in objects(content)):
             self._prompt(event, content)
         else:
-            self.talk.say("user", content)
+            self.session.say("user", content)
 
     def _prompt(self, event: Event, content: Any) -> None:
         """Add a prompt; if it follows a turn in front of an earlier prompt, that one is taken back."""
         if self.cleared:  # another conversation begins
-            self.talk.back(0)
+            self.session.back(0)
             self.prompts, self.root, self.cleared = [], 0, False
         if event.get("parentUuid") is None:
-            self.talk.head(event.get("sessionId") or event.get("session_id"))
+            self.session.head(event.get("sessionId") or event.get("session_id"))
         if self.tree and "parentUuid" in event:
             parent = event["parentUuid"]
             place = self.root if parent is None else self.places.get(str(parent))
             if place is not None and self.prompts and self.prompts[-1] >= place:
-                self.talk.back(place)
+                self.session.back(place)
                 self.prompts = [at for at in self.prompts if at < place]
-        self.prompts.append(len(self.talk.turns))
-        self.talk.say("user", content)
+        self.prompts.append(len(self.session.turns))
+        self.session.say("user", content)
 
     def _queue(self, event: Event) -> None:
         """Show what was typed while the agent worked when it reaches the agent."""
@@ -248,7 +248,7 @@ class _Claude:
         elif operation in ("remove", "dequeue", "popAll") and self.waiting:
             said = self.waiting.pop()
             if operation == "remove" and not self.attached:
-                self.talk.say("user", said)
+                self.session.say("user", said)
 
 
 def _is_command(turns: list[Any]) -> bool:
@@ -283,7 +283,7 @@ def _without(text: str, opens: str, closes: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def codex(events: list[Any], talk: Talk) -> None:
+def codex(events: list[Any], session: Session) -> None:
     """A rollout file of Codex, of any age."""
     items = [_item(event) for event in events]
     has = {str(item.get("role") or item.get("type")) for item in items if isinstance(item, dict)}
@@ -292,19 +292,19 @@ def codex(events: list[Any], talk: Talk) -> None:
     prompts: list[int] = []
     for event, item in zip(events, items, strict=True):
         if not isinstance(event, dict):
-            talk.say("unreadable", event)
+            session.say("unreadable", event)
         elif item is not None:
             if _typed(item):
-                prompts.append(len(talk.turns))
-            _respond(item, talk)
+                prompts.append(len(session.turns))
+            _respond(item, session)
         elif event.get("type") == "session_meta" and isinstance(event.get("payload"), dict):
-            talk.head(event["payload"].get("id"))
+            session.head(event["payload"].get("id"))
         elif event.get("type") == "event_msg":
-            _happened(event.get("payload"), talk, has, prompts, asked=asked)
+            _happened(event.get("payload"), session, has, prompts, asked=asked)
         elif event.get("type") == "compacted" and isinstance(event.get("payload"), dict):
-            talk.note(event["payload"].get("message"))
+            session.note(event["payload"].get("message"))
         elif "type" not in event and isinstance(event.get("instructions"), str) and not told:
-            talk.say("developer", event["instructions"])
+            session.say("developer", event["instructions"])
 
 
 def _item(event: Any) -> Event | None:
@@ -330,30 +330,30 @@ def _typed(item: Event | None) -> bool:
     )
 
 
-def _respond(item: Event, talk: Talk) -> None:
+def _respond(item: Event, session: Session) -> None:
     """An item of the model's input or output as a turn."""
     kind, identity = item.get("type"), item.get("call_id") or item.get("id")
     if kind in _SILENT:
         return
     if "role" in item:
-        _message(str(item["role"]), item, talk)
+        _message(str(item["role"]), item, session)
     elif kind == "reasoning":
         thought = plain_content(item.get("content") or item.get("summary"))
         texts = [part.get("text") for part in objects(thought)] if isinstance(thought, list) else [thought]
-        talk.say("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
+        session.say("assistant", None, reasoning="\n".join(str(text) for text in texts if text))
     elif kind in ("function_call", "custom_tool_call", "local_shell_call", "web_search_call"):
         given = first_at(item, "arguments", "input", "action")
-        talk.call(identity, item.get("name") or kind, given)
+        session.call(identity, item.get("name") or kind, given)
     elif str(kind).endswith("_output"):
-        talk.answer(identity, item.get("output"))
+        session.answer(identity, item.get("output"))
     elif kind is not None:
-        talk.turns.append(item)
+        session.turns.append(item)
 
 
-def _message(role: str, item: Event, talk: Talk) -> None:
+def _message(role: str, item: Event, session: Session) -> None:
     """A message, each part by itself: what the harness put into it is no part of what was asked."""
     if role == "assistant":
-        talk.say(role, item.get("content"))
+        session.say(role, item.get("content"))
         return
     kept = []
     for part in parts_of(item.get("content")):
@@ -363,32 +363,32 @@ def _message(role: str, item: Event, talk: Talk) -> None:
         elif _DROPPED.match(text) or (role == "developer" and text.lstrip().startswith("<")):
             continue
         elif found := _AGENTS_MD.match(text):
-            talk.say("developer", text[found.end() :].strip())
+            session.say("developer", text[found.end() :].strip())
         elif text.lstrip().startswith(_USER_INSTRUCTIONS):
-            talk.say("developer", text)
+            session.say("developer", text)
         elif text.lstrip().startswith(_TOLD):
-            talk.note(text)
+            session.note(text)
         else:
             kept.append(text.rpartition(_REQUEST)[2].strip() if _REQUEST in text else text)
-    talk.say(role, plain_content(kept))
+    session.say(role, plain_content(kept))
 
 
-def _happened(payload: Any, talk: Talk, has: set[str], prompts: list[int], *, asked: bool) -> None:
+def _happened(payload: Any, session: Session, has: set[str], prompts: list[int], *, asked: bool) -> None:
     """An event beside the items: told only where no item says the same."""
     if not isinstance(payload, dict):
         return
     kind = payload.get("type")
     if kind == "user_message" and not asked:
-        prompts.append(len(talk.turns))
-        talk.say("user", payload.get("message"))
+        prompts.append(len(session.turns))
+        session.say("user", payload.get("message"))
     elif kind == "agent_message" and "assistant" not in has:
-        talk.say("assistant", payload.get("message"))
+        session.say("assistant", payload.get("message"))
     elif kind == "agent_reasoning" and "reasoning" not in has:
-        talk.say("assistant", None, reasoning=payload.get("text"))
+        session.say("assistant", None, reasoning=payload.get("text"))
     elif kind == "thread_rolled_back":
         count = payload.get("num_turns")
         if isinstance(count, int) and 0 < count <= len(prompts):
-            talk.back(prompts[-count])
+            session.back(prompts[-count])
             del prompts[-count:]
     elif kind in ("error", "stream_error"):
-        talk.note(payload.get("message"))
+        session.note(payload.get("message"))

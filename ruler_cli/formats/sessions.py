@@ -18,7 +18,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, items, lookup, objects
 from ruler_cli.formats.session_files import (
-    Talk,
+    Session,
     claude,
     codex,
     is_main,
@@ -30,7 +30,7 @@ from ruler_cli.records import Rollout
 
 Record = Mapping[str, Any]
 Fits = Callable[[Record], bool]
-Read = Callable[[Record, Talk], None]
+Read = Callable[[Record, Session], None]
 _HELD = ("events", "loglines", "messages")
 _CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
 
@@ -40,7 +40,7 @@ def events_of(record: Record) -> list[Any]:
     return next((record[name] for name in _HELD if isinstance(record.get(name), list)), [])
 
 
-def gemini(record: Record, talk: Talk) -> None:
+def gemini(record: Record, session: Session) -> None:
     """Gemini CLI: one document, or lines that add to it, change it and take back."""
     turns: dict[str, Any] = {}
     for number, event in enumerate(events_of(record)):
@@ -50,51 +50,51 @@ def gemini(record: Record, talk: Talk) -> None:
             taken: list[tuple[str, Any]] = []
             while turns and not (taken and taken[-1][0] == event["$rewindTo"]):
                 taken.append(turns.popitem())
-            gone = Talk()
+            gone = Session()
             for _, turn in reversed(taken):
                 _gemini_turn(turn, gone)
-            talk.taken.append(gone.turns)
+            session.taken.append(gone.turns)
         elif isinstance(event.get("$set"), dict):
             told = event["$set"].get("messages")
             if isinstance(told, list) and told:
                 turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(told))}
         elif "projectHash" in event:
-            talk.head(event.get("sessionId"), behind=bool(turns))
+            session.head(event.get("sessionId"), behind=bool(turns))
         elif "type" in event:
             turns[str(event.get("id") or f"line {number}")] = event
     for turn in turns.values():
-        _gemini_turn(turn, talk)
+        _gemini_turn(turn, session)
 
 
-def _gemini_turn(turn: Any, talk: Talk) -> None:
+def _gemini_turn(turn: Any, session: Session) -> None:
     if not isinstance(turn, dict):
-        talk.say("unreadable", turn)
+        session.say("unreadable", turn)
         return
     kind, content = turn.get("type"), turn.get("content")
     if kind == "message":
-        last = talk.turns[-1] if talk.turns else {}
+        last = session.turns[-1] if session.turns else {}
         if turn.get("delta") and last.get("role") == "assistant" and isinstance(last["content"], str):
             last["content"] += str(content)  # the agent's messages are printed in pieces
         else:
-            talk.say("assistant" if turn.get("delta") else str(turn.get("role")), content)
+            session.say("assistant" if turn.get("delta") else str(turn.get("role")), content)
     elif kind == "tool_use":
-        talk.call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
+        session.call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
     elif kind == "tool_result":
-        talk.answer(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
+        session.answer(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
     elif kind == "user":
         kept = [part for part in parts_of(content) if not str(text_of(part)).startswith(_CONTEXT)]
-        talk.say("user", plain_content(kept))
+        session.say("user", plain_content(kept))
     elif kind in ("gemini", "model", "assistant"):
         calls = objects(turn.get("toolCalls"))
         told = [
             ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
             for t in objects(turn.get("thoughts"))
         ]
-        talk.say("assistant", content, reasoning="\n".join(told), tool_calls=calls)
+        session.say("assistant", content, reasoning="\n".join(told), tool_calls=calls)
         for one in calls:
-            talk.answer(one.get("id"), _gemini_result(one), one.get("name"))
+            session.answer(one.get("id"), _gemini_result(one), one.get("name"))
     elif kind in ("error", "warning"):
-        talk.note(plain_content(content))
+        session.note(plain_content(content))
 
 
 def _gemini_result(one: Mapping[str, Any]) -> Any:
@@ -110,27 +110,29 @@ def _gemini_result(one: Mapping[str, Any]) -> Any:
     return shown[0] if len(shown) == 1 else shown
 
 
-def opencode(record: Record, talk: Talk) -> None:
+def opencode(record: Record, session: Session) -> None:
     """OpenCode: messages with `info` and `parts`; what was reverted stays behind the rest for a while."""
     cut = lookup(record, "info.revert.messageID")
     gone: int | None = None
     for message in record.get("messages") or ():
         if not isinstance(message, dict) or not isinstance(message.get("info"), dict):
-            talk.say("unreadable", message)
+            session.say("unreadable", message)
             continue
         told = message["info"]
         if cut is not None and told.get("id") == cut:
-            gone = len(talk.turns)
+            gone = len(session.turns)
         if told.get("role") == "user":
-            talk.say("user", plain_content([p for p in map(_asked_part, objects(message.get("parts"))) if p]))
+            session.say(
+                "user", plain_content([p for p in map(_asked_part, objects(message.get("parts"))) if p])
+            )
         else:
             for part in objects(message.get("parts")):
-                _opencode_part(part, talk)
+                _opencode_part(part, session)
             error = told.get("error")
             if isinstance(error, dict):
-                talk.note(str(error.get("name")))
+                session.note(str(error.get("name")))
     if gone is not None:
-        talk.back(gone)
+        session.back(gone)
 
 
 def _asked_part(part: Mapping[str, Any]) -> Any:
@@ -148,20 +150,20 @@ def _asked_part(part: Mapping[str, Any]) -> Any:
     return None
 
 
-def _opencode_part(part: Mapping[str, Any], talk: Talk) -> None:
+def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
     kind = part.get("type")
     if kind == "text" and not part.get("ignored"):
-        talk.say("assistant", part.get("text"))
+        session.say("assistant", part.get("text"))
     elif kind == "reasoning":
-        talk.say("assistant", None, reasoning=part.get("text"))
+        session.say("assistant", None, reasoning=part.get("text"))
     elif kind == "tool":
-        talk.call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
+        session.call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
         answer = first_at(part, "state.output", "state.error")
         if answer is not None:
-            talk.answer(part.get("callID"), answer)
+            session.answer(part.get("callID"), answer)
 
 
-def pi(record: Record, talk: Talk) -> None:
+def pi(record: Record, session: Session) -> None:
     """Sessions of pi: entries of a tree, of which the last leads back to the first; old ones are a list."""
     events = events_of(record)
     entries = {
@@ -177,36 +179,36 @@ def pi(record: Record, talk: Talk) -> None:
             parent = entries[at].get("parentId")
             # what follows an entry that cannot be read follows the one in front of that
             at = parent if parent is None or parent in entries else before.get(at)
-    aside = Talk()
+    aside = Session()
     for event in events:
         if not isinstance(event, dict):
-            talk.say("unreadable", event)
+            session.say("unreadable", event)
         elif event.get("type") in ("session", "session_start"):
-            talk.head(event.get("id"), behind=aside.begun)
+            session.head(event.get("id"), behind=aside.begun)
         elif path is None or event.get("id") in path:
-            _pi_entry(event, talk)
+            _pi_entry(event, session)
         else:
             _pi_entry(event, aside)
-    talk.taken.append(aside.turns)
+    session.taken.append(aside.turns)
 
 
-def _pi_entry(event: Mapping[str, Any], talk: Talk) -> None:
+def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
     kind, message = event.get("type"), event.get("message")
     if kind in ("compaction", "branch_summary"):
-        talk.note(event.get("summary"))
+        session.note(event.get("summary"))
     elif kind == "custom_message":
-        talk.note(plain_content(event.get("content")))
+        session.note(plain_content(event.get("content")))
     elif not isinstance(message, dict):
         return
     elif message.get("role") == "toolResult":
-        talk.answer(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
+        session.answer(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
     elif message.get("role") == "bashExecution":
-        talk.say("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
+        session.say("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
     elif message.get("role") in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
-        talk.note(plain_content(message.get("summary") or message.get("content")))
+        session.note(plain_content(message.get("summary") or message.get("content")))
     else:
-        talk.say(str(message.get("role")), plain_content(parts_of(message.get("content"))))
-        talk.note(message.get("errorMessage"))
+        session.say(str(message.get("role")), plain_content(parts_of(message.get("content"))))
+        session.note(message.get("errorMessage"))
 
 
 _SAMPLE = 20
@@ -259,9 +261,9 @@ def _format(family: str, agent: str, tells: str, fits: Fits, read: Read, aside: 
             raise UnreadableError(f"is none of {agent} sessions")
         if aside(record):
             raise UnreadableError("is no session of the agent itself")
-        talk = Talk()
-        read(record, talk)
-        return [talk.rollout(record.get("reward"), record.get("tools"))]
+        session = Session()
+        read(record, session)
+        return [session.rollout(record.get("reward"), record.get("tools"))]
 
     return Format(
         name=f"{agent} sessions",
@@ -280,7 +282,7 @@ _AGENTS: tuple[tuple[str, str, str, Fits, Read, Fits], ...] = (
         "Claude Code",
         "`events` with `sessionId` in each",
         lambda record: _claude_events(record) or _claude_lines(record),
-        lambda record, talk: claude(events_of(record), talk),
+        lambda record, session: claude(events_of(record), session),
         lambda record: not any(map(is_main, objects(events_of(record)))),
     ),
     (
@@ -288,7 +290,7 @@ _AGENTS: tuple[tuple[str, str, str, Fits, Read, Fits], ...] = (
         "Codex",
         "`events` with `payload` in each",
         lambda record: _codex_events(record) and not _claude_events(record),
-        lambda record, talk: codex(events_of(record), talk),
+        lambda record, session: codex(events_of(record), session),
         _is_codex_sub_agent,
     ),
     (

@@ -22,6 +22,14 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import Messages, first_turn
+from ruler_cli.formats.conversations import (
+    Conversation,
+    conversations_of,
+    depths,
+    prints,
+    tool_turns,
+    tools_of,
+)
 from ruler_cli.formats.dialects import (
     NOTHING,
     OWN,
@@ -36,7 +44,6 @@ from ruler_cli.formats.dialects import (
 from ruler_cli.formats.interface import Format, first_at, items, lookup
 from ruler_cli.formats.reader import as_text
 from ruler_cli.formats.trace_spans import Span, decoded, spans_of
-from ruler_cli.formats.trace_talks import Conversation, depths, prints, talks_of, tool_turns, tools_of
 from ruler_cli.records import Rollout
 
 _SPANS = ("spans", "observations", "data.spans", "child_runs")
@@ -110,30 +117,29 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
         )
     spans = spans_of(_listed(record))
     root = _root(record, spans)
-    talks = talks_of(spans)
-    if talks:
-        talks = _ordered(spans, talks, root)
-        messages = _with_ends(talks, root)
+    conversations = conversations_of(spans)
+    if conversations:
+        conversations = _ordered(spans, conversations, root)
+        messages = _with_ends(conversations, root)
     else:
         messages = _steps(spans, root)
-    further = tuple(talk.messages for talk in talks[1:])
+    further = tuple(one.messages for one in conversations[1:])
     outcome = _outcome(record, spans)
     return [Rollout(messages, (), further, tools_of(spans), record.get("reward"), None, outcome)]
 
 
-def _ordered(spans: list[Span], talks: list[Conversation], root: Span) -> list[Conversation]:
+def _ordered(spans: list[Span], found: list[Conversation], root: Span) -> list[Conversation]:
     """The conversation that holds the task first; the others as they began."""
-    task = _last_words(asked(root.asked))
-    deep = depths(spans, talks)
-    best = min(range(len(talks)), key=lambda i: (not _is_asked(task, talks[i : i + 1]), deep[i], i))
-    return [talks[best], *talks[:best], *talks[best + 1 :]]
+    task, deep = _last_words(asked(root.asked)), depths(spans, found)
+    best = min(range(len(found)), key=lambda i: (not _is_asked(task, found[i : i + 1]), deep[i], i))
+    return [found[best], *found[:best], *found[best + 1 :]]
 
 
-def _with_ends(talks: list[Conversation], root: Span) -> Messages:
+def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     """The first conversation, with the trace's first and last word if none has them."""
-    messages = talks[0].messages
+    messages = conversations[0].messages
     question = asked(root.asked)
-    if question and not _is_asked(_last_words(question), talks):
+    if question and not _is_asked(_last_words(question), conversations):
         messages = [*question, *messages]
     elif first_turn(messages) == 0:  # nothing stands before it by which a task could be told
         opening = [m for m in messages if m.get("role") == "user"][:1]
@@ -141,14 +147,14 @@ def _with_ends(talks: list[Conversation], root: Span) -> Messages:
         messages = [*(question or opening or given), *messages]
     own = [m for m in said(root.said) or () if m.get("role") in OWN and text_of(m)]
     last = own[-1] if own else {"role": "assistant", "content": as_json(root.said)}
-    spoken = [text_of(m) for talk in talks for m in talk.messages if m.get("role") in OWN]
+    spoken = [text_of(m) for one in conversations for m in one.messages if m.get("role") in OWN]
     told = any(_within(text_of(last), t, _LONG) for t in spoken) if own else root.said in map(_once, spoken)
     return messages if told or root.said in NOTHING else [*messages, last]
 
 
-def _is_asked(task: str, talks: list[Conversation]) -> bool:
+def _is_asked(task: str, conversations: list[Conversation]) -> bool:
     """Tell if a task stands in a prompt of the conversations, or there is none."""
-    return not task or any(_within(task, text_of(m), _WORD) for talk in talks for m in talk.asked)
+    return not task or any(_within(task, text_of(m), _WORD) for one in conversations for m in one.asked)
 
 
 def _within(text: str, other: str, least: int) -> bool:

@@ -13,7 +13,7 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect, formats
-from ruler_cli.formats.session_files import Talk
+from ruler_cli.formats.session_files import Session
 from ruler_cli.formats.sessions import gemini
 from ruler_cli.records import Line, Rollout
 from ruler_cli.scoring.render import render
@@ -393,6 +393,6 @@ def test_gemini_without_ids() -> None:
         {"type": kind, "content": text} for kind, text in (("user", "q"), ("gemini", "a"), ("gemini", "b"))
     ]
     for listed in ([head, *events], [head, {"$set": {"messages": events}}]):
-        talk = Talk()
-        gemini({"events": listed}, talk)
-        assert [turn["content"] for turn in talk.turns] == ["q", "a", "b"]
+        session = Session()
+        gemini({"events": listed}, session)
+        assert [turn["content"] for turn in session.turns] == ["q", "a", "b"]

@@ -12,8 +12,8 @@ import pytest
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.conversations import _above
 from ruler_cli.formats.trace_spans import spans_of
-from ruler_cli.formats.trace_talks import _above
 from ruler_cli.records import Rollout
 from ruler_cli.scoring.render import render
 from tests.formats.changes import keyed, sample

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from ruler_cli.formats.chat import Messages
@@ -51,9 +52,9 @@ class Conversation:
         return [*self.asked, *self.said]
 
 
-def talks_of(spans: Sequence[Span]) -> list[Conversation]:
+def conversations_of(spans: Sequence[Span]) -> list[Conversation]:
     """The conversations of the model calls, in the order in which they began."""
-    talks = _Conversations(spans)
+    steps = _Steps(spans)
     known = _by_identity(spans)
     for number, call in enumerate(spans):
         if call.kind != "call":
@@ -61,71 +62,72 @@ def talks_of(spans: Sequence[Span]) -> list[Conversation]:
         question, answer = _question(call.asked), own_turns(call.said)
         around = next((above for above in _above(known, call) if _tells(above)), None)
         if (question or answer) and not (around and _is_told(answer, around)):
-            talks.add(number, question, answer)
-    for talk in talks.found:
-        if called := {name for message in talk.said for name in names_of(message)}:
-            results = talks.results(talk.last, len(spans))
-            talk.said = [*talk.said, *(turn for turn in results if turn["name"] in called)]
-    return talks.found
+            steps.add(number, question, answer)
+    for conversation in steps.found:
+        if called := {name for message in conversation.said for name in names_of(message)}:
+            results = steps.results(conversation.last, len(spans))
+            conversation.said = [*conversation.said, *(turn for turn in results if turn["name"] in called)]
+    return steps.found
 
 
-class _Conversations:
-    """Conversations so far, by the length and the end of their last step's input."""
+class _Steps:
+    """Conversations so far, by a hash of their last step's input."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.found: list[Conversation] = []
         self._spans = spans
-        self._known: dict[tuple[int, Print], list[Conversation]] = {}
+        self._known: dict[int, list[Conversation]] = {}
         self._below: dict[str | None, Conversation] = {}
 
     def add(self, number: int, question: Messages, answer: Messages) -> None:
         """A step: of a conversation that goes on, or the first of one."""
         heard, spoken = prints(question), prints(answer)
-        talk = self._before(heard, spoken)
-        if talk is not None:
-            if len(heard) > len(talk.heard) or not talk.said:
+        conversation = self._before(heard, spoken)
+        if conversation is not None:
+            if len(heard) > len(conversation.heard) or not conversation.said:
                 if answer:
-                    talk.said, talk.spoken = answer, spoken
-                talk.asked, talk.heard = question, heard
-                self._note(talk, number)
+                    conversation.said, conversation.spoken = answer, spoken
+                conversation.asked, conversation.heard = question, heard
+                self._note(conversation, number)
             return
         # a call was given only what is new: nothing, results of tools, or turns of its own
         more = not question or is_result(question[0]) or question[0].get("role") in OWN
-        talk = self._unfinished(number) if more else None
-        if talk is None:
-            talk = Conversation(number, number)
-            self.found.append(talk)
+        before = self._below.get(self._spans[number].parent) or next(reversed(self.found), None)
+        conversation = before if more else None
+        if conversation is None:
+            conversation = Conversation(number, number)
+            self.found.append(conversation)
         elif question:
-            question = question[_overlap([*talk.heard[-len(heard) :], *talk.spoken], heard) :]
+            question = question[_overlap([*conversation.heard[-len(heard) :], *conversation.spoken], heard) :]
         else:
-            question = self.results(talk.last, number)
-        talk.asked += [*talk.said, *question]
-        talk.heard += [*talk.spoken, *prints(question)]
-        talk.said, talk.spoken = answer, spoken
-        self._note(talk, number)
+            question = self.results(conversation.last, number)
+        conversation.asked += [*conversation.said, *question]
+        conversation.heard += [*conversation.spoken, *prints(question)]
+        conversation.said, conversation.spoken = answer, spoken
+        self._note(conversation, number)
 
     def results(self, last: int, until: int) -> Messages:
         """The results of tools between two spans."""
         ran = (span for span in self._spans[last + 1 : until] if span.kind == "tool")
         return [tool_turns(span)[1] for span in ran if span.said is not None]
 
-    def _note(self, talk: Conversation, number: int) -> None:
-        talk.last = number
-        self._below[self._spans[number].parent] = talk
-        if talk.heard:
-            self._known.setdefault((len(talk.heard), talk.heard[-1]), []).append(talk)
+    def _note(self, conversation: Conversation, number: int) -> None:
+        conversation.last = number
+        self._below[self._spans[number].parent] = conversation
+        self._known.setdefault(_marks(conversation.heard)[-1], []).append(conversation)
 
     def _before(self, heard: list[Print], spoken: list[Print]) -> Conversation | None:
         """The conversation of which this is a later step, the one of the longest input first."""
-        for size in range(len(heard), 0, -1):
-            for talk in self._known.get((size, heard[size - 1]), ())[-_NEAR:][::-1]:
-                if talk.heard == heard[: len(talk.heard)] and _goes_on(talk, heard, spoken):
-                    return talk
+        for mark in _marks(heard)[:0:-1]:
+            for one in self._known.get(mark, ())[-_NEAR:][::-1]:
+                if one.heard == heard[: len(one.heard)] and _goes_on(one, heard, spoken):
+                    return one
         return None
 
-    def _unfinished(self, number: int) -> Conversation | None:
-        """The conversation that a call goes on with: the last one below the same span, else the last."""
-        return self._below.get(self._spans[number].parent) or next(reversed(self.found), None)
+
+def _marks(heard: list[Print]) -> list[int]:
+    """A hash of each beginning of an input, the shortest first."""
+    return list(accumulate(heard, lambda mark, said: hash((mark, said)), initial=0))
 
 
 def tools_of(spans: Sequence[Span]) -> Any:
@@ -140,10 +142,13 @@ def tool_turns(span: Span) -> Messages:
     return [calling(identity, span.name, span.asked), result(identity, span.said, span.name)]
 
 
-def depths(spans: Sequence[Span], talks: Sequence[Conversation]) -> list[int]:
+def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
     """The number of tools that each conversation stands below: a sub-agent's is one deeper."""
     known = _by_identity(spans)
-    return [sum(above.kind == "tool" for above in _above(known, spans[talk.first])) for talk in talks]
+    return [
+        sum(above.kind == "tool" for above in _above(known, spans[conversation.first]))
+        for conversation in conversations
+    ]
 
 
 def prints(messages: Messages) -> list[Print]:
@@ -181,12 +186,12 @@ def _above(known: Mapping[str, Span], span: Span) -> Iterator[Span]:
         at = known.get(at.parent or "")
 
 
-def _goes_on(talk: Conversation, heard: list[Print], spoken: list[Print]) -> bool:
+def _goes_on(conversation: Conversation, heard: list[Print], spoken: list[Print]) -> bool:
     """Tell if a step with the same beginning holds all that was said, or is the same step once more."""
-    rest = heard[len(talk.heard) :]
+    rest = heard[len(conversation.heard) :]
     if rest:
-        return _is_said(talk.spoken, rest)
-    return not spoken or not talk.spoken or spoken == talk.spoken
+        return _is_said(conversation.spoken, rest)
+    return not spoken or not conversation.spoken or spoken == conversation.spoken
 
 
 def _is_said(said: list[Print], rest: list[Print]) -> bool:
