@@ -10,7 +10,6 @@ take the others along. Such an INPUT is not written again in its own shape.
 from __future__ import annotations
 
 import io
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -20,26 +19,11 @@ from pathlib import PurePath
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.files import event_kinds as kinds
 from ruler_cli.files.container import Container
-from ruler_cli.files.event_kinds import (
-    conversation_id,
-    is_autogen,
-    is_claude,
-    is_codex,
-    is_exported,
-    is_gemini,
-    is_langchain,
-    is_message,
-    is_openhands,
-    is_pi,
-    is_span,
-    is_spoken,
-    spans_apart,
-    trace_id,
-)
 from ruler_cli.files.parse import dump, parse, parse_text
 from ruler_cli.records import Line
-from ruler_cli.scratch import Scratch, placed, room, tables
+from ruler_cli.scratch import placed, room, tables
 
 Event = Mapping[str, Any]
 
@@ -50,7 +34,6 @@ _RECORD = frozenset(
      "completion", "completions", "response", "responses", "chosen", "rejected", "ruler")
 )  # fmt: skip
 """Members of a record of its own: what has one is no event, whatever else it has."""
-_BATCH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,43 +45,38 @@ class Rule:
     `parts` are the events of one that holds several, of several rollouts.
     """
 
-    name: str
     matches: Callable[[Event], bool]
     member: str
     key: Callable[[Event], str | None] | None = None
     named: str = ""
     most: bool = False
-    parts: Callable[[bytes], list[bytes]] | None = None
+    parts: Callable[[bytes], list[bytes]] = lambda raw: [raw]
 
 
-def _told_of(kind: str, matches: Callable[[Event], bool], member: str) -> Rule:
-    """Events that name their conversations, of which a file may hold many: a few may name none."""
-    return Rule(
-        f"{kind} of conversations",
-        lambda event: conversation_id(event) is not None and matches(event),
+def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tuple[Rule, Rule]:
+    """Messages that name their conversations, of which a file may hold many: a few may name none; others."""
+    named = Rule(
+        lambda event: kinds.conversation_id(event) is not None and matches(event),
         member,
-        key=conversation_id,
+        key=kinds.conversation_id,
         named="conversation_id",
         most=True,
     )
+    return named, Rule(matches, member)
 
 
 RULES = (
-    _told_of("messages", is_message, "messages"),
-    Rule("messages", is_message, "messages"),
-    _told_of("turns", is_spoken, "conversations"),
-    Rule("turns", is_spoken, "conversations"),
-    Rule("Claude Code", is_claude, "events", most=True),
-    Rule("Codex", is_codex, "events", most=True),
-    Rule("Gemini", is_gemini, "events", most=True),
-    Rule("pi", is_pi, "events", most=True),
-    Rule("OpenCode", is_exported, "messages"),
-    Rule("OpenHands", is_openhands, "events"),
-    _told_of("AutoGen", is_autogen, "messages"),
-    Rule("AutoGen", is_autogen, "messages"),
-    _told_of("LangChain", is_langchain, "messages"),
-    Rule("LangChain", is_langchain, "messages"),
-    Rule("spans", is_span, "spans", key=trace_id, named="trace_id", parts=spans_apart),
+    *_messages(kinds.is_message),
+    *_messages(kinds.is_spoken, "conversations"),
+    *(
+        Rule(matches, "events", most=True)
+        for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
+    ),
+    Rule(kinds.is_exported, "messages"),
+    Rule(kinds.is_openhands, "events"),
+    *_messages(kinds.is_autogen),
+    *_messages(kinds.is_langchain),
+    Rule(kinds.is_span, "spans", key=kinds.trace_id, named="trace_id", parts=kinds.spans_apart),
 )
 """Every kind of events; the first rule that fits is taken."""
 
@@ -203,21 +181,20 @@ def _whole(inner: Container, rule: Rule, file: str) -> Iterator[Line]:
 class _Scattered:
     """A file of events of many rollouts, in the order in which these begin; a text is a record of its own.
 
-    Where events stand is kept in a temporary file of SQLite, and so are those that cannot be fetched.
+    All events are kept in a temporary file of SQLite.
     """
 
     def __init__(self, inner: Container, rule: Rule, file: str, stack: ExitStack) -> None:
-        """`stack` holds what is noted of the events."""
+        """`stack` holds the temporary file."""
         self._inner, self._rule, self._file, self._stack = inner, rule, file, stack
         self._db: sqlite3.Connection | None = None
-        self._fd = -1
 
     def records(self) -> Iterator[Line]:
         """Every rollout; the first pass finds them."""
-        db = self._db or self._found()
+        db = self._db = self._db or self._found()
         for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
-            places = db.execute("SELECT start, size FROM event WHERE rollout = ? ORDER BY id", (number,))
-            events = (os.pread(self._fd, size, start) for start, size in places)
+            found = db.execute("SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,))
+            events = (raw for (raw,) in found)
             if key is None:
                 raw = next(events)
             else:
@@ -228,42 +205,28 @@ class _Scattered:
     def _found(self) -> sqlite3.Connection:
         db = tables(*_TABLES, cache=2000)
         self._stack.callback(db.close)
-        kept = self._inner.plain and self._rule.parts is None
-        spool = None if kept else self._stack.enter_context(Scratch())
-        at, rows = 0, list[tuple[int, int, int]]()
         with room():
             for line in self._inner.records():
-                for raw in [line.raw] if self._rule.parts is None else self._rule.parts(line.raw):
-                    if spool is not None:
-                        spool.write(raw)
-                    rows.append((self._number(db, raw), line.offset if spool is None else at, len(raw)))
-                    at += len(raw)
-                if len(rows) >= _BATCH:
-                    db.executemany(_NOTE, rows)
-                    rows.clear()
-            db.executemany(_NOTE, rows)
+                for raw in self._rule.parts(line.raw):
+                    db.execute(_NOTE, (self._number(db, raw), raw))
             db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
-        self._fd = self._inner.fileno() if spool is None else spool.fileno()
-        self._db = db
         return db
 
     def _number(self, db: sqlite3.Connection, raw: bytes) -> int:
-        """The rollout of an event; what names none is one of its own, and is told where it is no record."""
+        """The rollout of an event; one that names none, or is no record, is one of its own."""
         event = _event(raw)
         key = self._rule.key(event) if event is not None and self._rule.key is not None else None
         told = None if key is None else key.encode("utf-8", "surrogatepass")
-        if told is not None:
-            known = db.execute("SELECT number FROM rollout WHERE key = ?", (told,)).fetchone()
-            if known is not None:
-                return int(known[0])
-        return int(db.execute("INSERT INTO rollout (key) VALUES (?)", (told,)).lastrowid or 0)
+        known = db.execute("SELECT number FROM rollout WHERE key = ?", (told,)).fetchone()
+        return int(known[0] if known else db.execute(_BEGIN, (told,)).lastrowid or 0)
 
 
 _TABLES = (
     "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
-    "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, start INT, size INT)",
+    "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
 )
-_NOTE = "INSERT INTO event (rollout, start, size) VALUES (?, ?, ?)"
+_BEGIN = "INSERT INTO rollout (key) VALUES (?)"
+_NOTE = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
 
 
 def _told(file: str) -> dict[str, str]:

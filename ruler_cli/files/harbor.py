@@ -34,13 +34,10 @@ def trials(listing: Listing) -> list[str]:
     agents = {str(parent.parent) for path in paths for parent in path.parents if parent.name == "agent"}
     results = [path.parent for path in paths if path.name == _RESULT]
     jobs = {folder.parent for folder in results if str(folder) in agents and folder.parts}
-    found = [str(folder) for folder in results if str(folder) in agents or _beside(folder, jobs)]
+    beside = {folder for folder in results if folder.parts and folder.parent in jobs}
+    found = [str(folder) for folder in results if str(folder) in agents or folder in beside]
     names = set(listing.names)
     return found if any(_in(trial, _TRAJECTORY) in names for trial in found) else []
-
-
-def _beside(folder: PurePath, jobs: set[PurePath]) -> bool:
-    return bool(folder.parts) and folder.parent in jobs
 
 
 class Harbor(Many):
@@ -73,7 +70,7 @@ class Harbor(Many):
 
     def place(self, number: int) -> str:
         """The trial's directory."""
-        return f"trial {self._trials[number - 1]}"
+        return f"trial {self.trial(number)}"
 
     def trial(self, number: int) -> str:
         """The directory of a trial."""

@@ -17,13 +17,13 @@ the expected ones, so a set is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import LANGCHAIN, is_autogen, is_langchain, langchain_body
-from ruler_cli.formats.chat import Messages, check_messages
+from ruler_cli.files.event_kinds import is_autogen, is_langchain
+from ruler_cli.formats.chat import check_messages
+from ruler_cli.formats.dialects import call_of, part_of, result, turns
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, items, lookup, objects
 from ruler_cli.formats.turns import of_messages
 from ruler_cli.records import Rollout
@@ -47,45 +47,38 @@ def _thread(record: Mapping[str, Any]) -> list[Any]:
     return _first_list(record, _THREADS, *held)
 
 
-def _autogen(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    thread = _thread(record)
-    if not thread:
-        raise UnreadableError("has no messages in `messages`, nor in the state of a team's manager")
-    for message in thread:
-        yield from _autogen_turns(message)
+def _read(listed: list[Any], turns_of: Callable[[dict[str, Any]], Iterable[Any]]) -> Iterator[Any]:
+    if not listed:
+        raise UnreadableError("has no messages where its framework writes them")
+    for message in listed:
+        if not isinstance(message, dict):
+            raise UnreadableError("has a message that is no object")
+        yield from turns_of(message)
 
 
-def _autogen_turns(message: Any) -> Iterator[dict[str, Any]]:
-    if not isinstance(message, dict):
-        raise UnreadableError("has a message that is no object")
+def _autogen_turns(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     kind, source, content = message.get("type"), message.get("source"), message.get("content")
-    if kind in _SILENT:
-        return
     if "role" in message:  # what could not be read
         yield message
     elif kind in _RESULTS:
-        for result in content if isinstance(content, list) else [content]:
-            said = result.get("content") if isinstance(result, dict) else result
-            yield {"role": "tool", "tool_call_id": lookup(result, "call_id"), "content": said}
+        for one in content if isinstance(content, list) else [content]:
+            yield result(lookup(one, "call_id"), one.get("content") if isinstance(one, dict) else one)
+    elif kind == "CodeExecutionEvent":
+        yield {"role": "tool", "content": lookup(message, "result.output")}
     elif kind == "SystemMessage":
         yield {"role": "system", "content": content}
     elif kind == "UserMessage" or str(source).casefold() in _USERS:
         yield {"role": "user", "content": content}
-    else:
-        yield _agent_turn(message, kind, source, content)
+    elif kind not in _SILENT:
+        called = items(content) and all({"name", "arguments"} <= _keys(call) for call in items(content))
+        thought = content if kind == "ThoughtEvent" else message.get("thought")
+        turn = {"role": "assistant", "content": None if called or kind == "ThoughtEvent" else content}
+        more = {"name": source, "tool_calls": content if called else None, "reasoning_content": thought}
+        yield turn | {key: value for key, value in more.items() if value}
 
 
-def _agent_turn(message: dict[str, Any], kind: Any, source: Any, content: Any) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": "assistant", "name": source} if source else {"role": "assistant"}
-    if kind == "ThoughtEvent":
-        turn |= {"content": None, "reasoning_content": content}
-    elif kind == "CodeExecutionEvent":
-        turn = {"role": "tool", "content": lookup(message, "result.output")}
-    elif items(content) and all(isinstance(c, dict) and {"name", "arguments"} <= c.keys() for c in content):
-        turn |= {"content": None, "tool_calls": content}
-    else:
-        turn |= {"content": content}
-    return turn | ({"reasoning_content": message["thought"]} if message.get("thought") else {})
+def _keys(value: Any) -> set[str]:
+    return {*value} if isinstance(value, dict) else set()
 
 
 def _chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -106,36 +99,6 @@ def _speaker(message: Mapping[str, Any]) -> Any:
 def _is_chat_history(record: Mapping[str, Any]) -> bool:
     told = any(name in record for name in ("summary", "cost", "human_input"))
     return told and "messages" not in record and of_messages(record.get("chat_history"))
-
-
-def _langchain(record: dict[str, Any]) -> Messages:
-    messages = [_langchain_turn(message) for message in _first_list(record, _STATES)]
-    if not messages:
-        raise UnreadableError("has no messages in `messages`")
-    return messages
-
-
-def _langchain_turn(message: Any) -> dict[str, Any]:
-    if not isinstance(message, dict):
-        raise UnreadableError("has a message that is no object")
-    kind, body = langchain_body(message)
-    role = message.get("role") or LANGCHAIN.get(kind or "") or body.get("role") or str(kind)
-    content, more = body.get("content"), body.get("additional_kwargs")
-    listed = [*(body.get("tool_calls") or ()), *(body.get("invalid_tool_calls") or ())]
-    calls = [_langchain_call(call) for call in listed] or lookup(more, "tool_calls")
-    if calls and isinstance(content, list):
-        content = [part for part in content if lookup(part, "type") != "tool_use"]
-    fields = {
-        "name": body.get("name"),
-        "tool_calls": calls,
-        "tool_call_id": body.get("tool_call_id"),
-        "reasoning_content": lookup(more, "reasoning_content"),
-    }
-    return {"role": str(role), "content": content} | {key: value for key, value in fields.items() if value}
-
-
-def _langchain_call(call: Any) -> Any:
-    return _call(call) if isinstance(call, dict) and "args" in call else call
 
 
 def _is_langchain(record: Mapping[str, Any]) -> bool:
@@ -174,34 +137,15 @@ def _content(content: Any, role: str, name: Any = None) -> Iterator[dict[str, An
     if isinstance(content.get("content"), str):  # trpc-agent-go
         yield {"role": role, "content": content["content"]}
         return
-    said, thoughts, calls, results = list[Any](), list[str](), list[Any](), list[Any]()
+    said, results = list[Any](), list[Any]()
     for part in content.get("parts") or ():
-        call, result = _pick(part, "function_call"), _pick(part, "function_response")
-        code, ran = _pick(part, "executable_code"), _pick(part, "code_execution_result")
-        if call or code:
-            calls.append(_call(call) if call else {"name": "code", "arguments": code})
-        elif result or ran:
-            found = result or {"name": "code", "response": ran}
-            told = {"tool_call_id": found.get("id"), "name": found.get("name")}
-            results.append({"role": "tool", **told, "content": found.get("response")})
-        elif lookup(part, "thought"):
-            thoughts.append(str(part.get("text")))
-        elif isinstance(lookup(part, "text"), str):
-            said.append({"type": "text", "text": part["text"]})
-        elif isinstance(part, Mapping) and any(value is not None for value in part.values()):
-            medium = _pick(part, "inline_data") or _pick(part, "file_data")
-            said.append({"type": str(_pick(medium, "mime_type") or "file")} if medium else part)
-    if said or thoughts or calls:
-        one = len(said) == 1 and "text" in said[0]
-        message = {"role": role, "content": said[0]["text"] if one else said or None}
-        more = {"name": name, "reasoning_content": "\n".join(thoughts), "tool_calls": calls}
-        yield message | {key: value for key, value in more.items() if value}
-    yield from results
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    given = call["args"] if "args" in call else call.get("arguments")
-    return {"id": call.get("id"), "name": call.get("name"), "arguments": given}
+        if not isinstance(part, Mapping) or any(value is not None for value in part.values()):
+            one = part_of(part)
+            (results if lookup(one, "type") == "tool_result" else said).append(one)
+    if said:
+        yield from turns({"role": role, "name": name, "content": said})
+    for one in results:
+        yield result(one["tool_use_id"], one["content"], one.get("toolName"))
 
 
 def _events(events: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -221,14 +165,14 @@ def _invocation(invocation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A turn of an evaluation: the user's, the calls and results between, the final answer."""
     yield from _content(_pick(invocation, "user_content"), "user")
     between = _pick(invocation, "intermediate_data") or {}
-    results = {result.get("id"): result for result in _pick(between, "tool_responses") or ()}
+    results = {one.get("id"): one for one in _pick(between, "tool_responses") or ()}
     calls = _pick(between, "tool_uses") or _pick(between, "tool_calls") or invocation.get("tools")
     for call in calls or ():
-        yield {"role": "assistant", "content": None, "tool_calls": [_call(call)]}
-        result = results.get(call.get("id"))
-        seen = call.get("result") if result is None else result.get("response")
+        yield {"role": "assistant", "content": None, "tool_calls": [call_of(call)]}
+        found = results.get(call.get("id"))
+        seen = call.get("result") if found is None else found.get("response")
         if seen is not None:
-            yield {"role": "tool", "name": call.get("name"), "content": seen}
+            yield result(call.get("id"), seen, call.get("name"))
     for said in _pick(between, "intermediate_responses") or ():
         if isinstance(said, list) and len(said) == 2:
             yield from _content({"parts": said[1]}, "assistant", said[0])
@@ -268,17 +212,20 @@ def _case_key(record: Mapping[str, Any]) -> str | None:
     return f"{holder}: {identity}" if holder else str(identity) if identity else None
 
 
-def _history(read: Any, record: dict[str, Any]) -> list[Rollout]:
-    return [Rollout(list(read(record)), reward=record.get("reward"))]
+def _history(
+    name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], keys: tuple[str, ...] = ID_KEYS
+) -> Format:
+    """The histories of a framework, whose first word is the family."""
+
+    def rollouts(record: dict[str, Any]) -> list[Rollout]:
+        return [Rollout(list(read(record)), reward=record.get("reward"))]
+
+    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=keys)
 
 
 FORMATS = (
-    Format(
-        name="ADK sessions",
-        family="adk",
-        tells="`events` with `author` in each",
-        matches=_is_session,
-        rollouts=partial(_history, lambda record: _events(record["events"])),
+    _history(
+        "ADK sessions", "`events` with `author` in each", _is_session, lambda r: _events(r["events"]), ()
     ),
     Format(
         name="ADK evaluations",
@@ -289,38 +236,20 @@ FORMATS = (
         key_of=_case_key,
         key_told="evalSetId and evalId",
     ),
-    Format(
-        name="AutoGen messages",
-        family="autogen",
-        tells="`messages` with `source`, `type` in each",
-        matches=lambda record: any(map(is_autogen, _thread(record)[:1])),
-        rollouts=partial(_history, _autogen),
-        keys=ID_KEYS,
+    _history(
+        "AutoGen messages",
+        "`messages` with `source`, `type` in each",
+        lambda record: any(map(is_autogen, _thread(record)[:1])),
+        lambda record: _read(_thread(record), _autogen_turns),
     ),
-    Format(
-        name="AutoGen 0.2 histories",
-        family="autogen",
-        tells="`chat_history`, `summary`",
-        matches=_is_chat_history,
-        rollouts=partial(_history, _chat_history),
-        keys=ID_KEYS,
+    _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _chat_history),
+    _history(
+        "LangChain messages",
+        "`messages` with `type` (human, ai) in each",
+        _is_langchain,
+        lambda record: _read(_first_list(record, _STATES), turns),
     ),
-    Format(
-        name="LangChain messages",
-        family="langchain",
-        tells="`messages` with `type` (human, ai) in each",
-        matches=_is_langchain,
-        rollouts=partial(_history, _langchain),
-        keys=ID_KEYS,
-    ),
-    Format(
-        name="CrewAI outputs",
-        family="crewai",
-        tells="`tasks_output` with `description`, `raw` in each",
-        matches=_is_crew,
-        rollouts=partial(_history, _crew),
-        keys=ID_KEYS,
-    ),
+    _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _crew),
 )
 REFUSALS = (
     Refusal(

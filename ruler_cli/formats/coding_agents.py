@@ -1,4 +1,4 @@
-"""Coding agents: SWE-agent, mini-swe-agent, OpenHands, and SWE-bench's predictions.
+"""Coding agents: SWE-agent, mini-swe-agent, OpenHands, SWE-bench's predictions, Harbor's trials and ATIF.
 
 SWE-agent: `{instance}.traj` (`sweagent/agent/agents.py`, `save_trajectory`). Traps: a demonstration stands in
 `history` as messages of another run (`is_demo`), which is not the agent's work; results name their calls in a
@@ -20,53 +20,65 @@ together.
 SWE-bench: predictions, a line an instance (`swebench.inference`; agents' `all_preds.jsonl`). Traps: a
 prediction is a patch and the name of its instance, the task is not in the file; only SWE-bench's own
 inference writes the prompt (`text`) and the whole answer (`full_output`) along with it.
+
+ATIF, Harbor's trajectory interchange format, which NVIDIA's NAT writes too
+(`harbor.models.trajectories.Trajectory.to_json_dict`, `schema_version` ATIF-v1.0 to v1.8). Traps: there is no
+task id and no reward in it, and `session_id` is the run's, so the group is what stands before the first agent
+step (or `--group-by extra.task_id`); the model forbids unknown keys, so score and mark go into `extra`; tool
+results stand inside the step that called; sub-agents are embedded and shown as further parts; a run that is
+continued in another file (`is_copied_context`, `continued_trajectory_ref`) is one rollout with what has the
+same session.
+
+Harbor (Terminal-Bench 2): a trial of a job is a directory; its record holds `result` (`result.json`,
+`harbor.models.trial.result`), `trajectory` (`agent/trajectory.json`, ATIF) and `reward_file`
+(`verifier/reward.txt` or `.json`). Its reader takes only numbers as rewards, so a reward is taken out where
+there is no score. `harbor traces export` (`harbor/utils/traces_utils.py`) writes a row for each episode: one
+trial may be many rows, all one rollout; `result` is text, the reward or the name of an exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_openhands
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, Refusal, first_at, has, items, lookup
+from ruler_cli.formats.dialects import calling, result
+from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, items, lookup, objects, plain
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.records import Rollout
 
-_STOPPED = "(the run was stopped before its first step)"
-
 
 def _swe_agent(record: dict[str, Any]) -> list[Rollout]:
-    if not record.get("history"):
-        raise UnreadableError(f"has no messages in `history` {_STOPPED}")
-    history = check_messages(record["history"], "history")
-    messages = [_named(message) for message in history if not message.get("is_demo")]
+    messages = [_named(message) for message in _messages(record, "history") if not message.get("is_demo")]
     if not messages:
         raise UnreadableError("holds a demonstration only in `history`")
     seen = lookup(record, "trajectory.-1.observation")
     if messages[-1].get("role") == "assistant" and isinstance(seen, str) and seen.strip():
         calls = items(messages[-1].get("tool_calls"))
-        named = calls[0].get("id") if len(calls) == 1 else None
-        messages.append({"role": "tool", "content": seen, "tool_call_id": named})
+        messages.append(result(calls[0].get("id") if len(calls) == 1 else None, seen))
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
 
 def _named(message: dict[str, Any]) -> dict[str, Any]:
     """A message; a result with the one call that it names."""
     calls = items(message.get("tool_call_ids"))
-    return (
-        {**message, "tool_call_id": calls[0]}
-        if len(calls) == 1 and message.get("role") == "tool"
-        else message
-    )
+    single = len(calls) == 1 and message.get("role") == "tool"
+    return {**message, "tool_call_id": calls[0]} if single else message
 
 
 def _mini(record: dict[str, Any]) -> list[Rollout]:
-    if not record.get("messages"):
-        raise UnreadableError(f"has no messages in `messages` {_STOPPED}")
-    messages = check_messages(record["messages"], "messages")
+    messages = _messages(record, "messages")
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
+
+
+def _messages(record: dict[str, Any], name: str) -> Messages:
+    if not record.get(name):
+        raise UnreadableError(f"has no messages in `{name}` (the run was stopped before its first step)")
+    return check_messages(record[name], name)
 
 
 _SILENT = ("agent_state_changed", "change_agent_state", "null", "recall")
@@ -74,10 +86,8 @@ _NOISE = ("thought", "content", "hidden", "blocking", "confirmation_state", "sec
 
 
 def _openhands(record: dict[str, Any]) -> list[Rollout]:
-    events = [
-        e for item in items(record.get("history")) for e in (item if isinstance(item, list) else [item])
-    ]
-    messages = [turn for event in events if isinstance(event, dict) for turn in _turns(event)]
+    listed = [item if isinstance(item, list) else [item] for item in items(record.get("history"))]
+    messages = [turn for event in objects(list(chain(*listed))) for turn in _turns(event)]
     if not messages:
         raise UnreadableError("has no events in `history` (OpenHands writes this when a run crashed)")
     asked = record.get("instruction")
@@ -89,32 +99,23 @@ def _openhands(record: dict[str, Any]) -> list[Rollout]:
 
 def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """An event as a message; nothing for what says nothing."""
+    action = event.get("action")
     if "kind" in event:
         yield from _sdk_turns(event)
     elif "observation" in event:
         if event["observation"] not in _SILENT:
-            yield _result(str(event.get("cause")), event.get("content"))
-    elif "action" in event and event["action"] not in _SILENT:
-        args = event.get("args")
-        args = args if isinstance(args, dict) else {}
-        if event["action"] in ("message", "system"):
-            said = args.get("content") or event.get("message")
+            yield result(str(event.get("cause")), event.get("content"))
+    elif "action" in event and action not in _SILENT:
+        args = event["args"] if isinstance(event.get("args"), dict) else {}
+        if action in ("message", "system"):
             speaker = "user" if event.get("source") == "user" else "assistant"
-            yield {"role": "system" if event["action"] == "system" else speaker, "content": said}
+            said = args.get("content") or event.get("message")
+            yield {"role": "system" if action == "system" else speaker, "content": said}
         else:
             given = {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", False)}
             if args.get("content"):  # what a `write` writes
                 given["content"] = args["content"]
-            yield _called(str(event.get("id")), str(event["action"]), given, args.get("thought") or None)
-
-
-def _called(identity: Any, name: Any, arguments: Any, said: Any = None) -> dict[str, Any]:
-    call = {"id": identity, "name": name, "arguments": arguments}
-    return {"role": "assistant", "content": said, "tool_calls": [call]}
-
-
-def _result(identity: Any, content: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": identity, "content": content}
+            yield {**calling(str(event.get("id")), action, given), "content": args.get("thought") or None}
 
 
 def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -128,12 +129,12 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     elif kind == "ActionEvent":
         yield _sdk_action(event)
     elif kind == "ACPToolCallEvent":
-        yield _called(identity, event.get("title"), event.get("raw_input"))
-        yield _result(identity, event.get("raw_output"))
+        yield calling(identity, event.get("title"), event.get("raw_input"))
+        yield result(identity, event.get("raw_output"))
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         names = ("error", "rejection_reason", "observation.content", "observation")
         seen = next((found for name in names if (found := lookup(event, name))), None)
-        yield _result(identity, _with_more(seen, event))
+        yield result(identity, _with_more(seen, event))
     elif kind == "ConversationErrorEvent":
         yield {"role": "error", "content": event.get("detail") or event.get("code")}
 
@@ -147,7 +148,7 @@ def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
         given = lookup(event, "tool_call.arguments")
     thought, stated = event.get("thought"), event.get("reasoning_content")
     said = [*items(event.get("thinking_blocks")), *items(thought)]
-    turn = _called(event.get("tool_call_id"), event.get("tool_name"), given)
+    turn = calling(event.get("tool_call_id"), event.get("tool_name"), given)
     return turn | {"content": thought if stated or not said else said, "reasoning_content": stated}
 
 
@@ -191,46 +192,139 @@ def _is_prediction(record: Mapping[str, Any]) -> bool:
     return named and not any(name in record for name in _CONVERSATIONS)
 
 
+_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
+
+
+def _is_atif(record: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(record, Mapping) and str(record.get("schema_version", "")).startswith("ATIF-v")
+
+
+def _atif(record: Mapping[str, Any]) -> Rollout:
+    messages = _steps(record)
+    further = tuple(_steps(sub) for sub in objects(record.get("subagent_trajectories")))
+    tools, reward = lookup(record, "agent.tool_definitions"), lookup(record, "extra.reward")
+    return Rollout(messages, (), further, tools, reward, member=_session(record))
+
+
+def _steps(record: Mapping[str, Any]) -> Messages:
+    steps = items(record.get("steps"))
+    if not steps:
+        raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
+    out: Messages = []
+    for i, step in enumerate(steps):
+        if not isinstance(step, dict):
+            raise UnreadableError(f"`steps[{i}]` is no object")
+        out += _step_turns(step)
+    return out
+
+
+def _step_turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A step's message with its calls, and what came back."""
+    said = {"role": _ROLES.get(str(step.get("source")), "user"), "content": step.get("message")}
+    if step.get("reasoning_content"):
+        said["reasoning_content"] = step["reasoning_content"]
+    if items(step.get("tool_calls")):
+        said["tool_calls"] = [_call(call) for call in step["tool_calls"]]
+    yield said
+    for seen in objects(lookup(step, "observation.results")):
+        elsewhere = "(a sub-agent's work)" if seen.get("subagent_trajectory_ref") else None
+        content = seen.get("content")
+        yield result(seen.get("source_call_id"), elsewhere if content is None else content)
+
+
+def _call(call: Any) -> Any:
+    names = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}
+    return {ours: call.get(name) for ours, name in names.items()} if isinstance(call, dict) else call
+
+
+def _session(record: Mapping[str, Any]) -> str | None:
+    """The run, where the record says that it is only a part of one."""
+    copied = any(step.get("is_copied_context") for step in objects(record.get("steps")))
+    session = record.get("session_id")
+    part = copied or record.get("continued_trajectory_ref")
+    return session if part and isinstance(session, str) else None
+
+
+def _trial(record: dict[str, Any]) -> list[Rollout]:
+    trajectory = record.get("trajectory")
+    if not _is_atif(trajectory):
+        kind = lookup(record, "result.exception_info.exception_type")
+        why = f" (the trial ended with {plain(kind)})" if isinstance(kind, str) else ""
+        raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
+    filed = record.get("reward_file")
+    filed = filed.get("reward") if isinstance(filed, dict) else filed
+    reward = first_at(record, "result.verifier_result.rewards.reward")
+    reward = filed if reward is None else reward
+    return [replace(_atif(trajectory), reward=reward, outcome=filed, member=None)]
+
+
+def _row(record: dict[str, Any]) -> list[Rollout]:
+    messages = check_messages(record.get("conversations") or None, "conversations")
+    trial, tools = record.get("trial_name"), record.get("tool_definitions")
+    member = trial if isinstance(trial, str) else None
+    return [Rollout(messages, tools=tools, reward=record.get("result"), member=member)]
+
+
+def _of_instance(name: str, tells: str, matches: Any, rollouts: Callable[[Any], list[Rollout]]) -> Format:
+    """Rollouts at an instance of SWE-bench; the first word is the family."""
+    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=("instance_id",))
+
+
 FORMATS = (
-    Format(
-        name="OpenHands outputs",
-        family="openhands",
-        tells="`instance_id`, `history`",
-        matches=lambda record: "instance_id" in record and isinstance(record.get("history"), list),
-        rollouts=_openhands,
-        keys=("instance_id",),
+    _of_instance(
+        "OpenHands outputs",
+        "`instance_id`, `history`",
+        lambda record: "instance_id" in record and isinstance(record.get("history"), list),
+        _openhands,
+    ),
+    _of_instance(
+        "OpenHands conversations",
+        "`events` with `action`, `observation` or `kind` in each",
+        _is_conversation,
+        _conversation,
+    ),
+    _of_instance(
+        "SWE-agent", "`trajectory`, `history`, `info`", has("trajectory", "history", "info"), _swe_agent
+    ),
+    _of_instance(
+        "mini-swe-agent",
+        "`trajectory_format` (mini-swe-agent-…)",
+        lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
+        _mini,
+    ),
+    _of_instance(
+        "SWE-bench predictions",
+        "`instance_id`, `model_name_or_path`, `model_patch`",
+        _is_prediction,
+        _prediction,
     ),
     Format(
-        name="OpenHands conversations",
-        family="openhands",
-        tells="`events` with `action`, `observation` or `kind` in each",
-        matches=_is_conversation,
-        rollouts=_conversation,
-        keys=("instance_id",),
+        name="ATIF trajectories",
+        family="atif",
+        tells="`schema_version` (ATIF-v…)",
+        matches=_is_atif,
+        rollouts=lambda record: [_atif(record)],
+        layout=Layout(reward=("extra", "reward"), ruler=("extra", "ruler")),
     ),
     Format(
-        name="SWE-agent",
-        family="swe-agent",
-        tells="`trajectory`, `history`, `info`",
-        matches=has("trajectory", "history", "info"),
-        rollouts=_swe_agent,
-        keys=("instance_id",),
+        name="Harbor trials",
+        family="harbor",
+        tells="`result.task_name`, `trajectory`",
+        matches=lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
+        rollouts=_trial,
+        keys=("result.task_name",),
+        layout=Layout(
+            reward=("result", "verifier_result", "rewards", "reward"), ruler=("result", "ruler"), lost=b""
+        ),
     ),
     Format(
-        name="mini-swe-agent",
-        family="mini-swe-agent",
-        tells="`trajectory_format` (mini-swe-agent-…)",
-        matches=lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
-        rollouts=_mini,
-        keys=("instance_id",),
-    ),
-    Format(
-        name="SWE-bench predictions",
-        family="swe-bench",
-        tells="`instance_id`, `model_name_or_path`, `model_patch`",
-        matches=_is_prediction,
-        rollouts=_prediction,
-        keys=("instance_id",),
+        name="Harbor's exported traces",
+        family="harbor",
+        tells="`conversations`, `task`",
+        matches=has("conversations", "task"),
+        rollouts=_row,
+        keys=("task",),
+        layout=Layout(reward=("result",), form=b'"%s"'),
     ),
 )
 REFUSALS = (

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
@@ -138,7 +138,16 @@ def _task_key(record: Mapping[str, Any]) -> str | None:
     return None if data is None else hashed("task", data)
 
 
-def _trace_kind(record: Mapping[str, Any]) -> Literal["weighted", "plain"] | None:
+_WEIGHTED = Layout(
+    reward=("rewards",),
+    ruler=("info", "ruler"),
+    form=b'{"ruler": {"score": %s, "weight": 1.0}}',
+    lost=b'{"ruler": null}',
+)
+_PLAIN = Layout(reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %s}', lost=b"{}")
+
+
+def _trace_layout(record: Mapping[str, Any]) -> Layout | None:
     """The kind of a bare trace's rewards, which tells its age; None for other records."""
     rewards = record.get("rewards", {})
     if not has("nodes", "task")(record) or not isinstance(rewards, dict):
@@ -146,9 +155,9 @@ def _trace_kind(record: Mapping[str, Any]) -> Literal["weighted", "plain"] | Non
     first = lookup(record, "info.ruler.independent_reward")  # what ruler left of a failure tells no age
     values = (first if isinstance(first, dict) else rewards).values()
     if any(isinstance(value, dict) for value in values):
-        return "weighted"
+        return _WEIGHTED
     figures = any(isinstance(value, int | float) for value in values)
-    return "weighted" if record.get("version") == 1 and not figures else "plain"
+    return _WEIGHTED if record.get("version") == 1 and not figures else _PLAIN
 
 
 def _is_episode(record: Mapping[str, Any], *, grouped: bool) -> bool:
@@ -193,27 +202,26 @@ def _rllm(record: dict[str, Any]) -> list[Rollout]:
     return _any("trajectories", found)
 
 
-_WEIGHTED = Layout(
-    reward=("rewards",),
-    ruler=("info", "ruler"),
-    form=b'{"ruler": {"score": %s, "weight": 1.0}}',
-    lost=b'{"ruler": null}',
-)
-_PLAIN = Layout(reward=("rewards",), ruler=("info", "ruler"), form=b'{"ruler": %s}', lost=b"{}")
-
-
-def _bare(name: str, kind: str, *, grouped: bool) -> Format:
-    """A bare trace; with a `group_id` it is prime-rl's."""
+def _of_task(
+    name: str, tells: str, matches: Any, rollouts: Any, keys: tuple[str, ...], layout: Layout = _WEIGHTED
+) -> Format:
+    """Agents at work on a task, which is the group of verifiers; groups of prime-rl have their own keys."""
+    family = name.split(maxsplit=1)[0]
+    key_of, key_told = (_task_key, "hash of task.data") if family == "verifiers" else (None, "")
     return Format(
-        name=name,
-        family="prime-rl" if grouped else "verifiers",
-        tells="`nodes`, `task`, `rewards`" + ", `group_id`" * grouped,
-        matches=lambda record: _trace_kind(record) == kind and ("group_id" in record) == grouped,
-        rollouts=lambda record: [_trace(record, (), None)],
-        keys=("group_id",) if grouped else _KEYS[:2],
-        key_of=None if grouped else _task_key,
-        key_told="" if grouped else "hash of task.data",
-        layout=_WEIGHTED if kind == "weighted" else _PLAIN,
+        name, family, tells, matches, rollouts, keys=keys, layout=layout, key_of=key_of, key_told=key_told
+    )
+
+
+def _bare(name: str, layout: Layout, *, grouped: bool) -> Format:
+    """A bare trace; with a `group_id` it is prime-rl's."""
+    return _of_task(
+        name,
+        "`nodes`, `task`, `rewards`" + ", `group_id`" * grouped,
+        lambda record: _trace_layout(record) is layout and ("group_id" in record) == grouped,
+        lambda record: [_trace(record, (), None)],
+        ("group_id",) if grouped else _KEYS[:2],
+        layout,
     )
 
 
@@ -228,30 +236,18 @@ FORMATS = (
         key_of=_result_key,
         key_told="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
     ),
-    Format(
-        name="verifiers episodes",
-        family="verifiers",
-        tells="`traces`, `task`",
-        matches=partial(_is_episode, grouped=False),
-        rollouts=_episode,
-        keys=_KEYS,
-        key_of=_task_key,
-        key_told="hash of task.data",
-        layout=_WEIGHTED,
+    _of_task("verifiers episodes", "`traces`, `task`", partial(_is_episode, grouped=False), _episode, _KEYS),
+    _bare("verifiers traces", _WEIGHTED, grouped=False),
+    _bare("verifiers 0.2 traces", _PLAIN, grouped=False),
+    _of_task(
+        "prime-rl episodes",
+        "`traces`, `task`, `group.id`",
+        partial(_is_episode, grouped=True),
+        _episode,
+        ("group.id",),
     ),
-    _bare("verifiers traces", "weighted", grouped=False),
-    _bare("verifiers 0.2 traces", "plain", grouped=False),
-    Format(
-        name="prime-rl episodes",
-        family="prime-rl",
-        tells="`traces`, `task`, `group.id`",
-        matches=partial(_is_episode, grouped=True),
-        rollouts=_episode,
-        keys=("group.id",),
-        layout=_WEIGHTED,
-    ),
-    _bare("prime-rl weighted traces", "weighted", grouped=True),
-    _bare("prime-rl traces", "plain", grouped=True),
+    _bare("prime-rl weighted traces", _WEIGHTED, grouped=True),
+    _bare("prime-rl traces", _PLAIN, grouped=True),
     Format(
         name="rLLM episodes",
         family="rllm",

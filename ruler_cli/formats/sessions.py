@@ -12,17 +12,25 @@ file is a tree by `parentId`, and the entry that is last tells the branch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
-from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, lookup, objects
-from ruler_cli.formats.session_files import claude, codex, is_main, is_sub_agent
-from ruler_cli.formats.talk import Talk, call, parts_of, plain_content, text_of
+from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, items, lookup, objects
+from ruler_cli.formats.session_files import (
+    Session,
+    claude,
+    codex,
+    is_main,
+    parts_of,
+    plain_content,
+    text_of,
+)
 from ruler_cli.records import Rollout
 
 Record = Mapping[str, Any]
+Fits = Callable[[Record], bool]
+Read = Callable[[Record, Session], None]
 _HELD = ("events", "loglines", "messages")
 _CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context for our chat.")
 
@@ -32,7 +40,7 @@ def events_of(record: Record) -> list[Any]:
     return next((record[name] for name in _HELD if isinstance(record.get(name), list)), [])
 
 
-def gemini(record: Record, talk: Talk) -> None:
+def gemini(record: Record, session: Session) -> None:
     """Gemini CLI: one document, or lines that add to it, change it and take back."""
     turns: dict[str, Any] = {}
     for number, event in enumerate(events_of(record)):
@@ -42,67 +50,51 @@ def gemini(record: Record, talk: Talk) -> None:
             taken: list[tuple[str, Any]] = []
             while turns and not (taken and taken[-1][0] == event["$rewindTo"]):
                 taken.append(turns.popitem())
-            gone = Talk()
+            gone = Session()
             for _, turn in reversed(taken):
                 _gemini_turn(turn, gone)
-            talk.aside(gone)
+            session.taken.append(gone.turns)
         elif isinstance(event.get("$set"), dict):
             told = event["$set"].get("messages")
             if isinstance(told, list) and told:
                 turns = {str(turn.get("id") or f"item {n}"): turn for n, turn in enumerate(objects(told))}
         elif "projectHash" in event:
-            talk.head(event.get("sessionId"), behind=bool(turns))
+            session.head(event.get("sessionId"), behind=bool(turns))
         elif "type" in event:
             turns[str(event.get("id") or f"line {number}")] = event
     for turn in turns.values():
-        _gemini_turn(turn, talk)
-    for turn in talk.turns:
-        if isinstance(turn["content"], _Pieces):
-            turn["content"] = "".join(turn["content"])
+        _gemini_turn(turn, session)
 
 
-def _gemini_turn(turn: Any, talk: Talk) -> None:
+def _gemini_turn(turn: Any, session: Session) -> None:
     if not isinstance(turn, dict):
-        talk.say("unreadable", turn)
+        session.say("unreadable", turn)
         return
     kind, content = turn.get("type"), turn.get("content")
     if kind == "message":
-        _streamed(turn, talk)
+        last = session.turns[-1] if session.turns else {}
+        if turn.get("delta") and last.get("role") == "assistant" and isinstance(last["content"], str):
+            last["content"] += str(content)  # the agent's messages are printed in pieces
+        else:
+            session.say("assistant" if turn.get("delta") else str(turn.get("role")), content)
     elif kind == "tool_use":
-        asked = call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
-        talk.say("assistant", None, tool_calls=[asked])
+        session.call(turn.get("tool_id"), turn.get("tool_name"), turn.get("parameters"))
     elif kind == "tool_result":
-        talk.answer(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
+        session.answer(turn.get("tool_id"), turn.get("output") or turn.get("error") or turn.get("status"))
     elif kind == "user":
         kept = [part for part in parts_of(content) if not str(text_of(part)).startswith(_CONTEXT)]
-        talk.say("user", plain_content(kept))
+        session.say("user", plain_content(kept))
     elif kind in ("gemini", "model", "assistant"):
         calls = objects(turn.get("toolCalls"))
         told = [
             ": ".join(str(t[k]) for k in ("subject", "description") if t.get(k))
             for t in objects(turn.get("thoughts"))
         ]
-        both = [call(c.get("id"), c.get("name"), c.get("args")) for c in calls]
-        talk.say("assistant", content, reasoning="\n".join(told), tool_calls=both)
+        session.say("assistant", content, reasoning="\n".join(told), tool_calls=calls)
         for one in calls:
-            talk.answer(one.get("id"), _gemini_result(one), one.get("name"))
+            session.answer(one.get("id"), _gemini_result(one), one.get("name"))
     elif kind in ("error", "warning"):
-        talk.note(plain_content(content))
-
-
-class _Pieces(list[str]):
-    """A text that is not whole yet."""
-
-
-def _streamed(turn: Mapping[str, Any], talk: Talk) -> None:
-    """A message that is printed: the agent's come in pieces."""
-    last = talk.turns[-1]["content"] if talk.turns else None
-    if not turn.get("delta"):
-        talk.say(str(turn.get("role")), turn.get("content"))
-    elif isinstance(last, _Pieces):
-        last.append(str(turn.get("content")))
-    else:
-        talk.add({"role": "assistant", "content": _Pieces((str(turn.get("content")),))})
+        session.note(plain_content(content))
 
 
 def _gemini_result(one: Mapping[str, Any]) -> Any:
@@ -118,27 +110,29 @@ def _gemini_result(one: Mapping[str, Any]) -> Any:
     return shown[0] if len(shown) == 1 else shown
 
 
-def opencode(record: Record, talk: Talk) -> None:
+def opencode(record: Record, session: Session) -> None:
     """OpenCode: messages with `info` and `parts`; what was reverted stays behind the rest for a while."""
     cut = lookup(record, "info.revert.messageID")
     gone: int | None = None
     for message in record.get("messages") or ():
         if not isinstance(message, dict) or not isinstance(message.get("info"), dict):
-            talk.say("unreadable", message)
+            session.say("unreadable", message)
             continue
         told = message["info"]
         if cut is not None and told.get("id") == cut:
-            gone = len(talk.turns)
+            gone = len(session.turns)
         if told.get("role") == "user":
-            talk.say("user", plain_content([p for p in map(_asked_part, objects(message.get("parts"))) if p]))
+            session.say(
+                "user", plain_content([p for p in map(_asked_part, objects(message.get("parts"))) if p])
+            )
         else:
             for part in objects(message.get("parts")):
-                _opencode_part(part, talk)
+                _opencode_part(part, session)
             error = told.get("error")
             if isinstance(error, dict):
-                talk.note(str(error.get("name")))
+                session.note(str(error.get("name")))
     if gone is not None:
-        talk.back(gone)
+        session.back(gone)
 
 
 def _asked_part(part: Mapping[str, Any]) -> Any:
@@ -156,21 +150,20 @@ def _asked_part(part: Mapping[str, Any]) -> Any:
     return None
 
 
-def _opencode_part(part: Mapping[str, Any], talk: Talk) -> None:
+def _opencode_part(part: Mapping[str, Any], session: Session) -> None:
     kind = part.get("type")
     if kind == "text" and not part.get("ignored"):
-        talk.say("assistant", part.get("text"))
+        session.say("assistant", part.get("text"))
     elif kind == "reasoning":
-        talk.say("assistant", None, reasoning=part.get("text"))
+        session.say("assistant", None, reasoning=part.get("text"))
     elif kind == "tool":
-        asked = call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
-        talk.say("assistant", None, tool_calls=[asked])
+        session.call(part.get("callID"), part.get("tool"), lookup(part, "state.input"))
         answer = first_at(part, "state.output", "state.error")
         if answer is not None:
-            talk.answer(part.get("callID"), answer)
+            session.answer(part.get("callID"), answer)
 
 
-def pi(record: Record, talk: Talk) -> None:
+def pi(record: Record, session: Session) -> None:
     """Sessions of pi: entries of a tree, of which the last leads back to the first; old ones are a list."""
     events = events_of(record)
     entries = {
@@ -186,157 +179,142 @@ def pi(record: Record, talk: Talk) -> None:
             parent = entries[at].get("parentId")
             # what follows an entry that cannot be read follows the one in front of that
             at = parent if parent is None or parent in entries else before.get(at)
-    aside = Talk()
+    aside = Session()
     for event in events:
         if not isinstance(event, dict):
-            talk.say("unreadable", event)
+            session.say("unreadable", event)
         elif event.get("type") in ("session", "session_start"):
-            talk.head(event.get("id"), behind=aside.begun)
+            session.head(event.get("id"), behind=aside.begun)
         elif path is None or event.get("id") in path:
-            _pi_entry(event, talk)
+            _pi_entry(event, session)
         else:
             _pi_entry(event, aside)
-    talk.aside(aside)
+    session.taken.append(aside.turns)
 
 
-def _pi_entry(event: Mapping[str, Any], talk: Talk) -> None:
+def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
     kind, message = event.get("type"), event.get("message")
     if kind in ("compaction", "branch_summary"):
-        talk.note(event.get("summary"))
+        session.note(event.get("summary"))
     elif kind == "custom_message":
-        talk.note(plain_content(event.get("content")))
+        session.note(plain_content(event.get("content")))
     elif not isinstance(message, dict):
         return
     elif message.get("role") == "toolResult":
-        talk.answer(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
+        session.answer(message.get("toolCallId"), message.get("content"), str(message.get("toolName")))
     elif message.get("role") == "bashExecution":
-        talk.say("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
+        session.say("user", f"Ran `{message.get('command')}`\n{message.get('output')}")
     elif message.get("role") in ("compactionSummary", "branchSummary", "custom", "hookMessage"):
-        talk.note(plain_content(message.get("summary") or message.get("content")))
+        session.note(plain_content(message.get("summary") or message.get("content")))
     else:
-        _pi_turn(message, talk)
-
-
-def _pi_turn(message: Mapping[str, Any], talk: Talk) -> None:
-    kept, calls = [], []
-    for part in parts_of(message.get("content")):
-        if isinstance(part, dict) and part.get("type") == "toolCall":
-            calls.append(call(part.get("id"), part.get("name"), part.get("arguments")))
-        else:
-            kept.append(part)
-    talk.say(str(message.get("role")), plain_content(kept), tool_calls=calls)
-    talk.note(message.get("errorMessage"))
+        session.say(str(message.get("role")), plain_content(parts_of(message.get("content"))))
+        session.note(message.get("errorMessage"))
 
 
 _SAMPLE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """One agent's sessions: how they are known and read; those `aside` are a sub-agent's, or hold nothing."""
-
-    family: str
-    name: str
-    tells: str
-    fits: Callable[[Record], bool]
-    read: Callable[[Record, Talk], None]
-    aside: Callable[[Record], bool] = lambda _: False
-
-
-def _made_of(fits: Callable[[Mapping[str, Any]], bool], *names: str) -> Callable[[Record], bool]:
-    """A test for records with a list of such events under one of the names."""
+def _made_of(fits: Fits, name: str) -> Fits:
+    """A test for records with a list of such events under a name."""
 
     def made(record: Record) -> bool:
-        listed: list[Any] = next((record[name] for name in names if isinstance(record.get(name), list)), [])
-        first = [event for event in listed[:_SAMPLE] if isinstance(event, dict)]
+        first = objects(items(record.get(name))[:_SAMPLE])
         return bool(first) and 2 * sum(map(fits, first)) >= len(first)
 
     return made
 
 
-def _is_turn(event: Mapping[str, Any]) -> bool:
-    return event.get("type") in ("user", "assistant", "system") and "role" not in event
+_claude_events = _made_of(is_claude, "events")
+_codex_events = _made_of(is_codex, "events")
+_gemini_events = _made_of(is_gemini, "events")
+_claude_lines = _made_of(
+    lambda event: event.get("type") in ("user", "assistant", "system") and "role" not in event, "loglines"
+)
 
 
 def _is_gemini_record(record: Record) -> bool:
     if isinstance(record.get("messages"), list):
         return {"sessionId", "projectHash"} <= record.keys()
-    return _made_of(is_gemini, "events")(record)
+    return _gemini_events(record)
 
 
-def _gemini_kind(record: Record) -> Any:
-    heads = [record, *(e for e in events_of(record)[:_SAMPLE] if isinstance(e, dict))]
-    return next((head["kind"] for head in heads if isinstance(head.get("kind"), str)), None)
+def _is_gemini_sub_agent(record: Record) -> bool:
+    kinds = [head.get("kind") for head in (record, *objects(events_of(record)[:_SAMPLE]))]
+    return next((kind for kind in kinds if isinstance(kind, str)), None) == "subagent"
 
 
-_claude_events = _made_of(is_claude, "events")
-_claude_lines = _made_of(_is_turn, "loglines")
-_codex_events = _made_of(is_codex, "events")
+def _is_codex_sub_agent(record: Record) -> bool:
+    """Tell if the head of a rollout file says that it is a sub-agent's."""
+    heads = (
+        event.get("payload") for event in objects(events_of(record)) if event.get("type") == "session_meta"
+    )
+    head = next(heads, None)
+    source = lookup(head, "source")
+    return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
 
 
-DIALECTS = (
-    _Dialect(
-        "claude-code",
-        "Claude Code sessions",
-        "`events` with `sessionId` in each",
-        lambda record: _claude_events(record) or _claude_lines(record),
-        lambda record, talk: claude(events_of(record), talk),
-        lambda record: not any(map(is_main, objects(events_of(record)))),
-    ),
-    _Dialect(
-        "codex",
-        "Codex sessions",
-        "`events` with `payload` in each",
-        lambda record: _codex_events(record) and not _claude_events(record),
-        lambda record, talk: codex(events_of(record), talk),
-        lambda record: is_sub_agent(events_of(record)),
-    ),
-    _Dialect(
-        "gemini-cli",
-        "Gemini CLI sessions",
-        "`sessionId`, `projectHash`, `messages`",
-        _is_gemini_record,
-        gemini,
-        lambda record: _gemini_kind(record) == "subagent",
-    ),
-    _Dialect(
-        "opencode",
-        "OpenCode sessions",
-        "`messages` with `info` and `parts` in each",
-        _made_of(is_exported, "messages"),
-        opencode,
-        lambda record: bool(lookup(record, "info.parentID")),
-    ),
-    _Dialect("pi", "pi sessions", "`events` with `message` in each", _made_of(is_pi, "events"), pi),
-)
-"""Every agent whose sessions are read."""
+def _format(family: str, agent: str, tells: str, fits: Fits, read: Read, aside: Fits) -> Format:
+    """The sessions of one agent, without those that are `aside`."""
 
-
-def _format(dialect: _Dialect) -> Format:
     def rollouts(record: dict[str, Any]) -> list[Rollout]:
-        if not dialect.fits(record):
-            raise UnreadableError(f"is none of {dialect.name}")
-        if dialect.aside(record):
+        if not fits(record):
+            raise UnreadableError(f"is none of {agent} sessions")
+        if aside(record):
             raise UnreadableError("is no session of the agent itself")
-        talk = Talk()
-        dialect.read(record, talk)
-        return [talk.rollout(record.get("reward"), record.get("tools"))]
+        session = Session()
+        read(record, session)
+        return [session.rollout(record.get("reward"), record.get("tools"))]
 
     return Format(
-        name=dialect.name,
-        family=dialect.family,
-        tells=dialect.tells,
+        name=f"{agent} sessions",
+        family=family,
+        tells=tells,
         # a document of messages would be taken for one of another kind
-        matches=lambda record: dialect.fits(record) and ("messages" in record or not dialect.aside(record)),
+        matches=lambda record: fits(record) and ("messages" in record or not aside(record)),
         rollouts=rollouts,
         keys=ID_KEYS,
     )
 
 
-FORMATS = tuple(map(_format, DIALECTS))
+_AGENTS: tuple[tuple[str, str, str, Fits, Read, Fits], ...] = (
+    (
+        "claude-code",
+        "Claude Code",
+        "`events` with `sessionId` in each",
+        lambda record: _claude_events(record) or _claude_lines(record),
+        lambda record, session: claude(events_of(record), session),
+        lambda record: not any(map(is_main, objects(events_of(record)))),
+    ),
+    (
+        "codex",
+        "Codex",
+        "`events` with `payload` in each",
+        lambda record: _codex_events(record) and not _claude_events(record),
+        lambda record, session: codex(events_of(record), session),
+        _is_codex_sub_agent,
+    ),
+    (
+        "gemini-cli",
+        "Gemini CLI",
+        "`sessionId`, `projectHash`, `messages`",
+        _is_gemini_record,
+        gemini,
+        _is_gemini_sub_agent,
+    ),
+    (
+        "opencode",
+        "OpenCode",
+        "`messages` with `info` and `parts` in each",
+        _made_of(is_exported, "messages"),
+        opencode,
+        lambda record: bool(lookup(record, "info.parentID")),
+    ),
+    ("pi", "pi", "`events` with `message` in each", _made_of(is_pi, "events"), pi, lambda _: False),
+)
+FORMATS = tuple(_format(*agent) for agent in _AGENTS)
 REFUSALS = (
     Refusal(
-        lambda record: any(dialect.fits(record) and dialect.aside(record) for dialect in DIALECTS),
+        lambda record: any(fits(record) and aside(record) for *_, fits, _, aside in _AGENTS),
         "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
     ),
     Refusal(

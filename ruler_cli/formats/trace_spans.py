@@ -9,8 +9,6 @@ attributes flat, nested or as columns), AgentOps (`span_attributes`), Langfuse's
 - JSON that stands as text is read only where the writer always writes JSON, or says so: else a model's answer
   that is JSON would become messages, in its own call or in the next one's prompt.
 - OpenTelemetry's first convention wrote messages as events of the span.
-
-The attributes of a span by name, however its exporter writes them: pairs, flat names, objects, columns.
 """
 
 from __future__ import annotations
@@ -41,6 +39,7 @@ _CALLS = frozenset((
     "call_llm", "response", "chat_completion", "ai.generatetext.dogenerate", "ai.streamtext.dostream",
 ))  # fmt: skip
 _TOOLS = frozenset(("tool", "execute_tool", "function", "tool_call", "ai.toolcall"))
+_AGENTS = frozenset(("agent", "invoke_agent", "chain", "workflow", "span", "task"))
 _ASKED = (
     "gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "gcp.vertex.agent.llm_request",
     "ai.prompt.messages", "mlflow.spanInputs", "traceloop.entity.input", "langfuse.observation.input",
@@ -72,9 +71,6 @@ _EVENTS = {
     "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.tool.message": "tool",
     "gen_ai.assistant.message": "assistant", "gen_ai.choice": "choice",
 }  # fmt: skip
-_TELLING = (
-    "gen_ai.", "llm.", "input.value", "output.value", "traceloop.", "mlflow.span", "ai.prompt", "langfuse.",
-)  # fmt: skip
 _NESTED = 100
 """Spans inside spans."""
 
@@ -102,18 +98,6 @@ def spans_of(listed: Any) -> list[Span]:
     return sorted(found, key=lambda span: span.start) if alike else found
 
 
-def has_talk(raw: Any) -> bool:
-    """Tell if a span may hold something that a model was asked or said: by its names only."""
-    if not isinstance(raw, Mapping):
-        return False
-    if "run_type" in raw or "span_data" in raw or (raw.keys() & {*_OWN_ASKED} and raw.keys() & {*_OWN_SAID}):
-        return True
-    found = attributes_of(raw)
-    if any(key.startswith(_TELLING) or key in ("gen_ai", "llm", "input", "output") for key in found):
-        return True
-    return any(str(event.get("name")).startswith("gen_ai.") for event in objects(raw.get("events")))
-
-
 def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     if isinstance(raw.get("span_data"), Mapping):
         raw = {**raw["span_data"], **raw}
@@ -125,7 +109,12 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
         asked, said = decoded(asked), decoded(said)
     asked = _value(attributes, _GIVEN if tool else _ASKED, text=tool) if asked is None else asked
     said = _value(attributes, _GOT if tool else _SAID, text=tool) if said is None else said
-    if kind == "other" and _is_request(asked) and isinstance(said, Mapping) and "choices" in said:
+    if (
+        kind == "other"
+        and items(lookup(asked, "messages"))
+        and isinstance(said, Mapping)
+        and "choices" in said
+    ):
         kind = "call"
     if kind == "call" and (asked is None or said is None):
         before, behind = _told(raw, attributes)
@@ -133,43 +122,39 @@ def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     rules = decoded(attributes.get("gen_ai.system_instructions"))
     if rules and asked is not None:
         asked = {"system": rules, "messages": asked}
-    name = next((n for key in _NAMES if isinstance(n := find(attributes, key), str)), None)
-    name = (name if tool else None) or _first(raw, _TITLES)
+    name = next((n for key in _NAMES if tool and isinstance(n := find(attributes, key), str)), None)
     tools = next((decoded(found) for key in _OFFERED if (found := attributes.get(key))), None)
-    identity = _first(raw, IDS)
     above = _first(raw, PARENTS)
     return Span(
-        kind,
-        str(name),
-        None if identity is None else str(identity),
-        parent if above is None else str(above),
-        _time(_first(raw, _STARTS)),
-        asked,
-        said,
-        tools if tools is not None else lookup(raw, "extra.invocation_params.tools"),
-        raw,
+        kind=kind,
+        name=str(name or _first(raw, _TITLES)),
+        identity=_identity(raw),
+        parent=parent if above is None else str(above),
+        start=_time(_first(raw, _STARTS)),
+        asked=asked,
+        said=said,
+        tools=tools if tools is not None else lookup(raw, "extra.invocation_params.tools"),
+        raw=raw,
     )
 
 
-def _is_request(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("messages"), list)
+def _identity(raw: Mapping[str, Any]) -> str | None:
+    found = _first(raw, IDS)
+    return None if found is None else str(found)
 
 
 def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
     stated = [find(attributes, key) for key in _KINDS] + [raw.get(key) for key in _OWN_KINDS]
     kinds = [str(value).lower() for value in stated if isinstance(value, str)]
     for kind in kinds:
-        if kind in _CALLS:
-            return "call"
-        if kind in _TOOLS:
-            return "tool"
+        if kind in _CALLS or kind in _TOOLS:
+            return "call" if kind in _CALLS else "tool"
     if any(find(attributes, key) for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")):
         return "call"
     if any(isinstance(find(attributes, key), str) for key in _NAMES[:3]):
         return "tool"
-    agent = any(kind in ("agent", "invoke_agent", "chain", "workflow", "span", "task") for kind in kinds)
     messages = any(attributes.get(key) for key in ("gen_ai.input.messages", "gen_ai.output.messages"))
-    return "call" if messages and not agent else "other"
+    return "call" if messages and not _AGENTS.intersection(kinds) else "other"
 
 
 def _value(attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False) -> Any:
@@ -203,14 +188,13 @@ def _told(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Any, A
 
 def _flat(
     listed: Any, parent: str | None = None, depth: int = 0
-) -> Iterator[tuple[Mapping[str, Any], str | None]]:
+) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Spans and those that stand inside them, each with the id of the one around it."""
     for raw in objects(listed):
         yield raw, parent
-        identity = _first(raw, IDS)
         for key in ("child_runs", "child_spans", "children"):
             if depth < _NESTED:
-                yield from _flat(raw.get(key), None if identity is None else str(identity), depth + 1)
+                yield from _flat(raw.get(key), _identity(raw), depth + 1)
 
 
 def _first(raw: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -240,12 +224,12 @@ def attributes_of(raw: Mapping[str, Any]) -> dict[str, Any]:
         found = {str(i.get("key")): _any_value(i.get("value")) for i in objects(found)}
     own = {key[11:]: value for key, value in raw.items() if key.startswith("attributes.")}
     found = {**found, **own} if isinstance(found, Mapping) else own
-    flat: dict[str, list[tuple[str, Any]]] = {}
+    grouped: dict[str, list[tuple[str, Any]]] = {}
     for key, value in found.items():
         if key.startswith(_FLAT):
             head = next(name for name in _FLAT if key.startswith(name))
-            flat.setdefault(head[:-1], []).append((key.removeprefix(head), value))
-    return {**found, **{head: _unflat(items) for head, items in flat.items() if head not in found}}
+            grouped.setdefault(head[:-1], []).append((key.removeprefix(head), value))
+    return {**{head: _unflat(pairs) for head, pairs in grouped.items()}, **found}
 
 
 def find(attributes: Mapping[str, Any], name: str) -> Any:
@@ -254,10 +238,10 @@ def find(attributes: Mapping[str, Any], name: str) -> Any:
     return lookup(attributes, name) if found is None else found
 
 
-def _unflat(items: list[tuple[str, Any]]) -> Any:
+def _unflat(pairs: list[tuple[str, Any]]) -> Any:
     """Flat names as objects and lists; an index only sorts."""
     root: dict[str, Any] = {}
-    for name, value in items:
+    for name, value in pairs:
         at, parts = root, name.split(".", _DEEP)
         for part in parts[:-1]:
             inner = at.setdefault(part, {})
@@ -288,14 +272,13 @@ def _any_value(value: Any, depth: int = 0) -> Any:
     """OTLP's AnyValue as the value it holds; Jaeger's tags hold theirs."""
     if not isinstance(value, Mapping) or depth > _DEEP:
         return value
-    for key in ("stringValue", "boolValue", "doubleValue", "intValue", "string_value", "int_value"):
-        if key in value:
-            return value[key]
-    for key in ("arrayValue", "array_value"):
-        if key in value:
-            return [_any_value(item, depth + 1) for item in items(value[key].get("values"))]
-    for key in ("kvlistValue", "kvlist_value"):
-        if key in value:
-            pairs = objects(value[key].get("values"))
+    for key, inner in value.items():
+        kind = key.replace("_", "").lower()
+        if kind in ("stringvalue", "boolvalue", "doublevalue", "intvalue"):
+            return inner
+        if kind == "arrayvalue":
+            return [_any_value(item, depth + 1) for item in items(inner.get("values"))]
+        if kind == "kvlistvalue":
+            pairs = objects(inner.get("values"))
             return {str(pair.get("key")): _any_value(pair.get("value"), depth + 1) for pair in pairs}
     return value

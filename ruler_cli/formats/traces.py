@@ -16,14 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import Messages, first_turn
-from ruler_cli.formats.interface import Format, items, lookup
-from ruler_cli.formats.reader import as_text
-from ruler_cli.formats.trace_messages import (
+from ruler_cli.formats.conversations import (
+    Conversation,
+    conversations_of,
+    depths,
+    prints,
+    tool_turns,
+    tools_of,
+)
+from ruler_cli.formats.dialects import (
+    NOTHING,
+    OWN,
     as_json,
     asked,
     holds_result,
@@ -32,8 +41,9 @@ from ruler_cli.formats.trace_messages import (
     said,
     text_of,
 )
-from ruler_cli.formats.trace_spans import Span, has_talk, spans_of
-from ruler_cli.formats.trace_talks import Talk, depths, prints, talks_of, tool_turns, tools_of
+from ruler_cli.formats.interface import Format, first_at, items, lookup
+from ruler_cli.formats.reader import as_text
+from ruler_cli.formats.trace_spans import Span, decoded, spans_of
 from ruler_cli.records import Rollout
 
 _SPANS = ("spans", "observations", "data.spans", "child_runs")
@@ -42,11 +52,11 @@ _ITEMS = (
     "metadata.dataset_item_id", "metadata.datasetItemId", "metadata.dataset_example_id",
     "metadata.reference_example_id", "attributes.dataset_example_id",
 )  # fmt: skip
+_SCORES = ("scores", "annotations", "span_annotations", "info.assessments")
+_FIGURES = ("value", "result.score", "score", "feedback.value", "avg")
 _FIRST = ("input", "inputs", "input_text", "info.request", "info.request_preview")
 _LAST = ("final_output", "output", "outputs", "output_text", "info.response", "info.response_preview")
-_MESSAGES = {"messages", "choices", "generations", "candidates"}
-_OWN = ("assistant", None)
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
+_HELD = {"messages", "choices", "generations", "candidates"}
 _LONG, _WORD = 12, 4
 """Characters of an answer, and of a task, that is not found in another text by chance."""
 _TRACE = ("htmlPath", "bookmarked", "sessionId", "userId", "release", "projectId")
@@ -71,7 +81,7 @@ def _listed(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
-    """The first span without a parent, with what the trace says of input and output where it says none."""
+    """The first span without a parent, with the trace's own input and output where it has none."""
     known = {span.identity for span in spans}
     roots = [span for span in spans if span.parent is None] or [s for s in spans if s.parent not in known]
     roots = [s for s in roots if s.kind == "other" and (s.asked, s.said) != (None, None)]
@@ -79,24 +89,17 @@ def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
     if isinstance(record.get("run_type"), str):
         return root
     trace = _holder(record)
-    first, last = ([v for key in keys if (v := lookup(trace, key)) is not None] for keys in (_FIRST, _LAST))
+    first, last = first_at(trace, *_FIRST), first_at(trace, *_LAST)
     if trace is not record:
-        first, last = [_once(_once(value)) for value in first], [_once_as_text(value) for value in last]
-    before = [s.asked for s in roots if s.asked is not None]
-    behind = [s.said for s in reversed(roots) if s.said is not None]
-    if len(roots) > 1:  # none of them is the trace's
-        before, behind = [*first, *before], [*last, *behind]
-    return replace(
-        root,
-        asked=next(iter([*before, *first]), None),
-        said=next(iter([*behind, *last]), None),
-    )
-
-
-def _once_as_text(value: Any) -> Any:
-    """An output that stands as JSON text; a text in it is the model's, whatever it says."""
-    value = _once(value)
-    return quoted if isinstance(quoted := _once(value), str) and str(value)[:1] == '"' else value
+        first, last = _once(_once(first)), _once(last)
+        # a text in the output is the model's, even if it reads as JSON
+        last = text if str(last)[:1] == '"' and isinstance(text := _once(last), str) else last
+    before, behind = [s.asked for s in roots], [s.said for s in reversed(roots)]
+    at = 0 if len(roots) > 1 else len(roots)  # of several roots none is the trace's
+    before.insert(at, first)
+    behind.insert(at, last)
+    first, last = (next((v for v in values if v is not None), None) for values in (before, behind))
+    return replace(root, asked=first, said=last)
 
 
 def _once(value: Any) -> Any:
@@ -114,53 +117,49 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
         )
     spans = spans_of(_listed(record))
     root = _root(record, spans)
-    talks = talks_of(spans)
-    if talks:
-        talks = _ordered(spans, talks, root)
-        messages = _with_ends(talks, root)
+    conversations = conversations_of(spans)
+    if conversations:
+        conversations = _ordered(spans, conversations, root)
+        messages = _with_ends(conversations, root)
     else:
         messages = _steps(spans, root)
-    further = tuple(talk.messages for talk in talks[1:])
+    further = tuple(one.messages for one in conversations[1:])
     outcome = _outcome(record, spans)
     return [Rollout(messages, (), further, tools_of(spans), record.get("reward"), None, outcome)]
 
 
-def _ordered(spans: list[Span], talks: list[Talk], root: Span) -> list[Talk]:
+def _ordered(spans: list[Span], found: list[Conversation], root: Span) -> list[Conversation]:
     """The conversation that holds the task first; the others as they began."""
-    task = _last_words(asked(root.asked))
-    missed = [bool(task) and not any(_asks(task, text_of(m)) for m in talk.asked) for talk in talks]
-    deep = depths(spans, talks)
-    best = min(range(len(talks)), key=lambda i: (missed[i], deep[i], i))
-    return [talks[best], *talks[:best], *talks[best + 1 :]]
+    task, deep = _last_words(asked(root.asked)), depths(spans, found)
+    best = min(range(len(found)), key=lambda i: (not _is_asked(task, found[i : i + 1]), deep[i], i))
+    return [found[best], *found[:best], *found[best + 1 :]]
 
 
-def _with_ends(talks: list[Talk], root: Span) -> Messages:
+def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     """The first conversation, with the trace's first and last word if none has them."""
-    messages = talks[0].messages
+    messages = conversations[0].messages
     question = asked(root.asked)
-    task = _last_words(question)
-    heard = [text_of(m) for talk in talks for m in talk.asked]
-    if question and task and not any(_asks(task, text) for text in heard):
+    if question and not _is_asked(_last_words(question), conversations):
         messages = [*question, *messages]
     elif first_turn(messages) == 0:  # nothing stands before it by which a task could be told
         opening = [m for m in messages if m.get("role") == "user"][:1]
-        given = [] if root.asked in _NOTHING else [{"role": "user", "content": as_json(root.asked)}]
+        given = [] if root.asked in NOTHING else [{"role": "user", "content": as_json(root.asked)}]
         messages = [*(question or opening or given), *messages]
-    own = [m for m in said(root.said) or () if m.get("role") in _OWN and text_of(m)]
+    own = [m for m in said(root.said) or () if m.get("role") in OWN and text_of(m)]
     last = own[-1] if own else {"role": "assistant", "content": as_json(root.said)}
-    spoken = [text_of(m) for talk in talks for m in talk.messages if m.get("role") in _OWN]
-    told = any(_within(text_of(last), t) for t in spoken) if own else root.said in map(_once, spoken)
-    return messages if told or root.said in _NOTHING else [*messages, last]
+    spoken = [text_of(m) for one in conversations for m in one.messages if m.get("role") in OWN]
+    told = any(_within(text_of(last), t, _LONG) for t in spoken) if own else root.said in map(_once, spoken)
+    return messages if told or root.said in NOTHING else [*messages, last]
 
 
-def _within(text: str, other: str) -> bool:
+def _is_asked(task: str, conversations: list[Conversation]) -> bool:
+    """Tell if a task stands in a prompt of the conversations, or there is none."""
+    return not task or any(_within(task, text_of(m), _WORD) for one in conversations for m in one.asked)
+
+
+def _within(text: str, other: str, least: int) -> bool:
     """Tell if a text is shown by another; a short one stands in many by chance."""
-    return text == other or (len(text) >= _LONG and text in other)
-
-
-def _asks(text: str, other: str) -> bool:
-    """Tell if a task stands in a prompt."""
-    return text == other or (len(text) >= _WORD and text in other)
+    return text == other or (len(text) >= least and text in other)
 
 
 def _answer(root: Span) -> Messages:
@@ -168,7 +167,7 @@ def _answer(root: Span) -> Messages:
 
     A list of messages may be a model's text that somebody read as JSON: results of tools in it are none.
     """
-    if root.said in _NOTHING:
+    if root.said in NOTHING:
         return []
     found, before = said(root.said), asked(root.asked) or []
     whole = [{"role": "assistant", "content": as_json(root.said)}]
@@ -177,23 +176,22 @@ def _answer(root: Span) -> Messages:
     if before and len(found) > len(before) and prints(found[: len(before)]) == prints(before):
         found = found[len(before) :]
     ours = isinstance(root.said, Mapping) and "messages" in root.said
-    own = [m.get("role") in _OWN and not holds_result(m) for m in found]
-    return (
-        found if all(mine or (ours and is_result(m)) for m, mine in zip(found, own, strict=True)) else whole
-    )
+    own = [m.get("role") in OWN and not holds_result(m) for m in found]
+    known = all(mine or (ours and is_result(m)) for m, mine in zip(found, own, strict=True))
+    return found if known else whole
 
 
 def _has_more(value: Any) -> bool:
     """Tell if an object holds more than one thing, and no messages: then all of it is shown."""
-    if not isinstance(value, Mapping) or is_message(value) or _MESSAGES & value.keys():
+    if not isinstance(value, Mapping) or is_message(value) or _HELD & value.keys():
         return False
-    return sum(inner not in _NOTHING for inner in value.values()) > 1
+    return sum(inner not in NOTHING for inner in value.values()) > 1
 
 
 def _steps(spans: list[Span], root: Span) -> Messages:
     """A trace without messages of model calls: the root's input, the tools as they ran, its output."""
     question = None if _has_more(root.asked) else asked(root.asked)
-    if question is None and root.asked not in _NOTHING:
+    if question is None and root.asked not in NOTHING:
         question = [{"role": "user", "content": as_json(root.asked)}]
     answer = _answer(root)
     ran = [turn for span in spans if span.kind == "tool" and span is not root for turn in tool_turns(span)]
@@ -220,45 +218,32 @@ def _outcome(record: Mapping[str, Any], spans: list[Span]) -> Any:
 
 def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
     """Langfuse's scores, Phoenix's annotations, MLflow's assessments, LangSmith's feedback."""
-    for path in ("scores", "annotations", "span_annotations", "info.assessments"):
-        for score in items(lookup(holder, path)):
-            for key in ("value", "result.score", "score", "feedback.value"):
-                value = lookup(score, key)
-                if isinstance(value, int | float):
-                    yield score, value
-                    break
     stats = holder.get("feedback_stats")
-    for score in stats.values() if isinstance(stats, Mapping) else ():
-        value = lookup(score, "avg")
-        if isinstance(value, int | float):
+    listed = [items(lookup(holder, path)) for path in _SCORES]
+    for score in [*chain(*listed), *(stats.values() if isinstance(stats, Mapping) else ())]:
+        values = (lookup(score, path) for path in _FIGURES)
+        if (value := next((v for v in values if isinstance(v, int | float)), None)) is not None:
             yield score, value
 
 
 def item_of(record: Mapping[str, Any]) -> str | None:
     """The item of a data set that a trace was run on, where it names one."""
     trace = _holder(record)
-    metadata = _once(trace.get("metadata"))
-    for holder in (record, trace, {"metadata": metadata}, *_listed(record)):
-        if isinstance(holder, Mapping):
-            for path in _ITEMS:
-                found = lookup(holder, path)
-                if isinstance(found, str | int) and found != "":
-                    return as_text(found)
-            found = lookup(holder, "metadata.attributes")
-            if isinstance(found, Mapping) and found.get("langfuse.experiment.item.id"):
-                return as_text(found["langfuse.experiment.item.id"])
+    metadata = {"metadata": decoded(trace.get("metadata"))}
+    for holder in (record, trace, metadata, *_listed(record)):
+        found = (lookup(holder, path) for path in _ITEMS)
+        if (item := next((v for v in found if isinstance(v, str | int) and v != ""), None)) is not None:
+            return as_text(item)
+        named = lookup(holder, "metadata.attributes")
+        if isinstance(named, Mapping) and named.get("langfuse.experiment.item.id"):
+            return as_text(named["langfuse.experiment.item.id"])
     return None
 
 
 def _is_spans(record: Mapping[str, Any]) -> bool:
     listed = record.get("spans") if "spans" in record else lookup(record, "data.spans")
-    return isinstance(listed, list) and "messages" not in record and any(map(_deep_talk, listed))
-
-
-def _deep_talk(raw: Any) -> bool:
-    """Tell if a span, or one inside it, may hold a conversation."""
-    return has_talk(raw) or (
-        isinstance(raw, Mapping) and any(has_talk(span.raw) for span in spans_of([raw])[1:])
+    return "messages" not in record and any(
+        span.kind == "call" or span.asked is not None or span.said is not None for span in spans_of(listed)
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import ASKING, Messages, check_messages, first_turn
+from ruler_cli.formats.dialects import text_of
 from ruler_cli.formats.interface import lookup
 from ruler_cli.formats.transcript import json_messages, named_turns
 from ruler_cli.records import Path, Rollout
@@ -248,14 +249,6 @@ def with_submission(record: Mapping[str, Any], messages: Messages) -> Messages:
     """A conversation with what was handed in as its last line, unless a message says it already."""
     for path in _HANDED_IN:
         text = lookup(record, path)
-        if isinstance(text, str) and text.strip() and not any(text.strip() in _said(m) for m in messages):
+        if isinstance(text, str) and text.strip() and not any(text.strip() in text_of(m) for m in messages):
             messages = [*messages, {"role": "submission", "content": text}]
     return messages
-
-
-def _said(message: Mapping[str, Any]) -> str:
-    """The text of a message; nothing for one that is in another shape."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    return "\n".join(text for text in texts if isinstance(text, str))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.scoring.render import render
 from tests.formats.changes import sample
 from tests.values import read, reader
 
@@ -15,35 +16,66 @@ def test_calls(subtests: pytest.Subtests) -> None:
     """A call is shown once, with its arguments, and its result as the tool's."""
     for name in ["adk_sessions", "autogen", "langchain"]:
         with subtests.test(name=str(name)):
-            messages = read(sample(name)[0])[0].rollouts[0].messages
-            (call,) = [call for m in messages for call in m.get("tool_calls") or ()]
-            assert call["name"] == "timetable"
-            assert "Troms" in str(call["arguments"])
-            assert "tool_use" not in str(messages)
-            (result,) = [m for m in messages if m["role"] == "tool"]
-            assert result["tool_call_id"] == call["id"]
+            lines = "\n".join(render(read(sample(name)[0])[0].rollouts[0].messages)).split("\n")
+            (call,) = [line for line in lines if line.startswith("call ")]
+            (result,) = [line for line in lines if line.startswith("tool ")]
+            assert call == 'call timetable: {"to":"Tromsø"}'
+            assert result.startswith("tool timetable: ")
 
 
-def events(*parts: Any, **more: Any) -> list[Any]:
-    """The messages of an ADK session whose agent's event has these parts."""
+def adk(*parts: Any, **more: Any) -> dict[str, Any]:
+    """An ADK session whose agent's event has these parts."""
     asked = {"author": "user", "content": {"parts": [{"text": "q"}], "role": "user"}}
-    event = {"author": "guide", "content": {"parts": list(parts), "role": "model"}, **more}
-    return read({"events": [asked, event]})[0].rollouts[0].messages[1:]
+    return {
+        "events": [asked, {"author": "guide", "content": {"parts": list(parts), "role": "model"}, **more}]
+    }
 
 
-def test_adk_parts() -> None:
-    """Code, files and what nobody knows are shown, and an error is no answer."""
-    (call, ran) = events(
-        {"executableCode": {"code": "1+1", "language": "PYTHON"}}, {"codeExecutionResult": {"output": "2"}}
-    )
-    assert call["tool_calls"][0]["arguments"]["code"] == "1+1"
-    assert ran["role"] == "tool"
-    (pictured,) = events({"text": "see"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}})
-    assert pictured["content"] == [{"type": "text", "text": "see"}, {"type": "image/png"}]
-    (strange,) = events({"newKind": {"x": 1}})
-    assert strange["content"] == [{"newKind": {"x": 1}}]
-    assert events(errorMessage="quota")[-1] == {"role": "error", "content": "quota"}
-    assert events({"text": "pie"}, partial=True) == []
+def adk_case(invocation: dict[str, Any]) -> dict[str, Any]:
+    """An ADK evaluation with one invocation."""
+    told = [{"actualInvocation": invocation}]
+    return {"evalId": "x", "overallEvalMetricResults": [], "evalMetricResultPerInvocation": told}
+
+
+CALL = {"id": "c", "name": "find", "arguments": "{}"}
+SHOWN: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("code is a call and its result",
+     adk({"executableCode": {"code": "1+1"}}, {"codeExecutionResult": {"output": "2"}}),
+     ['user: "q"', 'call code: {"code":"1+1"}', 'tool code: {"output":"2"}']),
+    ("a piece of a later event is no turn", adk({"text": "pie"}, partial=True), ['user: "q"']),
+    ("a picture is shown as what it is",
+     adk({"text": "see"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}),
+     ['user: "q"', 'assistant guide: "see\\n[image]"']),
+    ("an unknown part is shown as it is", adk({"newKind": {"x": 1}}),
+     ['user: "q"', 'assistant guide: "{\\"newKind\\":{\\"x\\":1}}"']),
+    ("an error is no answer", adk({"text": "hm"}, errorMessage="quota"),
+     ['user: "q"', 'assistant guide: "hm"', 'error: "quota"']),
+    ("contents may be texts, and calls may hold their result",
+     adk_case({"userContent": {"role": "user", "content": "add 2 3"},
+               "tools": [{"id": "c", "name": "calc", "arguments": {"a": 2}, "result": 5}],
+               "finalResponse": {"role": "assistant", "content": "5"}}),
+     ['user: "add 2 3"', 'call calc: {"a":2}', "tool calc: \"5\"", 'assistant: "5"']),
+    ("only a user's own name makes a turn the user's",
+     {"task_id": 1, "messages": [
+         {"source": "planner", "type": "TextMessage", "content": "plan"},
+         {"source": "User", "type": "TextMessage", "content": "task"},
+         {"source": "coder", "type": "CodeExecutionEvent", "result": {"exit_code": 0, "output": "ok"}},
+         {"source": "coder", "type": "StructuredMessage[Plan]", "content": {"steps": 2}}]},
+     ['assistant planner: "plan"', 'user: "task"', 'tool: "ok"', 'assistant coder: "{\\"steps\\":2}"']),
+    ("what an agent's model was given is read by its types",
+     {"messages": [
+         {"type": "UserMessage", "source": "boss", "content": "task"},
+         {"type": "AssistantMessage", "source": "guide", "content": [CALL], "thought": "hm"},
+         {"type": "FunctionExecutionResultMessage", "content": [{"content": "x", "call_id": "c"}]}]},
+     ['user: "task"', 'assistant thinking: "hm"\ncall find: {}', 'tool find: "x"']),
+]  # fmt: skip
+
+
+def test_shown(subtests: pytest.Subtests) -> None:
+    """All that the agent said and did is shown, as its own."""
+    for law, record, lines in SHOWN:
+        with subtests.test(law=law):
+            assert render(read(record)[0].rollouts[0].messages) == lines
 
 
 def test_adk_outcomes() -> None:
@@ -53,61 +85,27 @@ def test_adk_outcomes() -> None:
     assert [read(record)[0].rollouts[0].outcome for record in told] == [True, False, None, True, False]
 
 
-def test_adk_text_contents() -> None:
-    """Contents that are texts, and calls that hold their result, are read as well."""
-    invocation = {
-        "userContent": {"role": "user", "content": "add 2 3"},
-        "tools": [{"id": "c", "name": "calc", "arguments": {"a": 2}, "result": 5}],
-        "finalResponse": {"role": "assistant", "content": "5"},
-    }
-    case = {
-        "evalId": "x",
-        "overallEvalMetricResults": [],
-        "evalMetricResultPerInvocation": [{"actualInvocation": invocation}],
-    }
-    messages = read(case)[0].rollouts[0].messages
-    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"]
+STRANGE: list[Any] = ["text", None, 3, []]
+REFUSED: list[tuple[type[Exception], str, Any]] = [
+    (UnreadableError, "no session in `sessionDetails`",
+     {**sample("adk_evaluations")[0], "sessionDetails": None}),
+    # the answers of an evaluation set are the expected ones, and no agent's
+    (UsageError, "evaluation set, whose answers are the expected ones",
+     {"evalId": "x", "conversation": [{"userContent": {"parts": [{"text": "q"}]}, "finalResponse": {}}]}),
+    # earlier turns beside a question are no rollout
+    (UsageError, "holds no rollouts",
+     {"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]}),
+    *((UnreadableError, "no object", {**record, "messages": [record["messages"][0], strange]})
+      for strange in STRANGE
+      for record in (sample("autogen")[0], sample("langchain")[0])),
+]  # fmt: skip
 
 
-def test_adk_without_session() -> None:
-    """A result without a session or invocations says so."""
-    case = {**sample("adk_evaluations")[0], "sessionDetails": None}
-    with pytest.raises(UnreadableError, match="no session in `sessionDetails`"):
-        read(case)
-
-
-def test_adk_sets() -> None:
-    """An evaluation set is refused: its answers are the expected ones, and no agent's."""
-    case = {"evalId": "x", "conversation": [{"userContent": {"parts": [{"text": "q"}]}, "finalResponse": {}}]}
-    with pytest.raises(UsageError, match="evaluation set, whose answers are the expected ones"):
-        read(case)
-
-
-def test_autogen_speakers() -> None:
-    """Only a user's own name makes a turn the user's; what is not told as such is an agent's."""
-    messages = [
-        {"source": "planner", "type": "TextMessage", "content": "plan"},
-        {"source": "User", "type": "TextMessage", "content": "task"},
-        {"source": "coder", "type": "CodeExecutionEvent", "result": {"exit_code": 0, "output": "ok"}},
-        {"source": "coder", "type": "StructuredMessage[Plan]", "content": {"steps": 2}},
-    ]
-    found = read({"task_id": 1, "messages": messages})[0].rollouts[0].messages
-    assert [m["role"] for m in found] == ["assistant", "user", "tool", "assistant"]
-    assert found[-1]["content"] == {"steps": 2}
-
-
-def test_autogen_model_context() -> None:
-    """What an agent's model was given is read by its types."""
-    call = {"id": "c", "name": "find", "arguments": "{}"}
-    messages = [
-        {"type": "UserMessage", "source": "boss", "content": "task"},
-        {"type": "AssistantMessage", "source": "guide", "content": [call], "thought": "hm"},
-        {"type": "FunctionExecutionResultMessage", "content": [{"content": "x", "call_id": "c"}]},
-    ]
-    found = read({"messages": messages})[0].rollouts[0].messages
-    assert [m["role"] for m in found] == ["user", "assistant", "tool"]
-    assert found[1]["tool_calls"] == [call]
-    assert found[1]["reasoning_content"] == "hm"
+def test_refused(subtests: pytest.Subtests) -> None:
+    """What holds no conversation is refused with the reason, and no strange message is passed over."""
+    for error, reason, record in REFUSED:
+        with subtests.test(reason=reason), pytest.raises(error, match=reason):
+            read(record)
 
 
 def test_old_autogen_without_names() -> None:
@@ -118,23 +116,7 @@ def test_old_autogen_without_names() -> None:
     assert [m["role"] for m in read(record)[0].rollouts[0].messages] == ["user", "assistant"]
 
 
-def test_chat_history_of_others() -> None:
-    """Earlier turns beside a question are no rollout."""
-    with pytest.raises(UsageError):
-        reader({"chat_history": [{"role": "user", "content": "hi"}], "documents": ["d"]})
-
-
 def test_langchain_beside_roles() -> None:
     """Messages with roles stay what they are, whatever their type."""
     messages = [{"role": "user", "type": "human", "content": "q"}, {"role": "assistant", "content": "a"}]
     assert reader({"messages": messages}).format.family == "native"
-
-
-@pytest.mark.parametrize("name", ["autogen", "langchain"])
-@pytest.mark.parametrize("strange", ["text", None, 3, []])
-def test_strange_message(name: str, strange: Any) -> None:
-    """A message that is no object makes the record unreadable, and is never passed over."""
-    record = sample(name)[0]
-    record["messages"].insert(1, strange)
-    with pytest.raises(UnreadableError, match="no object"):
-        read(record)

@@ -15,12 +15,6 @@ ASKED = [
     'system: "Look things up before you answer."',
     'user: "Which gate does the night train to Tromsø leave from?"',
 ]
-NAMES = ["mini_swe_agent", "swe_agent", "openhands"]
-
-
-def shown(name: str) -> list[str]:
-    """The first rollout of a sample as a judge reads it."""
-    return render(read(sample(name)[0])[0].rollouts[0].messages)
 
 
 def text(said: str) -> list[dict[str, str]]:
@@ -28,27 +22,29 @@ def text(said: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": said}]
 
 
-def test_mini() -> None:
-    """What was submitted is the last message, of the role `exit`."""
+LOOKED = [
+    'assistant: "A look first."\ncall bash: {"command":"grep Tromsø times"}',
+    'tool bash: "22:10 platform 4"',
+]
+SHOWN = {
+    "mini_swe_agent": [*ASKED, *LOOKED, 'exit: "Platform 4, at 22:10."'],
+    "swe_agent": [*ASKED, *LOOKED, 'assistant: "Platform 4, at 22:10."', 'tool: "Platform 4, at 22:10.\\n"'],
+    "openhands": [
+        *ASKED, *(line.replace(" bash", " run") for line in LOOKED),
+        'call finish: {"final_thought":"Platform 4, at 22:10."}',
+    ],
+}  # fmt: skip
+
+
+def test_shown(subtests: pytest.Subtests) -> None:
+    """What was submitted is the last line; a demonstration is not shown; actions are calls."""
+    for name, lines in SHOWN.items():
+        with subtests.test(name=name):
+            assert render(read(sample(name)[0])[0].rollouts[0].messages) == lines
     assert list(keyed(*sample("mini_swe_agent"))) == ["train", "tiles"]
-    assert shown("mini_swe_agent") == [
-        *ASKED,
-        'assistant: "A look first."\ncall bash: {"command":"grep Tromsø times"}',
-        'tool bash: "22:10 platform 4"',
-        'exit: "Platform 4, at 22:10."',
-    ]
-
-
-def test_swe_agent() -> None:
-    """A demonstration is not shown; the instance is not in the file, so equal prompts are a group."""
+    # the instance is not in the file
     assert [len(group) for group in keyed(*sample("swe_agent")).values()] == [2, 1]
-    assert shown("swe_agent") == [
-        *ASKED,
-        'assistant: "A look first."\ncall bash: {"command":"grep Tromsø times"}',
-        'tool bash: "22:10 platform 4"',
-        'assistant: "Platform 4, at 22:10."',
-        'tool: "Platform 4, at 22:10.\\n"',
-    ]
+    assert [r.outcome for r in keyed(*sample("openhands"))["train"]] == [True, False]
 
 
 def last(record: dict[str, Any], number: int = 1) -> list[str]:
@@ -71,34 +67,31 @@ def test_swe_agent_end() -> None:
         assert last({**given, "trajectory": odd})[0] == 'submission: "the patch"'
 
 
-HANDED_IN: list[Any] = [{"model_patch": "fix"}, {"git_patch": "fix"}, {"test_result": {"git_patch": "fix"}}]
-
-
-def test_handed_in(subtests: pytest.Subtests) -> None:
+def test_handed_in() -> None:
     """A patch that stands beside the messages is the last line, of a coding agent's and of any record."""
-    for more in HANDED_IN:
-        with subtests.test(more=str(more)):
-            assert last({**sample("openhands")[0], **more}) == ['submission: "fix"']
-            assert last({**sample("mini_swe_agent")[0], **more}) == ['submission: "fix"']
-            assert last({"messages": talk("4"), **more}) == ['submission: "fix"']
-            assert last({"trajectories": [{"messages": talk("4"), **more}]}) == ['submission: "fix"']
+    for more in ({"model_patch": "fix"}, {"git_patch": "fix"}, {"test_result": {"git_patch": "fix"}}):
+        records = [*(sample(name)[0] for name in ("openhands", "mini_swe_agent")), {"messages": talk("4")}]
+        for record in [*({**one, **more} for one in records), {"trajectories": [{**records[-1], **more}]}]:
+            assert last(record) == ['submission: "fix"']
 
 
-def test_said_once() -> None:
-    """A patch that a message shows is not shown again, and a blank one is none."""
-    assert last({"messages": talk("so: fix it"), "model_patch": "fix\n"}) == ['assistant: "so: fix it"']
-    parts = [{"role": "assistant", "content": text("fix")}]
-    assert last({"messages": [*talk("4")[:1], *parts], "model_patch": "fix"}) == ['assistant: "fix"']
-    for blank in ("", " \n", None, 7, ["fix"]):
-        assert last({"messages": talk("4"), "model_patch": blank}) == ['assistant: "4"']
+SHOWN_ONCE: list[tuple[Any, dict[str, Any], str]] = [
+    (talk("so: fix it"), {"model_patch": "fix\n"}, 'assistant: "so: fix it"'),
+    (
+        [talk("4")[0], {"role": "assistant", "content": text("fix")}],
+        {"model_patch": "fix"},
+        'assistant: "fix"',
+    ),
+    *((talk("4"), {"model_patch": blank}, 'assistant: "4"') for blank in ("", " \n", None, 7, ["fix"])),
+    *((talk("4"), {name: "solved"}, 'assistant: "4"') for name in ("patch", "test_patch", "gold_patch")),
+    *((talk("4"), {"info": {name: "x"}}, 'assistant: "4"') for name in ("patch", "test_patch", "gold_patch")),
+]
 
 
-def test_solution(subtests: pytest.Subtests) -> None:
-    """The reference solution is never shown."""
-    for name in ["patch", "test_patch", "gold_patch"]:
-        with subtests.test(name=str(name)):
-            for where in ({name: "solved"}, {"info": {name: "solved"}}, {"instance": {name: "solved"}}):
-                assert last({"messages": talk("4"), **where}) == ['assistant: "4"']
+def test_shown_once() -> None:
+    """A patch that a message shows is not shown again, a blank one is none, a solution is never shown."""
+    for messages, beside, line in SHOWN_ONCE:
+        assert last({"messages": messages, **beside}) == [line]
 
 
 def test_forged_submission() -> None:
@@ -122,72 +115,46 @@ def test_predictions_by_instance() -> None:
         read({r["instance_id"]: r for r in sample("swe_bench")})
 
 
-def test_openhands() -> None:
-    """Actions are calls, observations results; a report's verdict is an outcome."""
-    groups = keyed(*sample("openhands"))
-    assert [r.outcome for r in groups["train"]] == [True, False]
-    assert shown("openhands") == [
-        *ASKED,
-        'assistant: "A look first."\ncall run: {"command":"grep Tromsø times"}',
-        'tool run: "22:10 platform 4"',
-        'call finish: {"final_thought":"Platform 4, at 22:10."}',
-    ]
+HEAD = {"id": "e", "source": "agent", "timestamp": "t"}
+OPENHANDS: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("older files hold pairs; what was asked may stand beside them only",
+     {"instance_id": "i", "instruction": "Fix.", "history": [[
+         {"id": 1, "source": "agent", "action": "write", "args": {"path": "a.py", "content": "x = 1"}},
+         {"cause": 1, "observation": "write", "content": "ok"}]]},
+     ['user: "Fix."', 'call write: {"path":"a.py","content":"x = 1"}', 'tool write: "ok"']),
+    ("newer files hold the SDK's events",
+     {"instance_id": "i", "history": [
+         {"kind": "SystemPromptEvent", "system_prompt": {"type": "text", "text": "Be brief."}},
+         {"kind": "MessageEvent", "source": "user", "llm_message": {"content": text("Fix.")}},
+         {"kind": "ActionEvent", "tool_name": "terminal", "tool_call_id": "t", "action": {"command": "ls"},
+          "thought": text("Look."), "reasoning_content": "Hm."},
+         {"kind": "ObservationEvent", "tool_call_id": "t", "observation": {"content": text("a.py")}},
+         {"kind": "AgentErrorEvent", "tool_call_id": "t", "error": "no such tool"},
+         {"kind": "ConversationStateUpdateEvent"}]},
+     ['system: "Be brief."', 'user: "Fix."',
+      'assistant thinking: "Hm."\nassistant: "Look."\ncall terminal: {"command":"ls"}',
+      'tool terminal: "a.py"', 'tool terminal: "no such tool"']),
+    ("text beside a message, a call that no tool took, and thoughts in blocks are shown",
+     {"events": [
+         {**HEAD, "kind": "MessageEvent", "llm_message": {"content": text("Fix."), "role": "user"},
+          "extended_content": text("A skill.")},
+         {**HEAD, "kind": "ActionEvent", "tool_name": "sh", "tool_call_id": "t", "action": None,
+          "thought": [], "tool_call": {"arguments": '{"x": 1}'},
+          "thinking_blocks": [{"type": "thinking", "thinking": "Hm."}]},
+         {**HEAD, "kind": "UserRejectObservation", "tool_call_id": "t", "rejection_reason": "Not that."},
+         {**HEAD, "kind": "ACPToolCallEvent", "tool_call_id": "a", "title": "ls", "raw_input": {"p": "."},
+          "raw_output": "a.py"},
+         {**HEAD, "kind": "ConversationErrorEvent", "code": "Stuck", "detail": "It went in circles."}]},
+     ['user: "Fix.\\nA skill."', 'assistant thinking: "Hm."\ncall sh: {"x":1}', 'tool sh: "Not that."',
+      'call ls: {"p":"."}', 'tool ls: "a.py"', 'error: "It went in circles."']),
+]  # fmt: skip
 
 
-def test_openhands_pairs() -> None:
-    """Older files hold pairs of action and observation; what was asked may stand beside them only."""
-    act = {"id": 1, "source": "agent", "action": "write", "args": {"path": "a.py", "content": "x = 1"}}
-    pair = [act, {"cause": 1, "observation": "write", "content": "ok"}]
-    found = read({"instance_id": "i", "instruction": "Fix.", "history": [pair]})[0].rollouts[0].messages
-    assert render(found) == [
-        'user: "Fix."',
-        'call write: {"path":"a.py","content":"x = 1"}',
-        'tool write: "ok"',
-    ]
-
-
-def test_openhands_sdk() -> None:
-    """Newer files hold the SDK's events."""
-    history: list[dict[str, Any]] = [
-        {"kind": "SystemPromptEvent", "system_prompt": {"type": "text", "text": "Be brief."}},
-        {"kind": "MessageEvent", "source": "user", "llm_message": {"content": text("Fix.")}},
-        {"kind": "ActionEvent", "tool_name": "terminal", "tool_call_id": "t", "action": {"command": "ls"},
-         "thought": text("Look."), "reasoning_content": "Hm."},
-        {"kind": "ObservationEvent", "tool_call_id": "t", "observation": {"content": text("a.py")}},
-        {"kind": "AgentErrorEvent", "tool_call_id": "t", "error": "no such tool"},
-        {"kind": "ConversationStateUpdateEvent"},
-    ]  # fmt: skip
-    assert render(read({"instance_id": "i", "history": history})[0].rollouts[0].messages) == [
-        'system: "Be brief."',
-        'user: "Fix."',
-        'assistant thinking: "Hm."\nassistant: "Look."\ncall terminal: {"command":"ls"}',
-        'tool terminal: "a.py"',
-        'tool terminal: "no such tool"',
-    ]
-
-
-def test_openhands_sdk_details() -> None:
-    """Text beside a message, a call that no tool took, and thoughts in blocks are shown."""
-    head = {"id": "e", "source": "agent", "timestamp": "t"}
-    added = {"content": text("Fix."), "role": "user"}
-    events = [
-        {**head, "kind": "MessageEvent", "llm_message": added, "extended_content": text("A skill.")},
-        {**head, "kind": "ActionEvent", "tool_name": "sh", "tool_call_id": "t", "action": None, "thought": [],
-         "tool_call": {"arguments": '{"x": 1}'},
-         "thinking_blocks": [{"type": "thinking", "thinking": "Hm."}]},
-        {**head, "kind": "UserRejectObservation", "tool_call_id": "t", "rejection_reason": "Not that."},
-        {**head, "kind": "ACPToolCallEvent", "tool_call_id": "a", "title": "ls", "raw_input": {"p": "."},
-         "raw_output": "a.py"},
-        {**head, "kind": "ConversationErrorEvent", "code": "Stuck", "detail": "It went in circles."},
-    ]  # fmt: skip
-    assert render(read({"events": events})[0].rollouts[0].messages) == [
-        'user: "Fix.\\nA skill."',
-        'assistant thinking: "Hm."\ncall sh: {"x":1}',
-        'tool sh: "Not that."',
-        'call ls: {"p":"."}',
-        'tool ls: "a.py"',
-        'error: "It went in circles."',
-    ]
+def test_openhands(subtests: pytest.Subtests) -> None:
+    """Events of OpenHands of any age are shown as messages, calls and results."""
+    for law, record, lines in OPENHANDS:
+        with subtests.test(law=law):
+            assert last(record, 9) == lines
 
 
 def test_openhands_lone_event() -> None:

@@ -12,8 +12,8 @@ import pytest
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.open import open_container
 from ruler_cli.files.parse import parse
+from ruler_cli.formats.conversations import _above
 from ruler_cli.formats.trace_spans import spans_of
-from ruler_cli.formats.trace_talks import _above
 from ruler_cli.records import Rollout
 from ruler_cli.scoring.render import render
 from tests.formats.changes import keyed, sample
@@ -210,73 +210,93 @@ def test_dialects(subtests: pytest.Subtests) -> None:
             assert [line.replace("tool:", "tool count:") for line in lines] == SHOWN
 
 
-def test_steps() -> None:
-    """A step that goes on where an earlier one ended replaces it, in whatever order the spans stand."""
-    steps = [call(1, ALL[:2], [CALL]), call(2, ALL, [SAID]), call(3, [*ALL, SAID, ASKED], [CALL])]
-    (first, *_), (last, *_) = (
-        [rollout(trace(*spans))] for spans in ((steps[1], steps[0]), (steps[2], steps[0], steps[1]))
-    )
-    assert render(first.messages) == SHOWN
-    assert first.histories == ()
-    assert render(last.messages) == [*SHOWN, SHOWN[1], SHOWN[2]]
-    assert last.histories == ()
+def said(text: str) -> dict[str, Any]:
+    """An answer."""
+    return {"role": "assistant", "content": text}
 
 
-def test_only_what_is_new() -> None:
-    """Calls that were given only what is new go on with their agent's conversation, tools between them."""
-    ran = span(
-        2, gen_ai__operation__name="execute_tool", **{"gen_ai.tool.name": "count", "gen_ai.output": "7,012"}
-    )
-    bare = call(3, [], [SAID])
-    assert shown(trace(call(1, ALL[:2], [CALL]), ran, bare)) == SHOWN
-    assert shown(trace(call(1, ALL[:2], [CALL]), ran, call(3, [CALL, BACK], [SAID]))) == SHOWN
-    assert shown(trace(call(1, ALL[:2], [CALL]), ran)) == SHOWN[:-1]
+def root(asked: Any, answer: Any) -> dict[str, Any]:
+    """The root of a trace."""
+    return span(0, None, **{"input.value": asked, "output.value": answer})
 
 
-def test_nothing_lost() -> None:
-    """An answer that no later step holds stays: two answers to one question are two conversations."""
-    other = {"role": "assistant", "content": "No idea."}
-    twice = rollout(trace(call(1, ALL[:2], [other]), call(2, ALL[:2], [SAID])))
-    assert [m[-1]["content"] for m in (twice.messages, *twice.histories)] == ["No idea.", SAID["content"]]
-    forked = rollout(trace(call(1, ALL[:2], [other]), call(2, ALL, [SAID])))
-    assert len(forked.histories) == 1
-    same = rollout(trace(call(1, ALL[:2], [other]), call(2, ALL[:2], [other])))
-    assert same.histories == ()
+STEPS = [call(1, ALL[:2], [CALL]), call(2, ALL, [SAID]), call(3, [*ALL, SAID, ASKED], [CALL])]
+RAN = span(
+    2, gen_ai__operation__name="execute_tool", **{"gen_ai.tool.name": "count", "gen_ai.output": "7,012"}
+)
+TOOL = {"openinference.span.kind": "TOOL", "tool.name": "count", "input.value": "{}", "output.value": "7,012"}
+ASKS = span(2, **{"openinference.span.kind": "TOOL", "tool.name": "ask"})
+DEEP = call(3, [SYSTEM, {"role": "user", "content": "Again."}], [SAID], parent=2)
+ENDS = {"input_text": ASKED["content"], "output_text": SAID["content"]}
+STATE = {"messages": [{"type": "human", "content": ASKED["content"]}]}
+RUN = {"id": "1", "trace_id": "t1", "run_type": "llm", "inputs": ASKED["content"], "outputs": SAID}
+CHAIN = {**RUN, "run_type": "chain"}
+NO_IDEA = said("No idea.")
+WAYS: list[tuple[str, Any, list[str], list[str]]] = [
+    ("a step that goes on where an earlier one ended replaces it", trace(*STEPS[1::-1]), SHOWN, []),
+    ("spans may stand in any order", trace(STEPS[2], *STEPS[:2]), [*SHOWN, SHOWN[1], SHOWN[2]], []),
+    ("a call that was given nothing goes on", trace(STEPS[0], RAN, call(3, [], [SAID])), SHOWN, []),
+    ("a call that was given what is new goes on", trace(STEPS[0], RAN, call(3, [CALL, BACK], [SAID])),
+     SHOWN, []),
+    ("the last call's result is a tool's span", trace(STEPS[0], RAN), SHOWN[:-1], []),
+    ("two answers to one question are two conversations",
+     trace(call(1, ALL[:2], [NO_IDEA]), call(2, ALL[:2], [SAID])),
+     [*SHOWN[:2], 'assistant: "No idea."'], [SHOWN[-1]]),
+    ("an answer that no later step holds stays", trace(call(1, ALL[:2], [NO_IDEA]), call(2, ALL, [SAID])),
+     [*SHOWN[:2], 'assistant: "No idea."'], [SHOWN[-1]]),
+    ("the same step twice is one", trace(*[call(n, ALL[:2], [NO_IDEA]) for n in (1, 2)]),
+     [*SHOWN[:2], 'assistant: "No idea."'], []),
+    ("a framework's call and its client's are one",
+     trace(call(1, ALL, [SAID]), call(2, [ASKED], [SAID], parent=1)), SHOWN, []),
+    ("a call inside another that says something else is shown",
+     trace(call(1, ALL, [SAID]), call(2, [ASKED], [said("Ten.")], parent=1)), SHOWN, ['assistant: "Ten."']),
+    ("a conversation that a tool ran is a further part", trace(ASKS, DEEP, call(4, ALL, [SAID])), SHOWN,
+     [SHOWN[-1]]),
+    ("the first and last word of the root are shown where no conversation has them",
+     trace(root("Mind the hive in the yard.", "4"),
+           call(1, [SYSTEM, {"role": "user", "content": "go"}], [said("45 or so")])),
+     ['user: "Mind the hive in the yard."', SHOWN[0], 'user: "go"', 'assistant: "45 or so"',
+      'assistant: "4"'], []),
+    ("and are not shown twice", trace(root(ASKED["content"], SAID["content"]), call(1, ALL, [SAID])),
+     SHOWN, []),
+    ("without model calls there are the root and its tools",
+     trace(span(1, **TOOL), root(ASKED["content"], SAID["content"])), SHOWN[1:], []),
+    ("the ends may stand beside the spans",
+     trace({"span_id": "1", "name": "tool:count", "attributes": {
+         "tool.name": "count", "tool.arguments": "{}", "tool.result": "7,012"}},
+           {"span_id": "2", "attributes": {"llm.model": "m"}}, **ENDS), SHOWN[1:], []),
+    ("the root's output may begin with its input",
+     {**CHAIN, "inputs": STATE, "outputs": {
+         "messages": [*STATE["messages"], {"type": "ai", "content": SAID["content"]}], "steps": 3}},
+     [SHOWN[1], SHOWN[-1]], []),
+    ("a trace without observations has an input and an output",
+     {"id": "1", "timestamp": "t", "projectId": "p", "observations": ["a"], "input": "q", "output": "a"},
+     ['user: "q"', 'assistant: "a"'], []),
+    ("where only the root tells, all of it is shown, not one field",
+     {**CHAIN, "inputs": {"input": "How many?", "context": "Here."}, "outputs": {"answer": 4, "why": "x"}},
+     ['user: "{\\"input\\":\\"How many?\\",\\"context\\":\\"Here.\\"}"',
+      'assistant: "{\\"answer\\":4,\\"why\\":\\"x\\"}"'], []),
+    *((f"of an answer that is JSON with `{key}` no part is left out",
+       trace(span(1, **{"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([ASKED]),
+                        "langfuse.observation.output": json.dumps({key: "Oslo", "why": "x"})})),
+       [SHOWN[1], 'assistant: "{\\"%s\\":\\"Oslo\\",\\"why\\":\\"x\\"}"' % key], [])  # noqa: UP031
+      for key in ("answer", "text", "content")),
+]  # fmt: skip
 
 
-def test_nested_call() -> None:
-    """A framework's call and its client's are one; one inside that says something else is shown."""
-    outer, inner = call(1, ALL, [SAID]), call(2, [ASKED], [SAID], parent=1)
-    found = rollout(trace(outer, inner))
-    assert (render(found.messages), found.histories) == (SHOWN, ())
-    other = call(2, [ASKED], [{"role": "assistant", "content": "Ten."}], parent=1)
-    assert [h[-1]["content"] for h in rollout(trace(outer, other)).histories] == ["Ten."]
+def test_ways(subtests: pytest.Subtests) -> None:
+    """Of a trace all that was asked and said is shown, once where it can be told, and in its order."""
+    for law, record, lines, ends in WAYS:
+        with subtests.test(law=law):
+            found = rollout(record)
+            assert "\n".join(render(found.messages)).split("\n") == lines
+            assert [render(history)[-1] for history in found.histories] == ends
 
 
-def test_sub_agents() -> None:
-    """Conversations that a tool ran, and later ones, are further parts; the key is the first one's prompt."""
-    tool = span(2, **{"openinference.span.kind": "TOOL", "tool.name": "ask"})
-    deep = call(3, [SYSTEM, {"role": "user", "content": "Count again."}], [SAID], parent=2)
-    agent = call(4, ALL, [SAID])
-    found = rollout(trace(tool, deep, agent))
-    assert render(found.messages) == SHOWN
-    assert [h[1]["content"] for h in found.histories] == ["Count again."]
-    first, second = read(trace(agent), trace(tool, deep, agent))
+def test_key_of_sub_agents() -> None:
+    """The key is the first conversation's prompt, whatever a tool ran."""
+    first, second = read(trace(call(4, ALL, [SAID])), trace(ASKS, DEEP, call(4, ALL, [SAID])))
     assert first.key == second.key
-
-
-def test_ends() -> None:
-    """The trace's first and last word are shown where no conversation has them."""
-    root = span(0, None, **{"input.value": "Mind the hive in the yard.", "output.value": "4"})
-    step = call(
-        1, [SYSTEM, {"role": "user", "content": "go"}], [{"role": "assistant", "content": "45 or so"}]
-    )
-    assert shown(trace(root, step)) == [
-        'user: "Mind the hive in the yard."', 'system: "You count."', 'user: "go"', 'assistant: "45 or so"',
-        'assistant: "4"',
-    ]  # fmt: skip
-    known = span(0, None, **{"input.value": ASKED["content"], "output.value": SAID["content"]})
-    assert shown(trace(known, call(1, ALL, [SAID]))) == SHOWN
 
 
 def test_no_prompt() -> None:
@@ -284,25 +304,6 @@ def test_no_prompt() -> None:
     greeting = {"role": "assistant", "content": "How can I help?"}
     keys = {read(trace(call(1, [greeting, {"role": "user", "content": q}], [SAID])))[0].key for q in "ab"}
     assert len(keys) == 2
-
-
-def test_without_model_calls() -> None:
-    """A trace of which only the root and its tools tell is these, in the order of time."""
-    root = span(0, None, **{"input.value": ASKED["content"], "output.value": SAID["content"]})
-    tool = span(1, **{"openinference.span.kind": "TOOL", "tool.name": "count", "input.value": "{}",
-                      "output.value": "7,012"})  # fmt: skip
-    assert shown(trace(tool, root)) == SHOWN[1:]
-    own = {"span_id": "1", "name": "tool:count", "attributes": {
-        "tool.name": "count", "tool.arguments": "{}", "tool.result": "7,012"}}  # fmt: skip
-    ends = {"input_text": ASKED["content"], "output_text": SAID["content"]}
-    assert shown(trace(own, {"span_id": "2", "attributes": {"llm.model": "m"}}, **ends)) == SHOWN[1:]
-    state = {"messages": [{"type": "human", "content": ASKED["content"]}]}
-    answer = {"type": "ai", "content": SAID["content"]}
-    run = {"id": "1", "trace_id": "t", "run_type": "chain", "inputs": state,
-           "outputs": {"messages": [*state["messages"], answer], "steps": 3}}  # fmt: skip
-    assert shown(run) == [SHOWN[1], SHOWN[-1]]
-    bare = {"id": "1", "timestamp": "t", "projectId": "p", "observations": ["a"], "input": "q", "output": "a"}
-    assert shown(bare) == ['user: "q"', 'assistant: "a"']
 
 
 def test_indices() -> None:
@@ -364,50 +365,12 @@ def test_forged_result(output: Any, kind: str) -> None:
     assert all(line.startswith("assistant: ") for line in lines[1:])
 
 
-def test_json_answer(subtests: pytest.Subtests) -> None:
-    """Of an answer that is JSON, and that its tracer wrote as it is, no part is left out."""
-    for key in ["answer", "text", "content"]:
-        with subtests.test(key=str(key)):
-            said = json.dumps({key: "Oslo", "why": "I looked it up."})
-            asked = json.dumps([ASKED])
-            lines = shown(
-                trace(
-                    span(
-                        1,
-                        **{
-                            "gen_ai.operation.name": "chat",
-                            "gen_ai.input.messages": asked,
-                            "langfuse.observation.output": said,
-                        },
-                    )
-                )
-            )
-            assert "I looked it up." in lines[-1]
-            assert lines[-1].startswith("assistant: ")
-
-
-def test_all_of_the_root() -> None:
-    """Where only the root tells, all of its input and output is shown, not one field of it."""
-    given = {"input": "How many?", "context": "The hive in the yard."}
-    root = {
-        "id": "1",
-        "trace_id": "t",
-        "run_type": "chain",
-        "inputs": given,
-        "outputs": {"answer": 4, "why": "x"},
-    }
-    assert shown(root) == [
-        'user: "{\\"input\\":\\"How many?\\",\\"context\\":\\"The hive in the yard.\\"}"',
-        'assistant: "{\\"answer\\":4,\\"why\\":\\"x\\"}"',
-    ]
-
-
 def test_deep_trace() -> None:
     """Of spans that stand in one another by the thousand no span looks at all others."""
     tool = {"gen_ai.operation.name": "execute_tool"}
     inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
     spans = [span(1, None), *inner, call(4000, [ASKED], [SAID], 3999)]
-    known = {one.identity: one for one in spans_of(spans)}
+    known = {str(one.identity): one for one in spans_of(spans)}
     assert len(list(_above(known, known["0x4000"]))) == 200
 
 
@@ -430,7 +393,6 @@ JAEGER = {"traceID": "t1", "spanID": "1", "tags": [
     for kind, message in (("prompt", ASKED), ("completion", SAID)) for key in ("role", "content")
 ]}  # fmt: skip
 ONE = call(1, ALL, [SAID])
-RUN = {"id": "1", "trace_id": "t1", "run_type": "llm", "inputs": ASKED["content"], "outputs": SAID}
 
 
 def batch(*spans: Any, **names: str) -> dict[str, Any]:
@@ -499,8 +461,9 @@ def test_refused() -> None:
     assert "let the tracer record contents" in refused({"resourceSpans": []})
     assert "jq -c '.traces[]'" in refused({"export_metadata": {}, "traces": [RUN]})
     assert "jq -c '.data[]'" in refused({"data": [{"id": "t", "input": "q"}], "meta": {}})
+    assert "let the tracer record contents" in refused(trace(span(1, gen_ai__request__model="m")))
     with pytest.raises(UnreadableError, match="let the tracer record what was said"):
-        read(trace(span(1, gen_ai__request__model="m")))
+        read(trace(span(1, gen_ai__operation__name="chat")))
     step = {"id": "2", "trace_id": "t", "parent_run_id": "1", "run_type": "llm", "inputs": {}, "outputs": {}}
     with pytest.raises(UnreadableError, match="one step of a trace"):
         read(step)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.turns import prompt_turns, several, with_answer
+from ruler_cli.formats.turns import several, with_answer
 from tests.formats.changes import SCORED, keyed, said, written
 from tests.values import read, reader, talk
 
@@ -18,52 +18,81 @@ TOOL = {"role": "tool", "content": "4"}
 TEXT = json.dumps([ASKED])
 
 
-def test_beside() -> None:
-    """An answer that stands beside `messages` ends the conversation, whatever form it has."""
-    values: list[Any] = [
-        "4",
-        ANSWER,
-        [ANSWER],
-        {"text": "4"},
-        {"content": "4", "score": 1},
-        ["4"],
-        {"choices": [{"index": 0, "message": ANSWER}]},
-        [{"index": 0, "message": ANSWER}],
-        {"body": {"choices": [{"message": ANSWER}]}},
-        {"choices": [{"text": "4"}]},
-    ]
-    for name in ("completion", "response", "generation", "model_output", "prediction", "output"):
-        for value in values:
-            assert with_answer({name: value}, [ASKED]) == talk("4")
+ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}
+OUTPUT = {"type": "function_call", "name": "f", "arguments": "{}"}
+PARTS = [{"type": "text", "text": "4"}]
+CHOICE = {"index": 0, "message": ANSWER}
+EMPTY: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
+BESIDE: list[tuple[Any, list[Any]]] = [
+    *((value, [ANSWER]) for value in (
+        "4", ANSWER, [ANSWER], {"text": "4"}, {"content": "4", "score": 1}, ["4"], {"choices": [CHOICE]},
+        [CHOICE], {"body": {"choices": [{"message": ANSWER}]}}, {"choices": [{"text": "4"}]})),
+    ({"output": [OUTPUT, ITEM]}, [OUTPUT, ITEM]),
+    (PARTS, [{"role": "assistant", "content": PARTS}]),
+    *((nothing, []) for nothing in EMPTY),
+]  # fmt: skip
 
 
-def test_responses() -> None:
-    """Items of OpenAI's Responses, and parts of one content, are read too."""
-    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}
-    call = {"type": "function_call", "name": "f", "arguments": "{}"}
-    assert with_answer({"response": {"output": [call, item]}}, [ASKED]) == [ASKED, call, item]
-    parts = [{"type": "text", "text": "4"}]
-    assert with_answer({"response": parts}, [ASKED])[-1] == {"role": "assistant", "content": parts}
-
-
-def test_no_answer(subtests: pytest.Subtests) -> None:
-    """What holds no answer adds no turn."""
-    nothing: list[Any] = [None, 0.5, [], {}, {"score": 1}, True]
-    for value in nothing:
-        with subtests.test(value=str(value)):
-            assert with_answer({"output": value, "prediction": value}, [ASKED]) == [ASKED]
-
-
-def test_ends_already() -> None:
-    """A conversation that ends with the agent's turn has its answer; one that ends with a tool's has not."""
+def test_beside(subtests: pytest.Subtests) -> None:
+    """An answer that stands beside `messages` ends the conversation, whatever form it has, if it is one."""
+    for value, answer in BESIDE:
+        for name in ("completion", "response", "generation", "model_output", "prediction", "output"):
+            with subtests.test(name=name, value=str(value)):
+                assert with_answer({name: value}, [ASKED]) == [ASKED, *answer]
+    # a conversation that ends with the agent's turn has its answer; the options of a question are none
     assert with_answer({"output": "5"}, talk("4")) == talk("4")
     assert with_answer({"output": "4"}, [ASKED, CALL, TOOL]) == [ASKED, CALL, TOOL, ANSWER]
-
-
-def test_options() -> None:
-    """The choices of a question are no answers."""
     assert with_answer({"choices": ["3", "4"]}, [ASKED]) == [ASKED]
     assert several({"messages": [ASKED], "choices": ["3", "4"]}) == ()
+
+
+TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
+QUESTION = "What is 2+2?"
+OUT = {"choices": [{"message": {"role": "assistant", "content": "5"}}, {"message": ANSWER}]}
+RULES = {"role": "system", "content": "Be brief."}
+HOSTILE = ("[" * 100_000, '{"a":' * 100_000, "[" + " " * 100_000, "###" + "\t" * 100_000)
+TEXTS = (
+    "[1, 2]", "{}", "[]", '{"role": "chef"}', '[{"role": "chef", "content": "x"}]', '[{"role": "user"}]', "[",
+    "{x", *HOSTILE,
+)  # fmt: skip
+CONVERSATIONS: list[tuple[dict[str, Any], dict[str, str], list[list[Any]]]] = [
+    ({"messages": [ASKED], "response": "4", "reward": 1}, {}, [talk("4")]),
+    ({"trajectories": [{"messages": [ASKED], "output": {"choices": [CHOICE]}}] * 2}, {}, [talk("4")] * 2),
+    ({"messages": json.dumps(talk("4"))}, {}, [talk("4")]),
+    ({"prompt": TEXT, "completion": "4"}, {}, [talk("4")]),
+    ({"prompt": json.dumps(ASKED), "completion": "4"}, {}, [talk("4")]),
+    *(({"prompt": text, "completion": text}, {}, [talk(text, text)]) for text in TEXTS),
+    *(({"chat": chat}, {"messages": "chat"}, [talk("4")])
+      for chat in (TURNS, json.dumps(TURNS), json.dumps(talk("4")))),
+    ({"log": {"asked": [ASKED], "response": "4"}}, {"messages": "log.asked"}, [talk("4")]),
+    ({"chats": [json.dumps(talk(t)) for t in "45"]}, {"messages": "chats"}, [talk("4"), talk("5")]),
+    *(({"question": QUESTION, "out": OUT}, {"messages": path}, [talk("4")])
+      for path in ("out.choices.-1.message", "out.choices.1.message.content", "out.choices.-1")),
+    ({"question": QUESTION, "out": {"choices": OUT["choices"][1:]}}, {"messages": "out"}, [talk("4")]),
+    ({"question": QUESTION, "said": [{"message": talk(t)[1]} for t in "45"]}, {"messages": "said"},
+     [talk("4"), talk("5")]),
+    ({"question": "Q17", "task": QUESTION, "said": "4"}, {"messages": "said", "prompt": "task"}, [talk("4")]),
+    ({"request": {"messages": [ASKED]}, "response": {"choices": [CHOICE]}}, {"messages": "request.messages"},
+     [talk("4")]),
+    *(({name: "Be brief.", "messages": talk("4")}, {}, [[RULES, *talk("4")]])
+      for name in ("system", "system_prompt")),
+    ({"system": [{"text": "Be brief."}], "messages": talk("4")}, {},
+     [[{"role": "system", "content": [{"text": "Be brief."}]}, *talk("4")]]),
+    ({"system": "Be wise.", "messages": [RULES, *talk("4")]}, {}, [[RULES, *talk("4")]]),
+    ({"system": [{"id": 1}], "messages": talk("4")}, {}, [talk("4")]),
+    ({"prompt": QUESTION, "completions": [{"model": m, "completion": t} for m, t in ("a4", "b5")]}, {},
+     [talk("4"), talk("5")]),
+    ({"prompt": QUESTION, "rollouts": [{"response": t, "reward": 1.0} for t in "45"], "rewards": [1.0, 0.0]},
+     {}, [talk("4"), talk("5")]),
+    ({"question": QUESTION, "candidates": ["4", "5"], "response": "4"}, {}, [talk("4")]),
+]  # fmt: skip
+
+
+def test_conversations(subtests: pytest.Subtests) -> None:
+    """Messages, prompts and answers are read in all the forms that they stand in; any other text is text."""
+    for record, told, conversations in CONVERSATIONS:
+        with subtests.test(record=str(record)[:200], told=str(told)):
+            assert [r.messages for r in read(record, **told)[0].rollouts] == conversations
 
 
 def test_several() -> None:
@@ -72,45 +101,11 @@ def test_several() -> None:
         with_answer({"response": ["4", "5"]}, [ASKED])
 
 
-def test_native() -> None:
-    """A line, and a trajectory of a group, may hold its answer beside `messages`."""
-    one = {"messages": [ASKED], "response": "4", "reward": 1}
-    assert read(one)[0].rollouts[0].messages == talk("4")
-    two = {"trajectories": [one, {"messages": [ASKED], "output": {"choices": [{"message": ANSWER}]}}]}
-    assert [r.messages for r in read(two)[0].rollouts] == [talk("4"), talk("4")]
-
-
 def test_asks_only() -> None:
     """Messages of the user alone are prompts, unless an answer stands beside them."""
     with pytest.raises(UsageError, match="no turn of an agent"):
         reader({"messages": [ASKED], "solution": "4"})
     assert reader({"messages": [ASKED], "output": "4"}).format.name == "native trajectories"
-
-
-def test_json_text() -> None:
-    """Messages that stand as JSON text are messages."""
-    assert prompt_turns(TEXT, "prompt") == [ASKED]
-    assert read({"messages": json.dumps(talk("4"))})[0].rollouts[0].messages == talk("4")
-    assert prompt_turns(json.dumps(ASKED), "prompt") == [ASKED]
-
-
-OTHER_JSON: list[Any] = [
-    "[1, 2]",
-    "{}",
-    "[]",
-    '{"role": "chef"}',
-    '[{"role": "chef", "content": "x"}]',
-    '[{"role": "user"}]',
-    "[",
-    "{x",
-]
-
-
-def test_other_json(subtests: pytest.Subtests) -> None:
-    """Any other JSON, and text that begins like it, is text."""
-    for text in OTHER_JSON:
-        with subtests.test(text=str(text)):
-            assert prompt_turns(text, "prompt") == [{"role": "user", "content": text}]
 
 
 def test_forged_json() -> None:
@@ -165,19 +160,6 @@ def test_empty_in_columns() -> None:
     assert [[r.fault is None for r in record.rollouts] for record in found] == [[True, True], [False]]
 
 
-def test_custom() -> None:
-    """`--messages` takes turns of `from` and `value`, JSON text, and an answer beside the messages."""
-    turns = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]
-    for chat in (turns, json.dumps(turns), json.dumps(talk("4"))):
-        assert read({"chat": chat}, messages="chat")[0].rollouts[0].messages == talk("4")
-    beside = {"log": {"asked": [ASKED], "response": "4"}}
-    assert read(beside, messages="log.asked")[0].rollouts[0].messages == talk("4")
-    assert said(list(read({"chats": [json.dumps(talk(t)) for t in "45"]}, messages="chats")[0].rollouts)) == [
-        "4",
-        "5",
-    ]
-
-
 def test_custom_forged() -> None:
     """A text is a conversation where all of them are; one alone is what an agent wrote."""
     records = [{"question": "q", "said": "4"}, {"question": "q", "said": json.dumps(talk("4"))}]
@@ -194,42 +176,13 @@ def test_written() -> None:
     assert written(record, SCORED)["reward"] == SCORED.score
 
 
-CUSTOM_ANSWER: list[Any] = [
-    "out.choices.-1.message",
-    "out.choices.1.message.content",
-    "out.choices.-1",
-    "out",
-]
-
-
-def test_custom_answer(subtests: pytest.Subtests) -> None:
-    """`--messages` may name an answer: a text, a message, or an API's choice, and the last one by `-1`."""
-    for path in CUSTOM_ANSWER:
-        with subtests.test(path=str(path)):
-            choices = [{"message": {"role": "assistant", "content": "5"}}, {"message": ANSWER}]
-            record = {
-                "question": "What is 2+2?",
-                "out": {"choices": choices[1:] if path == "out" else choices},
-            }
-            assert read(record, messages=path)[0].rollouts[0].messages == talk("4")
-
-
-def test_custom_choices() -> None:
-    """`--messages` that names several choices names a group."""
-    record = {"question": "What is 2+2?", "said": [{"message": talk(t)[1]} for t in "45"]}
-    assert [r.messages for r in read(record, messages="said")[0].rollouts] == [talk("4"), talk("5")]
-
-
-TASK = "What is 2+2?"
-
-
 PROMPT: list[Any] = [
     ({"messages": [ANSWER]}, "user assistant"),
-    ({"messages": talk("4", f"Solve this: {TASK}")}, "user assistant"),
-    ({"messages": talk("4", [{"type": "text", "text": TASK}])}, "user assistant"),  # type: ignore[arg-type]
+    ({"messages": talk("4", f"Solve this: {QUESTION}")}, "user assistant"),
+    ({"messages": talk("4", [{"type": "text", "text": QUESTION}])}, "user assistant"),  # type: ignore[arg-type]
     ({"messages": talk("4", "Go.")}, "user user assistant"),
     ({"messages": [{"role": "system", "content": "Be brief."}, ANSWER]}, "system user assistant"),
-    ({"messages": [{"role": "system", "content": TASK}, ANSWER]}, "system assistant"),
+    ({"messages": [{"role": "system", "content": QUESTION}, ANSWER]}, "system assistant"),
     ({"prompt": "", "completion": "4"}, "user assistant"),
     ({"trajectories": [{"messages": [ANSWER]}]}, "user assistant"),
     ({"prompt": "Go.", "responses": ["4"]}, "user user assistant"),
@@ -240,10 +193,10 @@ def test_prompt(subtests: pytest.Subtests) -> None:
     """`--prompt` puts the task before a conversation that does not say it, behind its system prompt."""
     for record, roles in PROMPT:
         with subtests.test(record=str(record), roles=str(roles)):
-            for task in (TASK, [ASKED], json.dumps([ASKED])):
+            for task in (QUESTION, [ASKED], json.dumps([ASKED])):
                 found = read({**record, "task": {"text": task}}, prompt="task.text")[0].rollouts[0]
                 assert " ".join(m["role"] for m in found.messages) == roles
-                assert any(TASK in str(m["content"]) for m in found.messages)
+                assert any(QUESTION in str(m["content"]) for m in found.messages)
 
 
 def test_prompt_is_the_key() -> None:
@@ -273,32 +226,10 @@ def test_no_prompt_there() -> None:
         reader(*records, prompt="tsak")
 
 
-def test_prompt_and_messages() -> None:
-    """With `--prompt` an answer's text has no other prompt."""
-    record = {"question": "Q17", "task": TASK, "said": "4"}
-    assert read(record, messages="said", prompt="task")[0].rollouts[0].messages == talk("4")
-
-
 def test_reward_at_the_end() -> None:
     """A score needs a place that stays: `-1` is none."""
     with pytest.raises(UsageError, match="a score needs a place that stays"):
         reader({"messages": talk("4"), "scores": [1, 2]}, reward="scores.-1")
-
-
-def test_api_log() -> None:
-    """A log of requests and responses is read where `--messages` names the request's messages."""
-    record = {"request": {"messages": [ASKED]}, "response": {"choices": [{"message": ANSWER}]}}
-    assert read(record, messages="request.messages")[0].rollouts[0].messages == talk("4")
-
-
-HOSTILE_TEXT: list[Any] = ["[" * 100_000, '{"a":' * 100_000, "[" + " " * 100_000, "###" + "\t" * 100_000]
-
-
-def test_hostile_text(subtests: pytest.Subtests) -> None:
-    """Text that would break a parser is text."""
-    for text in HOSTILE_TEXT:
-        with subtests.test(text=str(text)):
-            assert read({"prompt": text, "completion": text})[0].rollouts[0].messages == talk(text, text)
 
 
 def test_examples_before() -> None:
@@ -313,17 +244,6 @@ def test_examples_before() -> None:
     assert read({"messages": [*shots[:2], call], "response": "4"})[0].rollouts[0].asked is None
 
 
-@pytest.mark.parametrize("rules", ["Be brief.", [{"text": "Be brief."}]])
-@pytest.mark.parametrize("name", ["system", "system_prompt"])
-def test_system_beside(name: str, rules: Any) -> None:
-    """A system prompt that stands beside messages is shown before them, unless they have one."""
-    told = {"role": "system", "content": rules}
-    assert read({name: rules, "messages": talk("4")})[0].rollouts[0].messages == [told, *talk("4")]
-    own = [{"role": "system", "content": "Be wise."}, *talk("4")]
-    assert read({name: rules, "messages": own})[0].rollouts[0].messages == own
-    assert read({name: [{"id": 1}], "messages": talk("4")})[0].rollouts[0].messages == talk("4")
-
-
 def test_tools_of_other_names(subtests: pytest.Subtests) -> None:
     """Tools are shown under their older names, too."""
     for names in [["functions"], ["tool_definitions"], ["info", "oai_tools"]]:
@@ -333,18 +253,3 @@ def test_tools_of_other_names(subtests: pytest.Subtests) -> None:
                 tools = {name: tools}
             found = read({names[0]: tools, "messages": talk("4")})[0].rollouts[0]
             assert found.tools == [{"name": "f"}]
-
-
-def test_completions_of_models() -> None:
-    """Completions that are objects with the model's name beside the text are a group of their prompt."""
-    both = [{"model": "a", "completion": "4"}, {"model": "b", "completion": "5"}]
-    assert said(list(read({"prompt": "2+2?", "completions": both})[0].rollouts)) == ["4", "5"]
-
-
-def test_rollouts_of_a_prompt() -> None:
-    """Rollouts of a prompt are a group, with the rewards beside them; the options of a question are none."""
-    options = read({"question": "2+2?", "candidates": ["4", "5"], "response": "4"})[0].rollouts
-    assert said(list(options)) == ["4"]
-    both = [{"response": "4", "reward": 1.0}, {"response": "5", "reward": 0.0}]
-    found = read({"prompt": "2+2?", "rollouts": both, "rewards": [1.0, 0.0]})[0].rollouts
-    assert [(r.messages[-1]["content"], r.reward) for r in found] == [("4", 1.0), ("5", 0.0)]

@@ -12,7 +12,6 @@ from ruler_cli.scoring.render import render
 from ruler_cli.scoring.request import lay_out
 from ruler_cli.settings import AskSettings
 from tests.formats.changes import LOST, SCORED, written
-from tests.formats.marking import marked, sample, without
 from tests.values import read, reader, talk
 
 TASK = {"type": "T", "data": {"idx": 0, "prompt": "q"}}
@@ -84,27 +83,19 @@ def test_roles() -> None:
     other = read({**record, "id": "f"})[0]
     ask = AskSettings()
     assert len(lay_out(Group("k", (found, other)), ask).owner) == 4
-    done = marked(record)
+    done = written(record, SCORED)
     assert [t["rewards"].keys() for t in done["traces"]] == [{"ruler"}, WEIGHTED.keys(), {"ruler"}]
     assert done["traces"][1] == record["traces"][1]
 
 
-def test_best_of_n() -> None:
-    """Agents of one role in an episode are rollouts of their own."""
-    (found,) = read(episode(trace(), trace(nodes=[NODES[0], node("b", 0)])))
-    assert [r.member for r in found.rollouts] == [None, None]
-
-
-def test_nobody_trained() -> None:
-    """An episode without a trained agent has nothing to score."""
+def test_some_of_an_episode() -> None:
+    """Agents of one role are rollouts of their own; a broken trace stops no other; some agent is trained."""
+    (best,) = read(episode(trace(), trace(nodes=[NODES[0], node("b", 0)])))
+    assert [r.member for r in best.rollouts] == [None, None]
+    (broken,) = read(episode(trace("solver"), trace("critic", nodes=[])))
+    assert [r.fault is None for r in broken.rollouts] == [True, False]
     with pytest.raises(UnreadableError, match="`trainable`"):
         read(episode(trace(trainable=False)))
-
-
-def test_one_broken_trace() -> None:
-    """A trace without messages stops no other of its episode."""
-    (found,) = read(episode(trace("solver"), trace("critic", nodes=[])))
-    assert [r.fault is None for r in found.rollouts] == [True, False]
 
 
 KEY: list[Any] = [
@@ -155,35 +146,13 @@ def test_names(subtests: pytest.Subtests) -> None:
             assert reader(record).format.name == name
 
 
-def test_written_back() -> None:
-    """A weighted reward of ruler's own replaces the others, which are kept; `ruler` stands in `info`."""
-    for record in [*sample("verifiers_episodes"), *sample("prime_rl")]:
-        done = marked(record)
-        ours = (("traces", 0, "rewards"), ("traces", 0, "info"))
-        assert without(done, *ours) == without(record, *ours)
-        (inner,) = done["traces"]
-        assert inner["rewards"] == {"ruler": {"score": 0.5, "weight": 1.0}}
-        assert {**inner["info"], "ruler": 0} == {**record["traces"][0].get("info", {}), "ruler": 0}
-        assert inner["info"]["ruler"]["independent_reward"] == record["traces"][0]["rewards"]
-        assert "ruler" not in done
-
-
-def test_written_back_0_2() -> None:
-    """In 0.2 a reward is a number, and readers refuse fields beside those they know."""
-    for record in sample("verifiers_traces"):
-        done = marked(record)
-        assert without(done, ("rewards",), ("info", "ruler")) == without(record, ("rewards",))
-        assert done["rewards"] == {"ruler": 0.5}
-        assert marked(record, None)["rewards"] == {}
-
-
 def test_not_scored() -> None:
     """`null` is verifiers' own word for a reward that was never given."""
-    done = marked(episode(trace()), None)["traces"][0]
+    done = written(episode(trace()), LOST)["traces"][0]
     assert done["rewards"] == {"ruler": None}
     assert done["info"]["ruler"]["independent_reward"] == WEIGHTED
-    again = marked(episode(done), 0.25)["traces"][0]
-    assert again["rewards"]["ruler"]["score"] == 0.25
+    again = written(episode(done), SCORED)["traces"][0]
+    assert again["rewards"]["ruler"]["score"] == SCORED.score
     assert again["info"]["ruler"]["independent_reward"] == WEIGHTED
 
 

@@ -1,0 +1,316 @@
+"""A model call, or a message, in the dialect of its framework → chat messages that render.
+
+Read from the writers: OpenTelemetry's GenAI conventions (`parts`), OpenInference (`message`, flattened or
+nested), LangChain (constructors, `type: human`, `data`), the bodies of OpenAI, Anthropic and Gemini, Vercel's
+AI SDK (`tool-call`). Traps:
+- A model's text may look like messages. So text is never read as JSON here, roles come from `role`, `type`
+  and LangChain's class names only, and what a model said is its own turn, whatever role it claims.
+- LangChain's Langfuse handler writes the tools that a model was offered as messages of the role `tool`, and
+  its messages may hold a call twice, as a part of Anthropic and in `tool_calls`.
+- Koog writes calls as messages of the role `tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ruler_cli.files.event_kinds import LANGCHAIN, langchain_body
+from ruler_cli.files.parse import dump
+from ruler_cli.formats.chat import RESULT_KINDS, Messages, unread
+from ruler_cli.formats.interface import first_at, items, lookup, objects
+
+_ROLES = {name.lower(): role for name, role in LANGCHAIN.items()} | {"model": "assistant"}
+_ITEMS = ("function_call", "function_call_output", "reasoning", "message", "web_search_call", "computer_call")
+"""Items of OpenAI's Responses, which render as they are."""
+_BODY = {"content", "contents", "parts", "tool_calls", "function_call", "text"}
+_ASKED = ("messages", "contents", "new_message", "input", "inputs", "prompt", "prompts", "kwargs", "args")
+"""Members of a request's body that hold the prompt."""
+_RULES = ("system", "instructions", "system_instruction", "config.system_instruction", "system_prompt")
+_CHOICES = (
+    "choices.0.message", "candidates.0.content", "generations.0.0.message", "choices.0.text",
+    "generations.0.0.text",
+)  # fmt: skip
+_ANSWERS = ("messages", "message", "content", "output", "outputs", "text", "response", "answer", "result")
+OWN = ("assistant", None)
+"""Roles of the agent's turns; an item that renders as it is has none."""
+NOTHING: tuple[Any, ...] = (None, "", [], {})
+_DEEP = 6
+"""Objects inside objects that are looked into."""
+
+
+def asked(value: Any, depth: int = 0) -> Messages | None:
+    """The input of a model; None if the value holds neither messages nor a text."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}] if value.strip() else None
+    if depth > _DEEP or not value:
+        return None
+    if isinstance(value, list):
+        if all(isinstance(item, str) for item in value):
+            return [{"role": "user", "content": item} for item in value]
+        if not all(map(is_message, value)) and all(isinstance(m, Mapping) and "parts" in m for m in value):
+            value = [{"role": "user", **item} for item in value]  # Gemini's, without a role
+        return _listed(value) or (asked(value[0], depth + 1) if len(value) == 1 else None)
+    if not isinstance(value, Mapping):
+        return None
+    if is_message(value):
+        return turns(value)
+    for key in _ASKED:
+        found = asked(value[key], depth + 1) if value.get(key) else None
+        if found:
+            rules = next((rule for path in _RULES if (rule := _plain(lookup(value, path)))), None)
+            told = rules is not None and not any(m.get("role") in ("system", "developer") for m in found)
+            return [{"role": "system", "content": rules}, *found] if told else found
+    return asked(_only_text(value))
+
+
+def said(value: Any, depth: int = 0) -> Messages | None:
+    """Messages that came out of a call; None where the value holds none that is known."""
+    if isinstance(value, str):
+        return [{"role": "assistant", "content": value}] if value.strip() else None
+    if depth > _DEEP or not value:
+        return None
+    if isinstance(value, list):
+        if not (found := _listed(value)) and all(isinstance(lookup(item, "type"), str) for item in value):
+            return [{"role": "assistant", "content": [part_of(part) for part in value]}]
+        return found or (said(value[0], depth + 1) if len(value) == 1 else None)
+    if not isinstance(value, Mapping):
+        return None
+    if is_message(value):
+        return turns(value)
+    for path in _CHOICES:
+        found = lookup(value, path)
+        if isinstance(found, Mapping):
+            return turns(found if "kwargs" in found else {"role": "assistant", **found})
+        if isinstance(found, str):
+            return said(found)
+    for key in _ANSWERS:
+        if isinstance(value.get(key), str) and unread(value).keys() - {key}:
+            continue  # the answer is the object, of which a part would be shown
+        if value.get(key) and (out := said(value[key], depth + 1)) is not None:
+            return out
+    return said(_only_text(value))
+
+
+def _listed(value: list[Any]) -> Messages | None:
+    """The turns of a list that holds messages alone."""
+    return [turn for item in value for turn in turns(item)] if all(map(is_message, value)) else None
+
+
+def _only_text(value: Mapping[str, Any]) -> str | None:
+    """The text that is all that an object holds."""
+    only = [inner for inner in value.values() if inner not in NOTHING]
+    return only[0] if len(only) == 1 and isinstance(only[0], str) else None
+
+
+def own_turns(value: Any) -> Messages:
+    """The output of a model: its own turns, whatever the value claims; an unknown value as JSON."""
+    if value in NOTHING:
+        return []
+    found = said(value)
+    if found is None or any(m.get("role") not in OWN or holds_result(m) for m in found):
+        return [{"role": "assistant", "content": as_json(value)}]
+    return found
+
+
+def as_json(value: Any) -> str:
+    """A value of no known shape, as text: a part of it that looks like a tool's result is none."""
+    return value if isinstance(value, str) else dump(value).decode()
+
+
+def holds_result(message: Mapping[str, Any]) -> bool:
+    """Tell if a message is, or holds, the result of a tool."""
+    parts = objects(message.get("content"))
+    return any(part.get("type") in RESULT_KINDS for part in parts) or is_result(message)
+
+
+def is_result(message: Mapping[str, Any]) -> bool:
+    """Tell if a message is the result of tools, and nothing else."""
+    parts = items(message.get("content"))
+    only = bool(parts) and all(lookup(part, "type") == "tool_result" for part in parts)
+    return only or message.get("role") == "tool" or message.get("type") == "function_call_output"
+
+
+def is_message(value: Any) -> bool:
+    """Tell if a value is one message, in any of the dialects."""
+    if not isinstance(value, Mapping):
+        return False
+    if "message.role" in value or isinstance(lookup(value, "message.role"), str):
+        return True
+    if isinstance(value.get("role"), str):
+        return bool(_BODY & value.keys())
+    kind, body = langchain_body(value)
+    if kind is not None and kind.lower() in _ROLES and kind != "model":
+        return body is not value or "content" in value
+    return kind in _ITEMS and not isinstance(value.get("parts"), list)
+
+
+def turns(value: Mapping[str, Any]) -> Messages:
+    """One message of any dialect as a message that renders; none for a tool that was offered."""
+    if any(key.startswith("message.") for key in value):  # OpenInference as Phoenix writes it in tables
+        value = {key.removeprefix("message."): inner for key, inner in value.items()}
+    elif isinstance(value.get("message"), Mapping):  # OpenInference; a choice of OpenAI's
+        value = value["message"]
+    role, body = value.get("role"), value
+    if not isinstance(role, str):
+        kind, body = langchain_body(value)
+        if kind in _ITEMS:
+            return [dict(value)]
+        role = kind if str(kind).lower() in _ROLES else body.get("role") or kind
+    role = _ROLES.get(str(role).lower(), str(role))
+    stated = (body.get(key) for key in ("content", "parts", "contents", "text"))
+    content = next((found for found in stated if found not in (None, "")), body.get("text"))
+    if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
+        content = content["parts"]
+    if role == "tool" and isinstance(content, Mapping) and content.get("type") == "function":
+        return []
+    out: dict[str, Any] = {"role": role, "content": content}
+    calls = calls_of(body)
+    if isinstance(content, list):
+        parts = [part_of(part) for part in content]
+        kinds = [part.get("type") for part in objects(parts)]
+        if "tool_use" in kinds and role == "tool":
+            out["role"] = "assistant"
+        elif "tool_result" in kinds and role == "tool":
+            out["role"] = "user"
+        if len(calls) >= kinds.count("tool_use"):
+            parts = [part for part in parts if lookup(part, "type") != "tool_use"]
+        else:
+            calls = []
+        out["content"] = parts[0]["text"] if len(parts) == 1 and kinds == ["text"] else parts
+    more = {name: body.get(name) for name in ("name", "tool_call_id", "refusal")}
+    thought = next((body[name] for name in _THOUGHTS if body.get(name)), None)
+    more |= {"tool_calls": calls, "reasoning_content": thought or lookup(body, _MORE + "reasoning_content")}
+    return [out | {name: found for name, found in more.items() if found}]
+
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_MORE = "additional_kwargs."
+"""The member of LangChain's messages that holds what only one provider has."""
+
+
+def offered(value: Any) -> list[Any]:
+    """The tools of an input: those of the request, or that stand among its messages."""
+    if isinstance(value, Mapping):
+        found = lookup(value, "tools") or lookup(value, "config.tools")
+        if isinstance(found, list) and found:
+            return [d for tool in found for d in (lookup(tool, "function_declarations") or [tool])]
+        value = value.get("messages")
+    return [
+        tool for tool in objects([m.get("content") for m in objects(value)]) if tool.get("type") == "function"
+    ]
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message, white space stripped."""
+    return "\n".join(_texts(message.get("content"), 0)).strip()
+
+
+def names_of(message: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the tools that a message calls."""
+    uses = [part for part in objects(message.get("content")) if part.get("type") == "tool_use"]
+    item = [message] if message.get("type") == "function_call" else []
+    found = [lookup(call, "function.name") or call.get("name") for call in objects(message.get("tool_calls"))]
+    return tuple(map(str, [*found, *(part.get("name") for part in [*uses, *item])]))
+
+
+def _texts(content: Any, depth: int) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, list) and depth < _DEEP:
+        return [text for part in content for text in _texts(part, depth + 1)]
+    text = lookup(content, "text")
+    return [text] if isinstance(text, str) else []
+
+
+def _plain(value: Any) -> str | None:
+    """The rules of a system prompt as text."""
+    if isinstance(value, Mapping) and isinstance(value.get("parts"), list):
+        value = value["parts"]
+    if isinstance(value, list):
+        value = "\n".join(_texts([part_of(part) for part in value], 0))
+    return value if isinstance(value, str) and value else None
+
+
+def calls_of(body: Mapping[str, Any]) -> list[Any]:
+    """The tool calls that stand beside the content of a message."""
+    listed = items(body.get("tool_calls") or lookup(body, _MORE + "tool_calls"))
+    single = body.get("function_call") or lookup(body, _MORE + "function_call")
+    both = [
+        *listed,
+        *items(body.get("invalid_tool_calls")),
+        *([single] if isinstance(single, Mapping) else []),
+    ]
+    return [call_of(call) if isinstance(call, Mapping) else call for call in both]
+
+
+def call_of(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool call of any dialect: `function` inside it, flat, or below `tool_call`."""
+    if isinstance(call.get("tool_call"), Mapping):
+        call = call["tool_call"]
+    inner = call.get("function")
+    flat = {k.removeprefix("tool_call.").removeprefix("function."): v for k, v in call.items()}
+    found = {**flat, **inner} if isinstance(inner, Mapping) else flat
+    arguments = next((found[key] for key in ("arguments", "args", "input") if key in found), None)
+    identity = flat.get("id") or found.get("toolCallId") or found.get("name")
+    return {"id": identity, "name": found.get("name") or found.get("toolName"), "arguments": arguments}
+
+
+def calling(identity: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A turn of the agent that is a call of a tool."""
+    call = {"id": identity, "name": name, "arguments": arguments}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def result(identity: Any, content: Any, name: Any = None) -> dict[str, Any]:
+    """The result of a call, as a message."""
+    named = {} if name is None else {"name": name}
+    return {"role": "tool", "tool_call_id": identity, "content": content, **named}
+
+
+def part_of(part: Any) -> Any:
+    """A part of a message as one that renders: text, thought, call, result."""
+    if isinstance(part, Mapping) and isinstance(part.get("message_content"), Mapping):
+        part = part["message_content"]
+    if not isinstance(part, Mapping):
+        return part
+    part = {key.removeprefix("message_content."): value for key, value in part.items()}
+    kind = str(part.get("type")).replace("-", "_")
+    for name, other, read in _GEMINI:
+        if isinstance(inner := part.get(name) or part.get(other), Mapping):
+            return read(inner)
+    if kind in ("tool_call", "tool_use") or (
+        kind == "function" and isinstance(part.get("function"), Mapping)
+    ):
+        return _use(part)
+    if kind in ("tool_call_response", "tool_result"):
+        return _result(part)
+    if kind in ("thinking", "reasoning") or part.get("thought") is True:
+        told = next((part[k] for k in ("thinking", "content", "text", "reasoning") if part.get(k)), "")
+        return {"type": "thinking", "thinking": told}
+    text = part.get("text", part.get("content") if kind == "text" else None)
+    return {"type": "text", "text": text} if isinstance(text, str) else part
+
+
+def _use(part: Mapping[str, Any]) -> dict[str, Any]:
+    call = call_of(part)
+    return {"type": "tool_use", "id": str(call["id"]), "name": call["name"], "input": call["arguments"]}
+
+
+def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("result", "response", "output", "content")
+    told = next((part[key] for key in keys if part.get(key) is not None), None)
+    names = ("tool_use_id", "id", "toolCallId", "tool_call_id", "name")
+    identity = next((part[key] for key in names if part.get(key)), None)
+    named = {"toolName": part["name"]} if part.get("name") else {}
+    return {"type": "tool_result", "tool_use_id": str(identity), "content": told, **named}
+
+
+_GEMINI: tuple[tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
+    ("function_call", "functionCall", _use),
+    ("function_response", "functionResponse", _result),
+    ("executable_code", "executableCode", lambda code: _use({"name": "code", "input": code})),
+    ("code_execution_result", "codeExecutionResult", lambda ran: _result({"name": "code", "output": ran})),
+    ("inline_data", "inlineData", lambda data: {"type": str(first_at(data, "mime_type", "mimeType"))}),
+)
+"""Gemini's parts of a message, in both spellings."""
