@@ -27,9 +27,9 @@ LineOf = Callable[[int, int, bytes], Line]
 """The number of a record, its offset and its bytes → the line that it is."""
 Where = Callable[[int], str]
 """The number of a record → how a sentence names its place."""
-OnRecord = Callable[[Record, int, int], object]
-"""Takes each record, the number of its group (any 64 bits that are its own), and how many rollouts
-begin in it: parts of one that stand in several records are counted once."""
+OnRecord = Callable[[Record, int], object]
+"""Takes each record, and how many rollouts begin in it: parts of one that stand in several records are
+counted once."""
 
 
 def line_of(number: int) -> str:
@@ -146,7 +146,7 @@ def survey(
         if short != last:
             last, runs = short, runs + 1
         if on_record is not None:
-            on_record(record, place(record) if whole else _as_number(short), rollouts)
+            on_record(record, rollouts)
     index.flush()
     found.groups, found.smallest, found.largest, found.singles = index.sizes(each_line=whole)
     if compare and not whole:
@@ -172,12 +172,8 @@ def told(found: Iterable[Record], index: Index, on_record: OnRecord, *, whole: b
     """Records of a stream, each told as a survey tells those of a file."""
     for record in found:
         short = b"" if whole else digest(str(record.key))
-        on_record(record, place(record) if whole else _as_number(short), index.rollouts(record, short))
+        on_record(record, index.rollouts(record, short))
         yield record
-
-
-def _as_number(short: bytes) -> int:
-    return int.from_bytes(short[:8], signed=True)
 
 
 def own_problems(on_problem: OnProblem, shard: Shard) -> OnProblem:

@@ -149,7 +149,7 @@ def open_input(
     found = container.records()
     first, index = list(itertools.islice(found, SAMPLE)), _index(stack)
     if not first:
-        return Input(None, None, iter(()), index)
+        return Input(None, None, iter(()), index, unit=container.unit)
     reader = _detected(Location(settings.source).shown, first, settings)
     read = records(itertools.chain(first, found), reader.read, on_problem)
     alone = reader.format.shape != "trajectory" or settings.grouping == "line"
@@ -185,7 +185,7 @@ def _file(
     if not first:
         for line in container.records():  # what is damaged, or no JSON at all, is not empty
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
-        return Input(None, None, iter(()), index)
+        return Input(None, None, iter(()), index, unit=container.unit)
     reader, shard, notes = _detected(name, first, settings), settings.shard, list[str]()
     if isinstance(container, Many):
         container.shard = shard

@@ -107,11 +107,17 @@ def test_calls_are_those_planned(groups: list[Group], ask: AskSettings, model: M
     assert figures.calls.high == 2 * figures.calls.expected
     shown = [lay_out(each, own) for each in groups]
     assert found.widest.too_long == sum(windows(sheet, own) == 0 for sheet in shown)
-    assert found.windowed == sum(windows(sheet, own) > 1 for sheet in shown)
+    assert found.bills[0].windowed == sum(windows(sheet, own) > 1 for sheet in shown)
     cost = figures.cost_usd
     assert cost is not None
     assert figures.max_cost_usd is not None
-    for each in (figures.calls, figures.prompt_tokens, figures.completion_tokens, cost, found.window_calls):
+    for each in (
+        figures.calls,
+        figures.prompt_tokens,
+        figures.completion_tokens,
+        cost,
+        found.bills[0].window_calls,
+    ):
         assert 0 <= each.low <= each.expected <= each.high
     assert figures.max_cost_usd >= cost.high
 
@@ -124,7 +130,7 @@ def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, s
     alone = [estimate(groups, [Bill("j", model)], ask) for model in panel]
     for bill, one in zip(found.bills, alone, strict=True):
         assert bill.figures(PRICE) == one.figures
-        assert (bill.too_long, bill.windowed) == (one.widest.too_long, one.windowed)
+        assert (bill.too_long, bill.windowed) == (one.widest.too_long, one.bills[0].windowed)
     assert found.figures.calls.expected == sum(each.figures.calls.expected for each in alone)
     assert found.figures.max_cost_usd == pytest.approx(sum(each.figures.max_cost_usd or 0 for each in alone))
     assert found.widest.too_long == 0  # one of them reads everything
@@ -180,7 +186,8 @@ def test_passes_and_windows() -> None:
     assert of_one([of(3), ALIKE], ask=AskSettings(passes=4, single="score")).calls == Range(8, 8, 16)
     whole = of_one([of(20)])
     parts = estimate([of(20)], bills("panel"), AskSettings(group_size=5))
-    assert (parts.windowed, parts.window_calls) == (1, parts.figures.calls) == (1, Range(8, 8, 16))
+    assert (parts.bills[0].windowed, parts.bills[0].window_calls * CALLS) == (1, Range(8, 8, 16))
+    assert parts.figures.calls == Range(8, 8, 16)
     assert parts.figures.completion_tokens.expected == 2 * whole.completion_tokens.expected
     assert parts.figures.prompt_tokens.expected > 2 * whole.prompt_tokens.expected
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,21 +56,17 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     from ruler_cli.estimate import estimate
     from ruler_cli.files.location import Location
     from ruler_cli.hearing import judges_of
-    from ruler_cli.notes import SMALL, Notes, Share
+    from ruler_cli.notes import Notes, sample
     from ruler_cli.reading import open_input
 
     console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
         lost = _Lost(None if as_json else console, stack)
-        notes = stack.enter_context(closing(Notes(lost.add)))
-        found = open_input(settings.input, stack, lost.add, notes.opened, notes.add, notes.again)
-        if found.survey is None or notes.bytes <= SMALL:
-            result = estimate(((group, Share()) for group in found.groups), bills)
-        else:
-            result = estimate(notes.sample(found.picked), bills)
-        whole = notes.overview()
-        facts = facts_of(settings, found, notes, whole, result)
+        notes = Notes(lost.add)
+        found = open_input(settings.input, stack, lost.add, on_record=notes.add, on_again=notes.again)
+        result = estimate(sample(found, notes.bytes), bills)
+        facts = facts_of(settings, found, notes, result)
         if batch:
             facts["batch"] = batches(judges_of(settings), bills)
         if as_json:
@@ -78,7 +74,7 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
             return not lost.number and not result.widest.too_long
         for sentence in facts["warnings"]:
             console.warn(sentence)
-        for name, value in [("input", found.found()), *rows(facts, len(whole.sizes), lost.number, result)]:
+        for name, value in [("input", found.found()), *rows(facts, lost.number, result)]:
             typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
     return not lost.number and not result.widest.too_long
 
