@@ -168,7 +168,7 @@ def test_answers_beat_marks(ledger: Ledger) -> None:
 def test_marks_of_before(ledger: Ledger) -> None:
     """A request that failed for good before is not asked again, so it is not counted as if it were."""
     ledger.keep(key(1), "m", MARK, 0.0)
-    assert take_in([expired(1), broken(1)], ledger) == Imported(2, failed={"before": 1})
+    assert take_in([expired(1), broken(1)], ledger) == Imported(2, open={key(1): (True, "before")})
     assert rows_of(ledger) == 1
 
 

@@ -121,9 +121,12 @@ def test_order_of_import(ledger: Ledger) -> None:
         key = bytes([number])
         before = ledger.keep_all([(key, "m", answer) for answer, _ in order])
         assert before == [statuses[max([0, *(rank for _, rank in order[:at])])] for at in range(4)]
-        assert (ledger.status(key), ledger.find(key)) == ("answer", next(a for a, rank in order if rank == 3))
+        assert (ledger.keep_all([(key, "m", None)])[0], ledger.find(key)) == (
+            "answer",
+            next(a for a, rank in order if rank == 3),
+        )
     assert ledger.keep_all([]) == []
-    assert ledger.status(b"none") is None
+    assert ledger.keep_all([(b"none", "m", None)]) == [None]
 
 
 def test_many_or_none(ledger: Ledger) -> None:
@@ -152,7 +155,7 @@ def test_status(ledger: Ledger) -> None:
     for answer, status in answers:
         key = status.encode()
         ledger.keep(key, "m", answer)
-        assert ledger.status(key) == status
+        assert ledger.keep_all([(key, "m", None)]) == [status]
         assert ledger.find(key) == (None if status == "odd" else answer)
     assert ledger.find(b"another") is None
 

@@ -192,7 +192,7 @@ def test_each_once(staged: Callable[..., Stage]) -> None:
     """Groups that ask the same are asked about once; judges that are asked the same, each."""
     stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
     done, told = rendered(stage.settings("one", "two"))
-    assert done.requests == (1, 1)
+    assert done.requests == [1, 1]
     assert sorted(seat for seat, _, _ in told) == [0, 1]
     assert (done.groups, done.answered) == (5, 0)
 
@@ -229,8 +229,8 @@ def test_counts(staged: Callable[..., Stage]) -> None:
     assert (done.groups, done.answered, done.failed) == (6, 0, {"refused": 3, "input": 1})
     assert (done.unaskable, done.unreadable, len(heard.problems)) == (1, 1, 1)
     assert heard.failures[-1] == ("empty", "input")
-    assert done.requests == (len(told),) == (2,)
-    assert done.characters == (sum(request.size for _, _, request in told),)
+    assert done.requests == [len(told)] == [2]
+    assert done.characters == [sum(request.size for _, _, request in told)]
 
 
 def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
