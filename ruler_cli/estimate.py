@@ -94,6 +94,8 @@ and all are possible.
 """
 ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
 _ALLOWED = Range(0, 1, 1)
+_ASKED: dict[Role, Range] = {"panel": ALWAYS, "fallback": Range(0, 0, 1), "escalation": ESCALATED}
+"""How often a judge is asked about a group; one that is asked where another refuses is expected not to be."""
 _LEAST_ADAPTIVE = 2
 """Passes that `--adaptive` spends on every group, before it spends where they help."""
 _PERHAPS_THINKING = Range(0, 0, THINKING.high)
@@ -164,25 +166,19 @@ class Bill:
     keys: tuple[str, ...] = ()
     _longest: tuple[int, Request | None] = (-1, None)
 
-    def take(self, key: str, sheet: Sheet, share: Share = _ONE, *, certain: bool = False) -> bool:
-        """Add the requests of a group and of those it stands for; whether the judge is known to refuse it.
-
-        `certain`: the judge before is known to refuse it.
-        """
+    def take(self, key: str, sheet: Sheet, share: Share = _ONE) -> None:
+        """Add the requests of a group and of those it stands for."""
         first = parts(sheet, self.ask, turn_of(0, self.place))
         if not first:
             self.too_long += share.groups
             self.keys = (*self.keys, key)[:_KEYS]
-            return False
-        windowed, refused = len(first) > 1, False
+            return
+        windowed = len(first) > 1
         self.windowed += share.groups * windowed
         for turn in range(turns(sheet, self.ask)):
-            often = self._often(turn, alone=sheet.alone, certain=certain)
+            often = self._often(turn, alone=sheet.alone)
             for part in parts(sheet, self.ask, turn_of(turn, self.place)) if often.high else ():
-                answer = self._request(sheet, part, often, share, windowed=windowed)
-                said = answer.kind == "refused" if isinstance(answer, Fault) else answer and answer.refusal
-                refused = refused or bool(said)
-        return refused
+                self._request(sheet, part, often, share, windowed=windowed)
 
     def add(self, tokens: Range, entries: int, often: Range, *, windowed: bool = False) -> None:
         """Add a request that is made so `often`: tokens of its prompt, and rollouts that differ."""
@@ -222,10 +218,8 @@ class Bill:
 
         return each(needed, self.calls * CALLS, self.prompt * CALLS)
 
-    def _request(
-        self, sheet: Sheet, part: Part, often: Range, share: Share, *, windowed: bool
-    ) -> Reply | Fault | None:
-        """Add one request, unless it was answered before: then the answer.
+    def _request(self, sheet: Sheet, part: Part, often: Range, share: Share, *, windowed: bool) -> None:
+        """Add one request, or count it as kept if it was answered before.
 
         Of groups that are not looked up because this one stands for them the same is expected; the high
         values have them as not answered.
@@ -244,20 +238,16 @@ class Bill:
         limit = self.ask.context_tokens or math.inf
         mean, most = (min(size * times, max(size, limit)) for times in (share.mean, share.most))
         self.add(Range(mean, mean, most), len(part.bodies), often, windowed=windowed)
-        return answer
 
-    def _often(self, turn: int, *, alone: bool, certain: bool) -> Range:
+    def _often(self, turn: int, *, alone: bool) -> Range:
         """How often a request of one pass, counted from 0, is made.
 
         Adaptive passes are allotted over all groups, as many on average as were asked for: the first two to
         every group, and the others are expected to be spent, though not each on its own group.
         """
-        spent = ALWAYS if not self.adaptive or turn < _LEAST_ADAPTIVE else _ALLOWED
-        if self.role == "panel":
-            return spent
-        if self.role == "escalation":
-            return NEVER if alone else spent * ESCALATED  # alone: it is tied
-        return spent * Range(certain, certain, 1)
+        if alone and self.role == "escalation":
+            return NEVER  # it is tied
+        return _ASKED[self.role] * (ALWAYS if not self.adaptive or turn < _LEAST_ADAPTIVE else _ALLOWED)
 
 
 @dataclass(slots=True)
@@ -308,12 +298,11 @@ class Estimate:
         self.exact = self.exact and share.groups == 1
         self.coverage.look(group, sheet)
         self._look(group, sheet, share.groups)
-        refused = False
         for bill in self.bills:
             limit = bill.ask.context_tokens
             whole = not sheet.shortening and (limit is None or sheet.tokens <= limit)
             own = sheet if whole or bill.ask == first else lay_out(group, bill.ask)
-            refused = bill.take(group.key, own, share, certain=refused)
+            bill.take(group.key, own, share)
 
     def _count(self, group: Group, groups: int) -> None:
         """Count the rollouts that can be judged, and compare their rewards."""

@@ -222,20 +222,6 @@ def test_kept(tmp_path: Path) -> None:
     assert (found.figures.kept, found.figures.kept_failed) == (3, 1)
 
 
-@pytest.mark.parametrize(("kind", "more"), [("refused", 1), ("transport", 0)])
-def test_fallback_after_a_refusal(kind: Any, more: int) -> None:
-    """A group that the first judge is known to refuse is one that the next is sure to be asked about."""
-    request = compose(lay_out(of(3), ASK), ASK).request
-    found = estimate(
-        [of(3), of(3, key="h")],
-        [
-            Bill("a", PLAIN, find=lambda asked: Fault(kind, "no", "group") if asked == request else None),
-            Bill("b", PLAIN, role="fallback"),
-        ],
-    )
-    assert calls(found)[1] == Range(more, more, 4)
-
-
 def test_too_long_for_one() -> None:
     """A group that one judge of a panel can read is not too long; one that none can read is, by key."""
     groups = of(2, 1), of(2, 2000, "long"), of(2, 10_000, "longer")
