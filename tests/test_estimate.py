@@ -170,28 +170,6 @@ def test_answers() -> None:
         assert answer.high == 2 * min(high, bound or high)
 
 
-def test_unknown_price() -> None:
-    """An unknown price is unknown, also of one judge of a panel, and a price of zero is zero."""
-    unknown, free = of_one([PAIR], Model()), of_one([PAIR], Model(Price(0, 0, 0)))
-    assert (unknown.cost_usd, unknown.max_cost_usd) == (None, None)
-    assert (free.cost_usd, free.max_cost_usd) == (Range(0, 0, 0), 0)
-    panel = estimate([PAIR], [*bills("panel"), Bill("b", Model())]).figures
-    assert (panel.cost_usd, panel.max_cost_usd) == (None, None)
-
-
-def test_passes_and_windows() -> None:
-    """Passes multiply what is asked but of groups with nothing to compare; windows repeat what all share."""
-    once, four = (of_one([of(3), ALIKE], ask=AskSettings(passes=n)) for n in (1, 4))
-    assert (once.calls, four.calls) == (Range(2, 2, 4), Range(5, 5, 10))
-    assert of_one([of(3), ALIKE], ask=AskSettings(passes=4, single="score")).calls == Range(8, 8, 16)
-    whole = of_one([of(20)])
-    parts = estimate([of(20)], bills("panel"), AskSettings(group_size=5))
-    assert (parts.bills[0].windowed, parts.bills[0].window_calls * CALLS) == (1, Range(8, 8, 16))
-    assert parts.figures.calls == Range(8, 8, 16)
-    assert parts.figures.completion_tokens.expected == 2 * whole.completion_tokens.expected
-    assert parts.figures.prompt_tokens.expected > 2 * whole.prompt_tokens.expected
-
-
 def test_roles() -> None:
     """Adaptive passes are two at least; a fallback is expected not to be asked, a stronger judge rarely."""
     groups, ask = [of(3), ALIKE], AskSettings(passes=2)

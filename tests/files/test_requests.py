@@ -176,13 +176,6 @@ def test_packed(ending: str, read: Callable[[bytes], bytes], path: Path) -> None
     assert packed.read_bytes() == first
 
 
-def test_names_without_an_ending(tmp_path: Path) -> None:
-    """A part's number stands before the ending, or last where there is none."""
-    for name in ("requests", ".jsonl"):
-        written(tmp_path / name, 2, Limits(requests=1))
-    assert names(tmp_path) == [".jsonl-0001", ".jsonl-0002", "requests-0001", "requests-0002"]
-
-
 def test_two_at_once(path: Path) -> None:
     """Two renderings do not write the same files."""
     with RequestFiles(str(path), ANY) as files:
