@@ -68,7 +68,7 @@ class Tally:
 
 
 class Notes:
-    """Count records and their bytes, tally rewards and outcomes, and keep the first records."""
+    """Count records, bytes and rollouts, tally rewards and outcomes, and keep the first records."""
 
     def __init__(self, on_problem: Callable[[Problem], None]) -> None:
         """`on_problem` is told what cannot be judged of records, once."""
@@ -76,7 +76,7 @@ class Notes:
         self._begin()
 
     def _begin(self) -> None:
-        self.bytes = self.records = 0
+        self.bytes = self.records = self.rollouts = 0
         self.rewards, self.outcomes = Tally(), Tally()
         self.first: list[Record] = []
 
@@ -99,6 +99,7 @@ class Notes:
                 self._on_problem(Problem(line.number, rollout.problem, b"", line.place))
                 continue
             if rollouts > 0:  # no later part of one that was noted
+                self.rollouts += 1
                 self.rewards.add(rollout.reward)
                 self.outcomes.add(rollout.outcome)
             rollouts -= 1

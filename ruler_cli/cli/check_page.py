@@ -60,7 +60,7 @@ def facts_of(settings: ScoreSettings, found: Input, notes: Notes, result: Estima
         "records": notes.records,
         "unit": found.unit,
         "groups": sizes.total(),
-        "rollouts": sum(size * number for size, number in sizes.items()),
+        "rollouts": notes.rollouts,
         "group_sizes": {
             "min": min(sizes, default=None),
             "median": quantile(sizes, 0.5),
@@ -194,7 +194,7 @@ def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]
         yield "format", f"{form['name']}: {agreed} {form['tells']}"
     for name, path in facts["paths"].items():
         yield name, _place(path)
-    yield "group sizes", _sizes(facts["group_sizes"], len(result.sizes))
+    yield "group sizes", f"{about}{_sizes(facts['group_sizes'], len(result.sizes))}"
     yield "tasks", _tasks(facts["rollouts_without_task"], facts["groups_of_several_tasks"])
     yield "rollouts", f"{facts['rollouts']:,} in {count(facts['records'], facts['unit'])}"
     yield "tokens a rollout", f"{about}{lengths}"
