@@ -148,6 +148,7 @@ def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> No
     assert stage.masked() == live.masked()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # litellm's own affairs
 def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
     """Requests of every round, corrections with bounded answers too, are what the provider's SDK sends."""
