@@ -737,17 +737,6 @@ def test_of_another_user(state: str, writer: Writer, folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == names
 
 
-def test_unreadable(folder: Path) -> None:
-    """A ledger that may not even be read is refused with a sentence."""
-    made(folder / "other", a=reply("x")).chmod(0)
-
-    def look() -> None:
-        with pytest.raises(UsageError, match="other: cannot be read as a ledger"):
-            Ledger(None, [folder / "other"])
-
-    as_other(look)
-
-
 def test_log_alone(writer: Writer, folder: Path) -> None:
     """A log that only its owner can read in is told, since what stands in it would be missed."""
     writer.keep("a")

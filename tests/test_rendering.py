@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,11 @@ from ruler_cli.judges.choose import Target, request_line
 from ruler_cli.ledger import Ledger, key_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.halt import Halt
-from ruler_cli.records import Fault, Problem, Reply, Request
+from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.rendering import Rendered, render
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 from tests.attacks import FAMILIES
-from tests.conftest import group, rollout, write
+from tests.conftest import group, rollout
 from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
 from tests.sdk_types import assert_typed
 from tests.values import NASTY
@@ -191,42 +190,6 @@ def test_each_once(staged: Callable[..., Stage]) -> None:
     assert done.requests == [1, 1]
     assert sorted(seat for seat, _, _ in told) == [0, 1]
     assert (done.groups, done.answered) == (5, 0)
-
-
-def test_no_ledger_is_made(staged: Callable[..., Stage]) -> None:
-    """A ledger that is not there is empty, and is not there afterwards either; `none` is the same."""
-    stage = staged("a", GROUPS, Stub("one"))
-    settings = stage.settings("one")
-    assert settings.ledger is not None
-    _, told = rendered(settings)
-    assert not settings.ledger.exists()
-    assert rendered(replace(settings, ledger=None))[1] == told
-
-
-def test_counts(staged: Callable[..., Stage]) -> None:
-    """Groups are counted by what becomes of them, lines that cannot be read among no groups."""
-
-    class Heard(Observer):
-        def __init__(self) -> None:
-            self.problems: list[Problem] = []
-            self.failures: list[tuple[str, str]] = []
-
-        def problem(self, problem: Problem) -> None:
-            self.problems.append(problem)
-
-        def failed(self, group: str, kind: str, reason: str) -> None:
-            self.failures.append((group, kind))
-
-    nothing = {"group_id": "empty", "trajectories": []}
-    stage = staged("a", [*GROUPS[:3], nothing, {"no": "group"}], Stub("one", refusing))
-    answered(stage, ("one",))
-    write(stage.path / "in.jsonl", [*GROUPS[:5], nothing, {"no": "group"}])
-    done, told = rendered(stage.settings("one"), heard := Heard())
-    assert (done.groups, done.answered, done.failed) == (6, 0, {"refused": 3, "input": 1})
-    assert (done.unaskable, done.unreadable, len(heard.problems)) == (1, 1, 1)
-    assert heard.failures[-1] == ("empty", "input")
-    assert done.requests == [len(told)] == [2]
-    assert done.characters == [sum(request.size for _, _, request in told)]
 
 
 def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
