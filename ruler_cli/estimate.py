@@ -1,9 +1,10 @@
 """Groups → what judging them would take, without a call: requests, tokens, USD, and what the prompts show.
 
 Each group is laid out as `score` would, and every request that the plan has for it is looked up in the
-ledger and added to its judge's bill. Of a large input some groups are laid out, each for all of its kind
-(`notes`). Figures have a low, an expected and a high value. They rest on the constants below, which are
-measured where they say so and assumptions where not; a run's summary has what it was really charged.
+ledger and added to its judge's bill. Laying out a gigabyte takes minutes, so of a large input some groups
+are laid out, and each is counted for others with as many rollouts and about as many bytes. Figures have a
+low, an expected and a high value. They rest on the constants below, which are measured where they say so
+and assumptions where not; a run's summary has what it was really charged.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Any, Literal
 
 from ruler_cli.files.requests import Limits
+from ruler_cli.formats.rewards import number
 from ruler_cli.judges.body import stated_limit
 from ruler_cli.judges.prices import Model, Price
 from ruler_cli.notes import Share
@@ -92,6 +94,8 @@ and all are possible.
 """
 ALWAYS, NEVER = Range(1, 1, 1), Range(0, 0, 0)
 _ALLOWED = Range(0, 1, 1)
+_ASKED: dict[Role, Range] = {"panel": ALWAYS, "fallback": Range(0, 0, 1), "escalation": ESCALATED}
+"""How often a judge is asked about a group; one that is asked where another refuses is expected not to be."""
 _LEAST_ADAPTIVE = 2
 """Passes that `--adaptive` spends on every group, before it spends where they help."""
 _PERHAPS_THINKING = Range(0, 0, THINKING.high)
@@ -160,41 +164,21 @@ class Bill:
     too_long: int = 0
     windowed: int = 0
     keys: tuple[str, ...] = ()
-    _longest: tuple[int, Sheet, Part] | None = None
+    _longest: tuple[int, Request | None] = (-1, None)
 
-    def lay_out(self, group: Group) -> Sheet:
-        """The group as this judge is shown it."""
-        return lay_out(group, self.ask)
-
-    def shows(self, sheet: Sheet) -> bool:
-        """Whether a sheet made for another judge is what this one is shown: nothing of it was left out."""
-        limit = self.ask.context_tokens
-        return not sheet.shortening and (limit is None or sheet.tokens <= limit)
-
-    def take(self, key: str, sheet: Sheet, share: Share = _ONE, *, certain: bool = False) -> bool:
-        """Add the requests of a group and of those it stands for; whether the judge is known to refuse it.
-
-        `certain`: the judge before is known to refuse it.
-        """
-        ask, place = self.ask, self.place
-        first = parts(sheet, ask, turn_of(0, place))
+    def take(self, key: str, sheet: Sheet, share: Share = _ONE) -> None:
+        """Add the requests of a group and of those it stands for."""
+        first = parts(sheet, self.ask, turn_of(0, self.place))
         if not first:
             self.too_long += share.groups
             self.keys = (*self.keys, key)[:_KEYS]
-            return False
-        windowed, refused = len(first) > 1, False
-        for turn in range(turns(sheet, ask)):
-            often = self._often(turn, alone=sheet.alone, certain=certain)
-            if not often.high:
-                return False
-            self.windowed += share.groups if windowed and not turn else 0
-            for part in parts(sheet, ask, turn_of(turn, place)) if turn else first:
-                answer = self._request(sheet, part, often, share, windowed=windowed)
-                if isinstance(answer, Fault):
-                    refused |= answer.kind == "refused"
-                elif answer is not None:
-                    refused |= answer.refusal is not None
-        return refused
+            return
+        windowed = len(first) > 1
+        self.windowed += share.groups * windowed
+        for turn in range(turns(sheet, self.ask)):
+            often = self._often(turn, alone=sheet.alone)
+            for part in parts(sheet, self.ask, turn_of(turn, self.place)) if often.high else ():
+                self._request(sheet, part, often, share, windowed=windowed)
 
     def add(self, tokens: Range, entries: int, often: Range, *, windowed: bool = False) -> None:
         """Add a request that is made so `often`: tokens of its prompt, and rollouts that differ."""
@@ -202,20 +186,26 @@ class Bill:
         if windowed:
             self.window_calls += often
         self.prompt += tokens * often
-        reasons, bound = self.model.reasoning, self._bound()
+        reasons = self.model.reasoning
         thinking = _PERHAPS_THINKING if reasons is None else THINKING if reasons else NEVER
         answer = Range(entries, entries, entries) * ENTRY + thinking
-        if bound is not None:
-            answer = each(partial(min, bound), answer)
+        if bounds := [n for n in (stated_limit(self.params), self.model.max_output) if n]:
+            answer = each(partial(min, *bounds), answer)
         self.answers += answer * often
 
     def figures(self, price: Price | None, calls: Range = CALLS) -> Figures:
-        """The sums at a price, each request asked `calls` times."""
+        """The sums at a price, each request asked `calls` times.
+
+        The pool reserves the price of the longest request as long as it knows no usage: a cap below that
+        would let not even one call go, however cheap it turned out to be.
+        """
         prompt, answers = each(round, self.prompt * (PROMPT * calls)), each(round, self.answers * calls)
         cost = cap = None
         if price is not None:
             cost = each(lambda *tokens: price.of(Usage(*tokens)), prompt, answers)
-            cap = max(cost.high, self._reserved(price))
+            _, longest = self._longest
+            highest = Estimates(stated_limit(self.params)).highest
+            cap = cost.high if longest is None else max(cost.high, price.of(highest(longest)))
         return Figures(self.calls * calls, self.kept, self.kept_failed, prompt, answers, cost, cap)
 
     def batches(self, limits: Limits) -> Range:
@@ -228,20 +218,19 @@ class Bill:
 
         return each(needed, self.calls * CALLS, self.prompt * CALLS)
 
-    def _request(
-        self, sheet: Sheet, part: Part, often: Range, share: Share, *, windowed: bool
-    ) -> Reply | Fault | None:
-        """Add one request, unless it was answered before: then the answer.
+    def _request(self, sheet: Sheet, part: Part, often: Range, share: Share, *, windowed: bool) -> None:
+        """Add one request, or count it as kept if it was answered before.
 
         Of groups that are not looked up because this one stands for them the same is expected; the high
         values have them as not answered.
         """
-        find, size, groups = self.find, sheet.tokens_of(part.bodies), share.groups
-        answer = None if find is None else find(compose(sheet, self.ask, part).request)
+        size, groups = sheet.tokens_of(part.bodies), share.groups
+        request = compose(sheet, self.ask, part).request if self.find or size > self._longest[0] else None
+        answer = self.find(request) if self.find and request else None
         if answer is None:
             often *= Range(groups, groups, groups)
-            if self._longest is None or size > self._longest[0]:
-                self._longest = size, sheet, part
+            if size > self._longest[0]:
+                self._longest = size, request
         else:
             often = Range(0, 0, often.high * (groups - 1))
             self.kept += groups
@@ -249,51 +238,36 @@ class Bill:
         limit = self.ask.context_tokens or math.inf
         mean, most = (min(size * times, max(size, limit)) for times in (share.mean, share.most))
         self.add(Range(mean, mean, most), len(part.bodies), often, windowed=windowed)
-        return answer
 
-    def _often(self, turn: int, *, alone: bool, certain: bool) -> Range:
+    def _often(self, turn: int, *, alone: bool) -> Range:
         """How often a request of one pass, counted from 0, is made.
 
         Adaptive passes are allotted over all groups, as many on average as were asked for: the first two to
         every group, and the others are expected to be spent, though not each on its own group.
         """
-        role = self.role
-        spent = ALWAYS if not self.adaptive or turn < _LEAST_ADAPTIVE else _ALLOWED
-        if role == "panel":
-            return spent
-        if role == "escalation":
-            return NEVER if alone else spent * ESCALATED  # alone: it is tied
-        return spent * Range(certain, certain, 1)
-
-    def _bound(self) -> int | None:
-        """The most completion tokens of one request: by the user's own parameter, and by the model."""
-        limits = (stated_limit(self.params), self.model.max_output)
-        return min((n for n in limits if n), default=None)
-
-    def _reserved(self, price: Price) -> float:
-        """USD that the pool reserves for the longest request as long as it knows no usage.
-
-        A cap below it would let not even one call go, however cheap that turned out to be.
-        """
-        if self._longest is None:
-            return 0.0
-        _, sheet, part = self._longest
-        request = compose(sheet, self.ask, part).request
-        return price.of(Estimates(stated_limit(self.params)).highest(request))
+        if alone and self.role == "escalation":
+            return NEVER  # it is tied
+        return _ASKED[self.role] * (ALWAYS if not self.adaptive or turn < _LEAST_ADAPTIVE else _ALLOWED)
 
 
 @dataclass(slots=True)
 class Estimate:
     """The bills of all judges, and what the groups that were laid out have shown, whoever judges them.
 
-    `laid_out` groups stand for `groups`. `shared` of the prompts' `bytes` stand in a context or in tools
-    which all rollouts of a group have. `lengths` counts rollouts of each number of tokens, what they share
-    included. `coverage` is of the groups that were laid out.
+    `laid_out` groups stand for all that are counted. `sizes` counts groups of each number of rollouts, the
+    parts of one joined. Of `equal` groups the own rewards are all the same and teach nothing; `spreads` are
+    of groups that have two, highest less lowest, and `spread` is their sum. `shared` of the prompts' `bytes`
+    stand in a context or in tools which all rollouts of a group have. `lengths` counts rollouts of each
+    number of tokens, what they share included. `coverage` is of the groups that were laid out.
     """
 
     bills: tuple[Bill, ...]
-    groups: int = 0
     laid_out: int = 0
+    exact: bool = True
+    sizes: Counter[int] = field(default_factory=Counter)
+    equal: int = 0
+    spread: float = 0.0
+    spreads: int = 0
     identical_rollouts: int = 0
     tied_groups: int = 0
     suspect: int = 0
@@ -301,11 +275,6 @@ class Estimate:
     shared: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
-
-    @property
-    def exact(self) -> bool:
-        """Whether all groups were laid out."""
-        return self.laid_out >= self.groups
 
     @property
     def figures(self) -> Figures:
@@ -318,37 +287,46 @@ class Estimate:
         """The judge that reads most of those that score every group: what is too long for it fails."""
         return min((bill for bill in self.bills if bill.role == "panel"), key=lambda bill: bill.too_long)
 
-    @property
-    def windowed(self) -> int:
-        """Groups that are shown in windows."""
-        return max(bill.windowed for bill in self.bills)
-
-    @property
-    def window_calls(self) -> Range:
-        """The calls that ask about windows."""
-        return sum((bill.window_calls * CALLS for bill in self.bills), NEVER)
-
     def take(self, group: Group, share: Share) -> None:
-        """Take in a group and those that it stands for; `bills[0]` lays it out for all that see the same."""
-        sheet = self.bills[0].lay_out(group)
+        """Take in a group and those that it stands for; it is laid out once for all that see the same."""
+        first = self.bills[0].ask
+        sheet = lay_out(group, first)
+        self._count(group, share.groups)
         if not sheet.bodies:
             return
-        self.groups, self.laid_out = self.groups + share.groups, self.laid_out + 1
+        self.laid_out += 1
+        self.exact = self.exact and share.groups == 1
         self.coverage.look(group, sheet)
-        self._look(group, sheet, share)
-        refused = False
+        self._look(group, sheet, share.groups)
         for bill in self.bills:
-            same = bill.ask == self.bills[0].ask or bill.shows(sheet)
-            own = sheet if same else bill.lay_out(group)
-            refused = bill.take(group.key, own, share, certain=refused)
+            limit = bill.ask.context_tokens
+            whole = not sheet.shortening and (limit is None or sheet.tokens <= limit)
+            own = sheet if whole or bill.ask == first else lay_out(group, bill.ask)
+            bill.take(group.key, own, share)
 
-    def _look(self, group: Group, sheet: Sheet, share: Share) -> None:
+    def _count(self, group: Group, groups: int) -> None:
+        """Count the rollouts that can be judged, and compare their rewards."""
+        rewards: dict[int | str, float | None] = {}
+        for i, rollout in enumerate(group.rollouts):
+            if rollout.fault is None:
+                name, reward = i if rollout.member is None else rollout.member, number(rollout.reward)
+                rewards[name] = max((r for r in (reward, rewards.get(name)) if r is not None), default=None)
+        if not rewards:
+            return
+        self.sizes[len(rewards)] += groups
+        known = [reward for reward in rewards.values() if reward is not None]
+        if len(known) > 1:
+            self.spread += groups * (max(known) - min(known))
+            self.spreads += groups
+            self.equal += groups * (len(known) == len(rewards) and max(known) == min(known))
+
+    def _look(self, group: Group, sheet: Sheet, groups: int) -> None:
+        """Add what the prompts show."""
         rollouts = {
             i if rollout.member is None else rollout.member: body
             for i, (rollout, body) in enumerate(zip(group.rollouts, sheet.owner, strict=True))
             if body is not None
         }
-        groups = share.groups
         self.identical_rollouts += groups * (len(rollouts) - len(sheet.bodies))
         self.tied_groups += groups * sheet.alone
         self.suspect += groups * sum(owner in sheet.suspects for owner in sheet.owner)

@@ -28,9 +28,9 @@ LineOf = Callable[[int, int, bytes], Line]
 """The number of a record, its offset and its bytes → the line that it is."""
 Where = Callable[[int], str]
 """The number of a record → how a sentence names its place."""
-OnRecord = Callable[[Record, int, int], object]
-"""Takes each record, the number of its group (any 64 bits that are its own), and how many rollouts
-begin in it: parts of one that stand in several records are counted once."""
+OnRecord = Callable[[Record, int], object]
+"""Takes each record, and how many rollouts begin in it: parts of one that stand in several records are
+counted once."""
 
 
 def line_of(number: int) -> str:
@@ -136,7 +136,7 @@ def survey(
         if short != last:
             last, runs = short, runs + 1
         if on_record is not None:
-            on_record(record, _group_number(record, short, whole=whole), rollouts)
+            on_record(record, rollouts)
     index.flush()
     sizes = index.sizes(each_line=whole)
     found.groups, found.smallest, found.largest, found.singles, found.mine = sizes
@@ -155,11 +155,6 @@ def survey(
     if grouping != "line":
         found.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
     return found
-
-
-def _group_number(record: Record, short: bytes, *, whole: bool) -> int:
-    """A number that the group of a record has alone."""
-    return place(record) if whole else int.from_bytes(short[:8], signed=True)
 
 
 def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
@@ -199,7 +194,7 @@ def streamed(
         short = b"" if whole else digest(group.key)
         for record in group.records:
             if on_record is not None:
-                on_record(record, _group_number(record, short, whole=whole), index.rollouts(record, short))
+                on_record(record, index.rollouts(record, short))
         openings.compared(openings.look(group.rollouts, group.records[0].line.where), group.key)
         if shard is None or shard.holds(digest(group.key)):
             yield group

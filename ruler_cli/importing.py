@@ -7,8 +7,10 @@ there already stays: so a file may be taken twice, and several at once.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Container, Mapping
+from collections.abc import AsyncIterable, Callable, Container, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, Self
@@ -16,10 +18,14 @@ from typing import Literal, Self
 import anyio
 import anyio.to_thread
 
+from ruler_cli.errors import UsageError
+from ruler_cli.files.compression import PARQUET_MAGIC, capped, decompressed, lines, readable
+from ruler_cli.files.location import Location
+from ruler_cli.files.open import open_container
 from ruler_cli.judges.faults import clean
-from ruler_cli.judges.rows import Row, read_row
+from ruler_cli.judges.rows import BIGGEST, Row, read_row
 from ruler_cli.ledger import Ledger
-from ruler_cli.records import Fault, Reply
+from ruler_cli.records import Reply
 
 Fate = Literal["answer", "failed", "again"]
 """What a request came to: it has an answer, it failed for good, it is to be asked again."""
@@ -27,6 +33,7 @@ Fate = Literal["answer", "failed", "again"]
 _KEY = re.compile(r"[0-9a-fA-F]{32}")
 _ROWS, _BYTES = 2000, 8 << 20
 """Rows, or bytes of them, that are put on record together."""
+_DATABASE = b"SQLite format 3\0"
 _NAMED = 20
 """How many rows that are none are named one by one."""
 
@@ -40,31 +47,43 @@ class Unread:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Imported:
     """What became of so many `rows`.
 
-    `new` answers were added, `known` are rows whose request had one. `failed` (by kind) and `again` (by
-    reason) count requests, each once, that have no answer after it all: those failed for good, these are
-    to be asked again. `foreign` rows have a custom_id that is none of ours, `unreadable` ones are no
-    replies at all; `odd` names the first of both. `said` holds a sentence for a kind or a reason, the first
-    that came.
+    `new` answers were added, `known` are rows whose request had one. `foreign` rows have a custom_id that is
+    none of ours, `unreadable` ones are no replies at all; `odd` names the first of both. `open` has each
+    request that has no answer after it all: whether it failed for good, and its kind or reason. `said` holds
+    a sentence for a kind or a reason, the first that came.
     """
 
     rows: int = 0
     new: int = 0
     known: int = 0
-    failed: Mapping[str, int] = field(default_factory=dict)
-    again: Mapping[str, int] = field(default_factory=dict)
     foreign: int = 0
     unreadable: int = 0
-    odd: tuple[Unread, ...] = ()
-    said: Mapping[str, str] = field(default_factory=dict, compare=False)
+    odd: list[Unread] = field(default_factory=list)
+    open: dict[bytes, tuple[bool, str]] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """How many requests failed for good, by kind."""
+        return self._open(failed=True)
+
+    @property
+    def again(self) -> dict[str, int]:
+        """How many requests are to be asked again, by reason."""
+        return self._open(failed=False)
 
     @property
     def whole(self) -> bool:
         """Whether every row is an answer that the ledger holds, or was beside one."""
-        return not (self.failed or self.again or self.foreign or self.unreadable)
+        return not (self.open or self.foreign or self.unreadable)
+
+    def _open(self, *, failed: bool) -> dict[str, int]:
+        labels = Counter(sorted(label for for_good, label in self.open.values() if for_good == failed))
+        return dict(labels.most_common())
 
 
 async def take_in_stream(lines: AsyncIterable[bytes], importer: Importer) -> Imported:
@@ -99,11 +118,8 @@ class Importer:
         self._ledger, self._model, self._keys, self._on_key = ledger, model, keys, on_key
         self._waiting: list[tuple[bytes, int, str]] = []
         self._bytes = 0
-        self._counts: Counter[str] = Counter()
-        self._odd: list[Unread] = []
-        self._said: dict[str, str] = {}
-        self._open: dict[bytes, tuple[bool, str]] = {}
-        """Requests without an answer: whether each failed for good, and its kind or reason."""
+        self.result = Imported()
+        """What has come of the rows that were flushed."""
 
     def add(self, line: bytes, number: int, where: str = "") -> bool:
         """Take a row, unless the line is blank, without writing; whether it is time to `flush`."""
@@ -113,11 +129,33 @@ class Importer:
             self._bytes += len(line)
         return len(self._waiting) >= _ROWS or self._bytes >= _BYTES
 
-    def refuse(self, number: int, reason: str, where: str, count: str = "unreadable") -> None:
-        """Count what is no row, or none of ours, and name it if it is among the first."""
-        self._counts[count] += 1
-        if len(self._odd) < _NAMED:
-            self._odd.append(Unread(number, reason, where))
+    def take(self, name: str) -> None:
+        """Take all rows of a file; those before one that is damaged stay, and it is counted as unreadable."""
+        number, shown = 0, Location(name).shown
+        try:
+            with ExitStack() as stack:
+                stream = stack.enter_context(Location(name).open())
+                with readable(shown):
+                    parquet = name != "-" and stream.peek(4).startswith(PARQUET_MAGIC)
+                rows = (
+                    open_container(name, stack).records()
+                    if parquet
+                    else lines(shown, capped(decompressed(shown, stream), BIGGEST))
+                )
+                for line in rows:
+                    number = line.number
+                    if self.add(line.raw, number, f"{shown} {line.where}"):
+                        self.flush()
+        except UsageError as error:
+            why = str(error).removeprefix(f"{shown}: ").partition(";")[0]
+            end = f"cannot be read behind line {number}" if number else "cannot be read"
+            way = "pipe what can be unpacked into `ruler ledger import -`"
+            self.refuse(number, f"{end}: {why}; {way}", shown)
+
+    def refuse(self, number: int, reason: str, where: str) -> None:
+        """Count what is no row, and name it if it is among the first."""
+        self.result.unreadable += 1
+        self._name(number, reason, where)
 
     def flush(self) -> None:
         """Put on record what was taken; OutputError where the ledger cannot be written."""
@@ -125,29 +163,12 @@ class Importer:
         rows = [found for one in waiting if (found := self._read(*one)) is not None]
         # neighbours share a page of the ledger's index; two rows of one request keep their order
         rows.sort(key=itemgetter(0))
-        kept = [(key, self._model or row.model or "unknown", row.answer) for key, row in rows if _lasts(row)]
-        held = iter(self._ledger.keep_all(kept) if kept else ())
-        for key, row in rows:
-            fate = self._settled(key, row, next(held) if _lasts(row) else self._ledger.status(key))
+        model = self._model
+        answers = [(k, model or row.model or "unknown", row.answer if row.lasts else None) for k, row in rows]
+        for (key, row), held in zip(rows, self._ledger.keep_all(answers) if rows else (), strict=True):
+            fate = self._settled(key, row, held)
             if self._on_key is not None:
                 self._on_key(key, fate)
-
-    @property
-    def result(self) -> Imported:
-        """What has come of the rows that were flushed."""
-        found = sorted(Counter(self._open.values()).items(), key=lambda one: (-one[1], one[0][1]))
-        counts = self._counts
-        return Imported(
-            counts["rows"],
-            counts["new"],
-            counts["known"],
-            {label: number for (failed, label), number in found if failed},
-            {label: number for (failed, label), number in found if not failed},
-            counts["foreign"],
-            counts["unreadable"],
-            tuple(self._odd),
-            dict(self._said),
-        )
 
     def __enter__(self) -> Self:
         """The importer."""
@@ -157,9 +178,13 @@ class Importer:
         """Put the rest on record, also where reading failed."""
         self.flush()
 
+    def _name(self, number: int, reason: str, where: str) -> None:
+        if len(self.result.odd) < _NAMED:
+            self.result.odd.append(Unread(number, reason, where))
+
     def _read(self, line: bytes, number: int, where: str) -> tuple[bytes, Row] | None:
         """A row and its key; None where it is none of ours."""
-        self._counts["rows"] += 1
+        self.result.rows += 1
         row = read_row(line)
         if isinstance(row, str):
             self.refuse(number, row, where)
@@ -170,30 +195,45 @@ class Importer:
             if self._keys is None or key in self._keys:
                 return key, row
             reason = f"has the custom_id {row.custom_id}, which was not asked for"
-        self.refuse(number, reason, where, "foreign")
+        self.result.foreign += 1
+        self._name(number, reason, where)
         return None
 
     def _settled(self, key: bytes, row: Row, before: str | None) -> Fate:
         """Count a row whose request had this status before it; what the request has come to."""
+        found, answer = self.result, row.answer
         answered = before in ("answer", "truncated", "refusal")
-        if isinstance(row.answer, Reply):
-            self._counts["known" if answered else "new"] += 1
-        if isinstance(row.answer, Reply) or answered:
-            self._open.pop(key, None)
+        if isinstance(answer, Reply):
+            found.known, found.new = found.known + answered, found.new + (not answered)
+        if isinstance(answer, Reply) or answered:
+            found.open.pop(key, None)
             return "answer"
-        failed = before == "fault" or row.answer.scope == "group"
-        label: str = row.answer.kind if row.answer.scope == "group" else "before" if failed else row.label
+        for_good = answer.scope == "group"
+        failed = for_good or before == "fault"
+        label: str = answer.kind if for_good else "before" if failed else row.label
         if label != "before":
-            self._said.setdefault(label, row.answer.reason)
-        self._open[key] = max((failed, label), self._open.get(key, (False, "")))
+            found.said.setdefault(label, answer.reason)
+        found.open[key] = max((failed, label), found.open.get(key, (False, "")))
         return "failed" if failed else "again"
 
 
-def _lasts(row: Row) -> bool:
-    """Whether an answer is kept: what only says that the request is to be asked again is not."""
-    answer = row.answer
-    return (
-        not isinstance(answer, Fault)
-        or answer.scope == "group"
-        or (answer.scope == "call" and bool(answer.body))
-    )
+def reply_files(replies: Sequence[str]) -> list[str]:
+    """List every file that is meant, in order; UsageError where one is not there, before any is read."""
+    if replies.count("-") > 1:
+        raise UsageError("`-` is given twice; stdin can be read once")
+    names: list[str] = []
+    for given in replies:
+        place = Location(given)
+        if place.many:
+            listing = place.listed()
+            names += [listing.at(name).name for name in listing.names]
+            continue
+        if place.local:
+            with place.open() as stream, readable(given):
+                if stream.peek(16).startswith(_DATABASE):
+                    raise UsageError(
+                        f"{given}: is a database, no file of replies; a ledger is read beside another with "
+                        f"`ruler score … --ledger PATH --ledger {shlex.quote(given)}`"
+                    )
+        names.append(given)
+    return names

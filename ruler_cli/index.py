@@ -128,6 +128,30 @@ class Index:
         )
         return int(row[0]), int(row[1] or 0) >> PARTS
 
+    def volume(self) -> int:
+        """Bytes of all records, those of a line for each of its parts."""
+        ((size,),) = self._all("SELECT sum(size) FROM line")
+        return int(size)
+
+    def groups(self, *, each_line: bool = False) -> Iterator[tuple[int, int, int]]:
+        """The first record, the rollouts and the bytes of every group, in the order of the keys' digests."""
+        by = "key, id" if each_line else "key"
+        query = f"SELECT min(id), sum(rollouts), sum(size) FROM line GROUP BY {by} HAVING sum(rollouts)"  # noqa: S608 - the same
+        with self._statement():
+            rows = self._db.execute(query)
+        yield from rows
+
+    def records(self, firsts: Iterable[int]) -> list[list[int]]:
+        """The records of some groups, each given by its first one, as `place` says them."""
+        with self._statement():
+            self._db.execute("CREATE TABLE wanted (key BLOB PRIMARY KEY)")
+            query = "INSERT INTO wanted SELECT key FROM line WHERE id = ?"
+            self._db.executemany(query, ((first,) for first in firsts))
+        found: dict[bytes, list[int]] = {}
+        for key, at in self._all("SELECT key, id FROM line WHERE key IN wanted ORDER BY id"):
+            found.setdefault(key, []).append(at)
+        return list(found.values())
+
     def repeated_key(self, *, apart: bool = False) -> tuple[int, int] | None:
         """The first line whose key was there before, after the line that had it; `apart`: not adjacent."""
         rows = self._all(

@@ -30,15 +30,7 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.files.database import (
-    WAIT,
-    busy,
-    files_of,
-    look_up,
-    open_files,
-    opened,
-    refusing,
-)
+from ruler_cli.files.database import WAIT, busy, files_of, look_up, open_files, opened, refusing
 from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.records import Fault, Kind, Reply, Request, Usage
 
@@ -68,6 +60,7 @@ _ROW = 16 << 10
 """Bytes of it that a row takes beside its body: the pages of table and index."""
 _ANOTHER = "give another file with --ledger PATH, or keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
+_MADE = "of several ledgers only the first is made where it is not there"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -92,9 +85,7 @@ class Stats:
     @property
     def rows(self) -> dict[Status, int]:
         """How many rows there are of each status."""
-        return {
-            status: sum(model.rows.get(status, 0) for model in self.models) for status in get_args(Status)
-        }
+        return {status: sum(one.rows.get(status, 0) for one in self.models) for status in get_args(Status)}
 
 
 def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
@@ -142,10 +133,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._first: _File | None = None
         if len(others) > _MANY:
             open_files()
-        for other in others:  # before the first is made
-            _refuse_absent(other)
+        for other in others:  # before the first is made: a mistyped name would be an empty ledger
+            with refusing(f"--ledger {other}: cannot be read", _CORRECT):
+                absent = not other.exists()
+            if absent:
+                raise UsageError(f"--ledger {other}: no such file; {_MADE}")
         with ExitStack() as stack:
-            if path is not None and (make or _there(path)):
+            if path is not None and (make or is_there(path)):
                 with refusing(f"{path}: cannot be used as a ledger", _ANOTHER):
                     # one waits for other processes, in a thread; the other never does, in the event loop
                     patient, quick = (stack.enter_context(closing(opened(path))) for _ in range(2))
@@ -179,11 +173,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                     mark = replace(answer, kept=True)
         return mark
 
-    def status(self, key: bytes) -> Status | None:
-        """What stands for a request in the first file, None where nothing does."""
-        found = self._read(_NEWEST, key)
-        return found[0][0] if found else None
-
     async def store(self, key: bytes, model: str, answer: Reply | Fault, seconds: float = 0.0) -> None:
         """Keep an answer, as `keep` does; in a thread only where another process is writing."""
         row = _row_of(key, model, answer, seconds)
@@ -205,23 +194,23 @@ class Ledger(AbstractContextManager["Ledger"]):
             if not self._put(self._own.patient, _row_of(key, model, answer, seconds)):
                 raise self._stuck("written", f"another process has been writing it for {WAIT:.0f} s")
 
-    def keep_all(self, answers: Sequence[tuple[bytes, str, Reply | Fault]]) -> list[Status | None]:
+    def keep_all(self, answers: Sequence[tuple[bytes, str, Reply | Fault | None]]) -> list[Status | None]:
         """Keep what came otherwise than by calls, (key, model, answer) each, all of it or nothing.
 
         A reply stands over a mark, a mark over a body that is none; of two of a kind the first stays. So
         it does not matter in which order such answers come. The status that each request had before its
-        answer, None where it had none. Answers as for `keep`: else ValueError; OutputError where they
-        cannot be written.
+        answer, None where it had none; without an answer it is only looked up. Answers as for `keep`: else
+        ValueError; OutputError where they cannot be written.
         """
-        rows = [_row_of(key, model, answer, 0.0) for key, model, answer in answers]
+        rows = [(key, answer and _row_of(key, model, answer, 0.0)) for key, model, answer in answers]
         patient, held = self._own.patient, list[Status | None]()
         with self._lock, self._sentence("written"):
             patient.execute("BEGIN IMMEDIATE")
             try:
-                for row in rows:
-                    found = patient.execute(_NEWEST, row[:1]).fetchall()
-                    held.append(found[0][0] if found else None)
-                    if _RANKS.get(row[4], _REPLY) > _RANKS.get(held[-1], _REPLY):
+                for key, row in rows:
+                    found = patient.execute(_NEWEST, (key,)).fetchone()
+                    held.append(found[0] if found else None)
+                    if row and _RANKS.get(row[4], _REPLY) > _RANKS.get(held[-1], _REPLY):
                         patient.execute(_INSERT, row)
                 patient.execute("COMMIT")
             except BaseException:
@@ -232,6 +221,8 @@ class Ledger(AbstractContextManager["Ledger"]):
 
     def stats(self) -> Stats:
         """Count what the first file holds."""
+        if self._first is None:
+            return Stats()
         found = self._read(_STATS)
         models: dict[str, Tally] = {}
         for model, status, number, prompt, completion, cached, _, _ in found:
@@ -278,8 +269,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             return file.patient.execute(query, values).fetchall()
 
     async def _aside(self, work: Callable[..., None], *args: object) -> None:
-        if self._threads is None:
-            self._threads = anyio.CapacityLimiter(1)
+        self._threads = self._threads or anyio.CapacityLimiter(1)
         with anyio.CancelScope(shield=True):  # the reply is paid for, whatever stops the run
             await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
 
@@ -372,21 +362,9 @@ def _mark_of(body: bytes) -> Fault | None:
     return Fault(kind, str(reason), "group", context=sizes) if kind in get_args(Kind) else None
 
 
-def _there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Tell if a file is there, and not empty; UsageError where that cannot be said."""
     try:
         return path.exists() and not (path.is_file() and not path.stat().st_size)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _refuse_absent(path: Path) -> None:
-    """A mistyped name would be an empty ledger, and every reply be paid for again."""
-    with refusing(f"--ledger {path}: cannot be read", _CORRECT):
-        try:
-            path.stat()
-            return
-        except FileNotFoundError:
-            pass
-    raise UsageError(
-        f"--ledger {path}: no such file; of several ledgers only the first is made where it is not there"
-    )

@@ -144,7 +144,7 @@ def open_input(
     found, index = container.records(), _index(stack)
     first = list(itertools.islice(found, SAMPLE))
     if not first:
-        return Input(None, None, iter(()), index)
+        return Input(None, None, iter(()), index, unit=container.unit)
     reader = _detected(Location(settings.source).shown, first, settings)
     openings = Openings(reader.format.simulated_user)
     read = records(itertools.chain(first, found), reader.read, heard)
@@ -182,7 +182,7 @@ def _file(
     if not first:
         for line in container.records():  # what is damaged, or no JSON at all, is not empty
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
-        return Input(None, None, iter(()), index)
+        return Input(None, None, iter(()), index, unit=container.unit)
     reader, notes = _detected(name, first, settings), list[str]()
     if isinstance(container, Many):
         container.shard = shard

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
@@ -34,7 +34,7 @@ _LACKING: ContextVar[list[Lacking]] = ContextVar("_LACKING")
 """What the group lacks that the current task judges."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rendered:
     """What was lacking.
 
@@ -43,17 +43,17 @@ class Rendered:
     `judges_of`. `characters` are those of the prompts, by judge. `unreadable` counts records.
     """
 
-    groups: int
-    answered: int
-    failed: dict[str, int]
-    unreadable: int
-    requests: tuple[int, ...]
-    characters: tuple[int, ...]
+    requests: list[int]
+    characters: list[int]
+    groups: int = 0
+    answered: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    unreadable: int = 0
 
     @property
     def unaskable(self) -> int:
         """Groups that no judge can be asked about: nothing to judge, or too long."""
-        return sum(self.failed.get(kind, 0) for kind in ("input", "too_long"))
+        return self.failed["input"] + self.failed["too_long"]
 
 
 async def render(
@@ -77,7 +77,7 @@ async def render(
             raise first_of(group) from None
     if halt.reason is not None:
         raise halt.reason
-    return rendering.finish()
+    return rendering.done
 
 
 async def _stop(halt: Halt, scope: anyio.CancelScope) -> None:
@@ -98,16 +98,15 @@ class _Rendering:
         ledger = None
         if settings.ledger is not None:
             ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
-        self._seen = stack.enter_context(closing(Index()))
+        self._given = stack.enter_context(closing(Index()))
         callers = [
             CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(_note, seat))
             for seat, judge in enumerate(judges)
         ]
         asked = [Judge(c.call, found.context) for c, found in zip(callers, chosen, strict=True)]
         self._runner = JudgeRunner(settings, asked)
-        self._groups = self._answered = self._unreadable = self._lacking = 0
-        self._failed: Counter[str] = Counter()
-        self._requests, self._characters = [0] * len(judges), [0] * len(judges)
+        self._lacking = 0
+        self.done = Rendered([0] * len(judges), [0] * len(judges))
 
     async def all(self, stack: ExitStack) -> None:
         """Read and lay out every group."""
@@ -121,7 +120,7 @@ class _Rendering:
         pull = found.pull()
 
         async def next_item() -> Item | None:
-            group = await pull() if self._halt.reason is None else None
+            group = await pull()
             if group is None:
                 self._runner.end()
                 return None
@@ -133,14 +132,8 @@ class _Rendering:
         for sentence in () if found.survey else found.openings.sentences():
             self._observer.warn(sentence)
 
-    def finish(self) -> Rendered:
-        """What it came to."""
-        requests, characters = tuple(self._requests), tuple(self._characters)
-        failed = dict(self._failed)
-        return Rendered(self._groups, self._answered, failed, self._unreadable, requests, characters)
-
     def _problem(self, problem: Problem) -> None:
-        self._unreadable += 1
+        self.done.unreadable += 1
         self._observer.problem(problem)
 
     async def _judge(self, item: Item) -> tuple[Outcome, list[Lacking]]:
@@ -148,32 +141,24 @@ class _Rendering:
         _LACKING.set(lacking)  # of this task and those that it starts
         return await self._runner.judge(item), lacking
 
-    async def _deliver(self, item: Item, done: tuple[Outcome, list[Lacking]]) -> None:
-        outcome, lacking = done
-        for seat, key, request in lacking:
-            if self._halt.reason is None and self._is_new(seat, key):
-                self._requests[seat] += 1
-                self._characters[seat] += request.size
-                self._take(seat, key, request)
+    async def _deliver(self, item: Item, result: tuple[Outcome, list[Lacking]]) -> None:
+        (outcome, lacking), done = result, self.done
         if self._halt.reason is not None:
             return
-        self._groups += 1
-        misses = outcome.misses
-        if not lacking and misses and not outcome.ballots:
-            failure = misses[0].failure
-            self._failed[failure.kind] += 1
+        for seat, key, request in lacking:
+            self._lacking += 1
+            if self._given.first_seen(f"{seat} {key.hex()}", self._lacking) == self._lacking:
+                done.requests[seat] += 1
+                done.characters[seat] += request.size
+                self._take(seat, key, request)
+        done.groups += 1
+        if not lacking and outcome.misses and not outcome.ballots:
+            failure = outcome.misses[0].failure
+            done.failed[failure.kind] += 1
             self._observer.failed(item.group.key, failure.kind, failure.reason)
         elif not lacking:
-            self._answered += 1
-
-    def _is_new(self, seat: int, key: bytes) -> bool:
-        """Whether a judge's request was not given yet."""
-        self._lacking += 1
-        return self._seen.first_seen(f"{seat} {key.hex()}", self._lacking) == self._lacking
+            done.answered += 1
 
 
 def _note(seat: int, key: bytes, request: Request) -> None:
     _LACKING.get().append((seat, key, request))
-
-
-__all__ = ["Rendered", "Take", "render"]

@@ -100,17 +100,10 @@ def test_group_lines() -> None:
         ),
         (whole(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
     ):
-        told: set[int] = set()
         with closing(Index()) as index:
-            found = survey(
-                lines,
-                WHOLE,
-                "auto",
-                index,
-                lambda p: None,
-                on_record=lambda r, g, n: told.add(g),  # noqa: B023
-            )
-        assert (found.grouping, found.groups, len(told)) == ("line", len(lines), len(lines))
+            found = survey(lines, WHOLE, "auto", index, lambda p: None)
+            assert len(list(index.groups(each_line=True))) == len(lines)
+        assert (found.grouping, found.groups) == ("line", len(lines))
         assert found.warnings() == [says]
     for grouping in ("consecutive", "scattered"):
         with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
@@ -168,7 +161,7 @@ def test_parts(index: Index) -> None:
     rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
     begun: list[int] = []
     reader = Reader(PARTS, "id")
-    found = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, g, n: begun.append(n))
+    found = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: begun.append(n))
     assert begun == [1, 0, 1, 1, 0]
     assert (found.records, found.rollouts, found.groups) == (5, 3, 2)
     assert (found.smallest, found.largest, found.singles) == (1, 2, 1)
@@ -181,6 +174,15 @@ def test_part_of_a_columnar_line() -> None:
     assert (picked.key, len(picked.rollouts)) == (read[1].key, 1)
     plain = Group("a", READER.read(rows("a")[0]))
     assert part_of(plain, 1 << 20) is plain
+
+
+def test_each_record_is_told(index: Index) -> None:
+    """Who asks is told each record that could be read."""
+    told: list[int] = []
+    survey(
+        rows("ab.a"), READER, "auto", index, lambda p: None, on_record=lambda r, n: told.append(r.line.number)
+    )
+    assert told == [1, 2, 4]
 
 
 def test_by_line_on_request(index: Index) -> None:

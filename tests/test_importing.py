@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import AsyncIterator, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -18,13 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.errors import OutputError
 from ruler_cli.importing import Imported, Importer, Unread, take_in_stream
 from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.ledger import Ledger
 from ruler_cli.records import Fault, Reply
-from tests.conftest import ROOT, group
-from tests.runs import Stage, Stub, noisy
+from tests.conftest import ROOT
 
 MARK = Fault("refused", "the judge answered 400: no", "group")
 TOO_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
@@ -133,17 +129,6 @@ def test_model(ledger: Ledger) -> None:
     assert [tally.model for tally in ledger.stats().models] == ["gpt-4o", "openai/gpt-4o", "unknown"]
 
 
-def test_twice(ledger: Ledger) -> None:
-    """The same file a second time adds nothing, and is told as the first time but for what is new."""
-    file = [good(1), long(2), expired(3), broken(4)]
-    first = take_in(file, ledger)
-    before = ledger._read("SELECT id, at FROM replies")
-    second = take_in(file, ledger)
-    assert ledger._read("SELECT id, at FROM replies") == before
-    assert (first.new, first.known, second.new, second.known) == (1, 0, 0, 1)
-    assert (first.failed, first.again) == (second.failed, second.again)
-
-
 def test_answers_stay(ledger: Ledger) -> None:
     """An answer that is there is covered by nothing: no other answer, no failure, no broken body."""
     for name, finish in enumerate(("stop", "length", "content_filter")):
@@ -155,20 +140,10 @@ def test_answers_stay(ledger: Ledger) -> None:
     assert (set(held(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
 
 
-def test_answers_beat_marks(ledger: Ledger) -> None:
-    """An answer stands over a mark, and over an older answer that a mark covers."""
-    ledger.keep(key(1), "m", MARK, 0.0)
-    take_in([good(2)], ledger)
-    ledger.keep(key(2), "m", MARK, 0.0)  # as --retry-failed may leave it
-    assert held(ledger) == {key(1).hex(): "refused", key(2).hex(): "refused"}
-    assert take_in([good(1), good(2, "again")], ledger) == Imported(2, 2)
-    assert held(ledger) == {key(1).hex(): "fine", key(2).hex(): "again"}
-
-
 def test_marks_of_before(ledger: Ledger) -> None:
     """A request that failed for good before is not asked again, so it is not counted as if it were."""
     ledger.keep(key(1), "m", MARK, 0.0)
-    assert take_in([expired(1), broken(1)], ledger) == Imported(2, failed={"before": 1})
+    assert take_in([expired(1), broken(1)], ledger) == Imported(2, open={key(1): (True, "before")})
     assert rows_of(ledger) == 1
 
 
@@ -214,54 +189,7 @@ def test_not_ours(ledger: Ledger) -> None:
         assert len(one.reason) < 200
 
 
-def test_few_are_named(ledger: Ledger) -> None:
-    """All rows that are none are counted, the first are named."""
-    found = take_in([b"{}"] * 1000, ledger)
-    assert (found.unreadable, len(found.odd), found.rows) == (1000, 20, 1000)
-
-
-def test_reading_fails(ledger: Ledger) -> None:
-    """What was read before reading failed is on record."""
-
-    def lines() -> Iterator[bytes]:
-        yield good(1)
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="is gone"):
-        take_in(lines(), ledger)
-    assert held(ledger) == {key(1).hex(): "fine"}
-
-
-def test_writing_fails(ledger: Ledger) -> None:
-    """A ledger that cannot be written ends it with a sentence, and rows that came together stay together."""
-    refused = f"new.key = x'{key(2).hex()}' BEGIN SELECT raise(ABORT, 'disk full'); END"
-    ledger._own.patient.execute(f"CREATE TRIGGER no BEFORE INSERT ON replies WHEN {refused}")
-    with pytest.raises(OutputError, match="disk full"):
-        take_in([good(1), good(2)], ledger)
-    assert rows_of(ledger) == 0
-    assert not ledger._own.patient.in_transaction
-
-
 # many, and several at once
-
-
-@pytest.mark.long
-def test_many_in_bounded_memory(ledger: Ledger) -> None:
-    """Of twenty thousand rows only those that failed take memory, 300 bytes at most."""
-    pad = "x" * 1000
-
-    def peak(number: int) -> int:
-        tracemalloc.start()
-        try:
-            take_in(
-                (MAKERS[name % 4](name) if name % 4 else good(name, pad) for name in range(number)), ledger
-            )
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    assert peak(20_000) < 1.3 * peak(4000) + 300 * 12_000
-    assert ledger.stats().rows == {"answer": 5000, "truncated": 0, "refusal": 0, "odd": 5000, "fault": 5000}
 
 
 def test_two_processes(tmp_path: Path) -> None:
@@ -281,37 +209,6 @@ def test_two_processes(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.stats().rows["answer"] == 2500
         assert set(held(ledger).values()) == {"fine"}
-
-
-# what a run makes of it
-
-
-def as_openai(body: dict[str, Any]) -> dict[str, Any]:
-    """A row of a batch's output file, but for its custom_id."""
-    return {"id": "b", "response": {"status_code": 200, "request_id": "r", "body": body}, "error": None}
-
-
-def test_as_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From imported answers, in any order, comes the output of the run that asked for them, and no call."""
-    groups = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(12)]
-    stage = Stage(tmp_path, monkeypatch, groups, Stub("one", noisy, price=(2.0, 8.0)))
-    stage.run("one", passes=3)
-    live, ledger = stage.masked(), tmp_path / "ledger.sqlite"
-    with Ledger(ledger) as before:
-        rows = before._read("SELECT key, body FROM replies")
-        before.clear()
-    lines = [
-        json.dumps({**as_openai(json.loads(body)), "custom_id": key.hex()}).encode() for key, body in rows
-    ]
-    random.Random(7).shuffle(lines)
-    with Ledger(ledger) as after:
-        assert take_in(lines, after, "one").whole
-    stage.forget()
-    done = stage.run("one", passes=3, output="imported.jsonl", cached_only=True)
-    assert done.summary.scored == 12
-    assert stage.asked == 0
-    took = re.compile(rb'"latency_s": ?[0-9.e-]+')
-    assert took.sub(b"", stage.masked("imported.jsonl")) == took.sub(b"", live)
 
 
 # the importer

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-from ruler_cli.cli.messages import safe, safe_value, told
+from ruler_cli.cli.messages import one_line, safe_value, told
 from ruler_cli.cli.options import AsJson, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.files.parse import dump
@@ -56,30 +56,26 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     from ruler_cli.estimate import estimate
     from ruler_cli.files.location import Location
     from ruler_cli.judging import judges_of
-    from ruler_cli.notes import SMALL, Notes, Share
+    from ruler_cli.notes import Notes, sample
     from ruler_cli.reading import open_input
 
     console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
         lost = _Lost(None if as_json else console, stack)
-        notes = stack.enter_context(closing(Notes(lost.add)))
-        found = open_input(settings.input, stack, lost.add, notes.opened, notes.add, notes.again)
-        if found.survey is None or notes.bytes <= SMALL:
-            result = estimate(((group, Share()) for group in found.groups), bills)
-        else:
-            result = estimate(notes.sample(found.picked), bills)
-        whole = notes.overview()
-        facts = facts_of(settings, found, notes, whole, result)
+        notes = Notes(lost.add)
+        found = open_input(settings.input, stack, lost.add, on_record=notes.add, on_again=notes.again)
+        result = estimate(sample(found, notes.bytes), bills)
+        facts = facts_of(settings, found, notes, result)
         if batch:
             facts["batch"] = batches(judges_of(settings), bills)
         if as_json:
             lost.write(facts)
-            return not lost.number and not result.widest.too_long
-        for sentence in facts["warnings"]:
-            console.warn(sentence)
-        for name, value in [("input", found.found()), *rows(facts, len(whole.sizes), lost.number, result)]:
-            typer.echo(f"{name + ':':<20}{safe(value)}".replace("\n", "\\n").replace("\t", "\\t"))
+        else:
+            for sentence in facts["warnings"]:
+                console.warn(sentence)
+            for name, value in [("input", found.found()), *rows(facts, lost.number, result)]:
+                typer.echo(one_line(f"{name + ':':<20}{value}"))
     return not lost.number and not result.widest.too_long
 
 
@@ -99,18 +95,14 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     if settings.ledger is not None and len(embedded) < len(judges):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
 
-    def lookup(judge: JudgeSettings) -> Find | None:
-        if ledger is None or judge in embedded:
-            return None
-        cache = ReplyCache(ledger, judge.model, judge.params)
-        return lambda request: cache.find(cache.key(request))
-
     def bill(number: int, judge: JudgeSettings) -> Bill:
+        cache = ReplyCache(ledger, judge.model, judge.params)
+        find: Find | None = (lambda request: cache.find(cache.key(request))) if ledger else None
         later: Role = "fallback" if settings.fallback and number else "panel"
         role: Role = "escalation" if judge is settings.escalate else later
         model, place = model_of(judge), number if role == "panel" else 0
         ask = replace(settings.ask, context_tokens=model.context)
-        return Bill(judge.model, model, judge.params, lookup(judge), role, place, ask, settings.adaptive)
+        return Bill(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
 
     return [bill(number, judge) for number, judge in enumerate(judges)]
 

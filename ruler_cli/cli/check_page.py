@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ruler_cli.cli.units import count, rounded
+from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
 from ruler_cli.files.location import Location
+from ruler_cli.files.parse import dump, parse
 from ruler_cli.files.requests import Limits
+from ruler_cli.formats.interface import PROMPT_HASH, fits
+from ruler_cli.formats.reader import Reader
+from ruler_cli.formats.rewards import given
 from ruler_cli.judges.choose import LIMITS, batch_price, batches_of, lists_batches
-from ruler_cli.notes import Notes, Overview, Tally, shortened
+from ruler_cli.notes import Notes
 from ruler_cli.reading import Input
-from ruler_cli.settings import JudgeSettings, ScoreSettings
+from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.statistics.sums import quantile
 
 HOURS = 24
 """Within so many hours OpenAI and Anthropic are done with a batch; what is not done by then expires."""
 _SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+_OWN = "where the format has it"
 _PRICE = "unknown (give --price IN,OUT, in USD per million prompt and completion tokens)"
 _THINKING = {
     True: ", thinking included",
     False: "",
     None: "; the most allows for thinking, which is not known of this model",
 }
+_WHEN = {
+    "panel": ", {}",
+    "fallback": ", where it refuses {}",
+    "escalation": "; for groups that stay unresolved {}",
+}
+"""When a judge beside the first is asked."""
 _COMMONEST = 5
 """Group sizes that are listed, the commonest first."""
 
@@ -32,23 +44,23 @@ Facts = dict[str, Any]
 """What is found, as `--json` prints it."""
 
 
-def facts_of(settings: ScoreSettings, found: Input, notes: Notes, whole: Overview, result: Estimate) -> Facts:
+def facts_of(settings: ScoreSettings, found: Input, notes: Notes, result: Estimate) -> Facts:
     """All figures; `cannot_be_scored` and its list are written by who has them."""
-    survey, reader = found.survey, found.reader
+    survey, coverage = found.survey, result.coverage
     doubts = survey.warnings() if survey else found.openings.sentences()
-    first, sizes = result.bills[0], whole.sizes
+    first, sizes = result.bills[0], result.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {
         "version": 1,
         "input": Location(settings.input.source).public,
-        "format": notes.format(reader),
-        "grouping": survey.grouping if survey else "consecutive" if reader else None,
-        "paths": notes.paths(reader, settings.input),
+        "format": found.reader and _format(notes, found.reader),
+        "grouping": survey.grouping if survey else "consecutive" if found.reader else None,
+        "paths": _paths(notes, found.reader, settings.input) if found.reader else {},
         "bytes": notes.bytes,
         "records": notes.records,
-        "unit": notes.unit,
-        "groups": whole.groups,
-        "rollouts": whole.rollouts,
+        "unit": found.unit,
+        "groups": sizes.total(),
+        "rollouts": notes.rollouts,
         "group_sizes": {
             "min": min(sizes, default=None),
             "median": quantile(sizes, 0.5),
@@ -57,31 +69,81 @@ def facts_of(settings: ScoreSettings, found: Input, notes: Notes, whole: Overvie
         },
         "tokens_per_rollout": {name: quantile(result.lengths, share) for name, share in _SHARES.items()},
         "shown_to_the_judge": {
-            "groups": result.coverage.groups,
-            "bytes": result.coverage.bytes,
-            "share": result.coverage.share,
-            "not_shown": dict(result.coverage.most()),
+            "groups": coverage.groups,
+            "bytes": coverage.bytes,
+            "share": coverage.share,
+            "not_shown": dict(coverage.most()),
         },
         "rollouts_without_task": found.openings.taskless,
         "groups_of_several_tasks": found.openings.mixed,
         "shared_prefix": result.shared / result.bytes if result.bytes else 0.0,
         "identical_rollouts": result.identical_rollouts,
         "tied_groups": result.tied_groups,
-        "equal_reward_groups": whole.equal,
-        "rewards": _tally(notes.rewards) | {"spread": whole.spread},
-        "outcomes": _tally(notes.outcomes) | {"of_truth": notes.outcomes.of_truth},
+        "equal_reward_groups": result.equal,
+        "rewards": notes.rewards.facts
+        | {"spread": result.spread / result.spreads if result.spreads else None},
+        "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
         "judge": {"model": first.judge, "context_tokens": first.model.context},
         "judges": [_judge(bill) for bill in result.bills],
         "passes": settings.ask.passes,
         "adaptive": settings.adaptive,
-        "windows": {"groups": result.windowed, "calls": asdict(result.window_calls)},
+        "windows": {
+            "groups": max(bill.windowed for bill in result.bills),
+            "calls": asdict(sum((bill.window_calls * CALLS for bill in result.bills), NEVER)),
+        },
         "estimate": asdict(result.figures),
         "suspect_rollouts": result.suspect,
         "too_long": {"groups": result.widest.too_long, "first": list(result.widest.keys)},
         "laid_out": result.laid_out,
         "exact": result.exact,
-        "warnings": [*found.notes, *doubts, *result.coverage.doubts()],
+        "warnings": [*found.notes, *doubts, *coverage.doubts()],
     }
+
+
+def _format(notes: Notes, reader: Reader) -> Facts:
+    """The format, and how many of the first records have its keys."""
+    form, agreed = reader.format, 0
+    lines = {record.line.number: record.line for record in notes.first}
+    for line in lines.values():
+        try:
+            agreed += bool(fits(form, parse(line.raw)))
+        except UnreadableError:
+            continue
+    about = {"name": form.name, "family": form.family, "shape": form.shape, "tells": form.tells}
+    return about | {"agreed": agreed, "first": len(lines)}
+
+
+def _paths(notes: Notes, reader: Reader, told: InputSettings) -> dict[str, Facts]:
+    """Where messages, key, reward and outcome stand, who says so, and what the first record has there."""
+    layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
+    one = next((r for record in notes.first for r in record.rollouts if r.fault is None), None)
+    messages = one.messages if one else []
+    task = next((m for m in messages if m.get("role") not in ("system", "developer")), None)
+    said = messages[-1].get("content") if messages else None
+    hashed = "the line" if reader.format.shape == "group" else "hash of the prompt"
+    key = hashed if reader.key == PROMPT_HASH else reader.key
+    # without a place for rewards there is no room for a score either
+    own = ".".join(map(str, layout.source or layout.reward or ())) or (_OWN if rewards.seen else "")
+    outcome = told.outcome or (_OWN if outcomes.seen else "")
+
+    def path(where: str, by: str | None, examples: list[Any], absent: int = 0) -> Facts:
+        shown = shortened(dump(given(examples[0])).decode("utf-8", "replace")) if examples else None
+        return {"path": where, "given": bool(by), "example": shown, "absent": absent}
+
+    last = [messages[-1] if said is None else said] if messages else []
+    found = {"messages": path(told.messages or _OWN, told.messages, last)}
+    if told.prompt:
+        found["prompt"] = path(told.prompt, told.prompt, [task.get("content")] if task else [])
+    return found | {
+        "group key": path(key, told.group_by, [record.key for record in notes.first[:1]]),
+        "reward": path(told.reward or own, told.reward, [one.reward] if one else [], rewards.absent),
+        "outcome": path(outcome, told.outcome, [one.outcome] if one and outcome else [], outcomes.absent),
+    }
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """Text that fits on a line."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _judge(bill: Bill) -> Facts:
@@ -121,57 +183,46 @@ def batches(judges: list[JudgeSettings], bills: list[Bill]) -> Facts:
     return {"hours": HOURS, "cost_usd": whole, "judges": found}
 
 
-def _tally(tally: Tally) -> Facts:
-    known = tally.numbers > 0
-    return {
-        "numbers": tally.numbers,
-        "absent": tally.absent,
-        "no_number": tally.other,
-        "min": tally.lowest if known else None,
-        "mean": tally.mean,
-        "max": tally.highest if known else None,
-    }
-
-
-def rows(facts: Facts, sizes: int, lost: int, result: Estimate) -> list[tuple[str, str]]:
+def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]:
     """The page as names and values."""
     about = "" if facts["exact"] else "about "
     lengths = ", ".join(f"{name} {tokens:,}" for name, tokens in facts["tokens_per_rollout"].items())
-    return [
-        *_format(facts["format"]),
-        *((name, _place(path)) for name, path in facts["paths"].items()),
-        ("group sizes", _sizes(facts["group_sizes"], sizes)),
-        ("tasks", _tasks(facts["rollouts_without_task"], facts["groups_of_several_tasks"])),
-        ("rollouts", f"{facts['rollouts']:,} in {count(facts['records'], facts['unit'])}"),
-        ("tokens a rollout", f"{about}{lengths}"),
-        ("shown to the judge", _coverage(result)),
-        ("shared prefix", f"{about}{facts['shared_prefix']:.0%} of the prompts, shown once for a group"),
-        ("identical rollouts", f"{about}{facts['identical_rollouts']}"),
-        ("tied groups", f"{about}{facts['tied_groups']} (one rollout, or all identical)"),
-        ("rewards", _rewards(facts["rewards"])),
-        (
-            "equal rewards",
-            f"{count(facts['equal_reward_groups'], 'group')} (their own rewards teach nothing)",
-        ),
-        ("outcomes", _outcomes(facts["outcomes"])),
-        ("judge", _who(facts["judges"])),
-        *_passes(facts, about),
-        *_money(facts, about, {bill.model.reasoning for bill in result.bills}),
-        *_each(facts["judges"]),
-        *_in_batches(facts.get("batch")),
-        ("suspect rollouts", f"{about}{facts['suspect_rollouts']} (text that addresses a judge)"),
-        ("too long", _too_long(facts, about)),
-        ("laid out", _laid_out(facts)),
-        ("cannot be scored", count(lost, "line or trajectory")),
-    ]
-
-
-def _format(form: Facts | None) -> list[tuple[str, str]]:
-    if form is None:
-        return []
-    agreed = f"{form['agreed']} of the first {count(form['first'], 'record')}"
-    has = "has" if form["agreed"] == 1 else "have"
-    return [("format", f"{form['name']}: {agreed} {has} {form['tells']}")]
+    judges = facts["judges"]
+    if form := facts["format"]:
+        has = "has" if form["agreed"] == 1 else "have"
+        agreed = f"{form['agreed']} of the first {count(form['first'], 'record')} {has}"
+        yield "format", f"{form['name']}: {agreed} {form['tells']}"
+    for name, path in facts["paths"].items():
+        yield name, _place(path)
+    yield "group sizes", f"{about}{_sizes(facts['group_sizes'], len(result.sizes))}"
+    yield "tasks", _tasks(facts["rollouts_without_task"], facts["groups_of_several_tasks"])
+    yield "rollouts", f"{facts['rollouts']:,} in {count(facts['records'], facts['unit'])}"
+    yield "tokens a rollout", f"{about}{lengths}"
+    yield "shown to the judge", _coverage(result)
+    yield "shared prefix", f"{about}{facts['shared_prefix']:.0%} of the prompts, shown once for a group"
+    yield "identical rollouts", f"{about}{facts['identical_rollouts']}"
+    yield "tied groups", f"{about}{facts['tied_groups']} (one rollout, or all identical)"
+    yield "rewards", _rewards(facts["rewards"], about)
+    equal = count(facts["equal_reward_groups"], "group")
+    yield "equal rewards", f"{about}{equal} (their own rewards teach nothing)"
+    yield "outcomes", _outcomes(facts["outcomes"])
+    others = [_WHEN[each["asked"]].format(each["model"]) for each in judges[1:]]
+    yield "judge", "".join([judges[0]["model"], *others])
+    if facts["adaptive"]:
+        yield "passes", f"up to {facts['passes']} on average, 2 at least"
+    elif facts["passes"] > 1:
+        yield "passes", f"{facts['passes']}"
+    if facts["windows"]["groups"]:
+        groups, calls = count(facts["windows"]["groups"], "group"), _calls(facts["windows"]["calls"])
+        yield "windows", f"{about}{groups} in parts, twice at least: {calls} of the calls"
+    yield from _money(facts["estimate"], about, {bill.model.reasoning for bill in result.bills})
+    if len(judges) > 1:
+        yield from ((f"judge {i}", _of_judge(each)) for i, each in enumerate(judges, 1))
+    yield from _in_batches(facts["batch"]) if "batch" in facts else ()
+    yield "suspect rollouts", f"{about}{facts['suspect_rollouts']} (text that addresses a judge)"
+    yield "too long", _too_long(facts, about)
+    yield "laid out", _laid_out(facts)
+    yield "cannot be scored", count(lost, "line or trajectory")
 
 
 def _place(path: Facts) -> str:
@@ -194,11 +245,9 @@ def _sizes(sizes: Facts, different: int) -> str:
 
 
 def _tasks(taskless: int, mixed: int) -> str:
-    if not taskless and not mixed:
-        return "shown to the judge for every rollout, one in a group"
     none = f"none shown for {count(taskless, 'rollout')}" if taskless else ""
     several = f"several in {count(mixed, 'group')}" if mixed else ""
-    return ", ".join(part for part in (none, several) if part)
+    return ", ".join(filter(None, (none, several))) or "shown to the judge for every rollout, one in a group"
 
 
 def _coverage(result: Estimate) -> str:
@@ -209,12 +258,12 @@ def _coverage(result: Estimate) -> str:
     return f"{coverage.share:.0%} of the text{f'; not shown: {missing}' if missing else ''}"
 
 
-def _rewards(rewards: Facts) -> str:
+def _rewards(rewards: Facts, about: str) -> str:
     parts = []
     if rewards["mean"] is not None:
         parts.append(f"min {rewards['min']:.4g}, mean {rewards['mean']:.4g}, max {rewards['max']:.4g}")
     if rewards["spread"] is not None:
-        parts.append(f"mean spread in a group {rewards['spread']:.4g}")
+        parts.append(f"mean spread in a group {about}{rewards['spread']:.4g}")
     if rewards["absent"]:
         parts.append(f"{rewards['absent']:,} without")
     if rewards["no_number"]:
@@ -230,33 +279,8 @@ def _outcomes(outcomes: Facts) -> str:
     return f"{what} of {outcomes['numbers']:,}{f'; {no:,} without' if no else ''}"
 
 
-def _who(judges: list[Facts]) -> str:
-    """Who is asked, and when."""
-    when = {
-        "panel": ", {}",
-        "fallback": ", where it refuses {}",
-        "escalation": "; for groups that stay unresolved {}",
-    }
-    others = "".join(when[each["asked"]].format(each["model"]) for each in judges[1:])
-    return f"{judges[0]['model']}{others}"
-
-
-def _passes(facts: Facts, about: str) -> list[tuple[str, str]]:
-    """How often, and in how many parts, where it is not once and all at a time."""
-    out, passes, windows = [], facts["passes"], facts["windows"]
-    if facts["adaptive"]:
-        out.append(("passes", f"up to {passes} on average, 2 at least"))
-    elif passes > 1:
-        out.append(("passes", f"{passes}"))
-    if windows["groups"]:
-        groups, calls = count(windows["groups"], "group"), _calls(windows["calls"])
-        out.append(("windows", f"{about}{groups} in parts, twice at least: {calls} of the calls"))
-    return out
-
-
-def _money(facts: Facts, about: str, reasons: set[bool | None]) -> list[tuple[str, str]]:
+def _money(left: Facts, about: str, reasons: set[bool | None]) -> Iterator[tuple[str, str]]:
     """What is left to ask and what it takes."""
-    left = facts["estimate"]
     calls, cost, cap = left["calls"], left["cost_usd"], left["max_cost_usd"]
     kept = f"{left['kept']} of {count(left['kept'] + round(calls['expected']), 'call')}"
     if left["kept"]:
@@ -264,19 +288,12 @@ def _money(facts: Facts, about: str, reasons: set[bool | None]) -> list[tuple[st
         kept = f"{about}{kept}, not paid again{failed}"
     thinking = _THINKING[None if None in reasons else True in reasons]
     enough = "or more lets every call go, at the highest cost" if calls["high"] else "no call is left"
-    return [
-        ("calls", _calls(calls)),
-        ("kept", kept),
-        ("prompt tokens", _tokens(left["prompt_tokens"])),
-        ("completion tokens", _tokens(left["completion_tokens"]) + thinking),
-        ("cost", _PRICE if cost is None else _dollars(cost)),
-        ("--max-cost", "unknown, as the cost is" if cap is None else f"{rounded(cap, up=True)} {enough}"),
-    ]
-
-
-def _each(judges: list[Facts]) -> list[tuple[str, str]]:
-    """What every judge of several takes."""
-    return [(f"judge {i}", _of_judge(each)) for i, each in enumerate(judges, 1)] if len(judges) > 1 else []
+    yield "calls", _calls(calls)
+    yield "kept", kept
+    yield "prompt tokens", _tokens(left["prompt_tokens"])
+    yield "completion tokens", _tokens(left["completion_tokens"]) + thinking
+    yield "cost", _PRICE if cost is None else _dollars(cost)
+    yield "--max-cost", "unknown, as the cost is" if cap is None else f"{rounded(cap, up=True)} {enough}"
 
 
 def _of_judge(one: Facts) -> str:
@@ -290,21 +307,18 @@ def _of_judge(one: Facts) -> str:
     return f"{one['model']}: {_calls(one['calls'])} calls, {tokens}, {cost}{kept}{lost}"
 
 
-def _in_batches(batch: Facts | None) -> list[tuple[str, str]]:
+def _in_batches(batch: Facts) -> Iterator[tuple[str, str]]:
     """What a provider's batch API takes, each of several judges in rows of its own."""
-    if batch is None:
-        return []
-    out, judges = [], batch["judges"]
+    judges = batch["judges"]
     for number, one in enumerate(judges, 1):
         at = f" {number}" if len(judges) > 1 else ""
-        out.append((f"batch cost{at}", _batch_cost(one)))
+        yield f"batch cost{at}", _batch_cost(one)
         if batches := one["batches"]:
             most = f"{one['requests_per_batch']:,} requests or {one['bytes_per_batch'] / 1e6:.0f} MB each"
-            out.append((f"batches{at}", f"{_calls(batches)}, of at most {most}"))
+            yield f"batches{at}", f"{_calls(batches)}, of at most {most}"
     if any(one["provider"] for one in judges):
         hours = f"up to {batch['hours']} hours; again as much for requests that follow from answers"
-        out.append(("batch time", hours))
-    return out
+        yield "batch time", hours
 
 
 def _batch_cost(one: Facts) -> str:

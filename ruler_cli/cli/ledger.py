@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,12 +19,13 @@ from ruler_cli.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.importing import Imported, Importer, Unread
-    from ruler_cli.ledger import Stats, Tally
+    from ruler_cli.importing import Imported, Unread
+    from ruler_cli.ledger import Stats, Status, Tally
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 _DAY = 86400.0
-_DATABASE = b"SQLite format 3\0"
+_STATUSES: dict[Status, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
+_STATUSES |= {"odd": "unreadable", "fault": "failed"}
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
 
@@ -65,19 +63,12 @@ def stats(
     Exit codes: 0 said; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
     with told():
-        from ruler_cli.ledger import Ledger, Stats
+        from ruler_cli.ledger import Ledger
 
         place = _place_of(ledger)
-        if _there(place):
-            with Ledger(place) as kept:
-                found = kept.stats()
-        else:
-            found = Stats()
-        if as_json:
-            typer.echo(json.dumps(_as_json(place, found)))
-            return
-        for line in _table(place, found):
-            typer.echo(line)
+        with Ledger(place, make=False) as kept:
+            found = kept.stats()
+        typer.echo(json.dumps(_as_json(place, found)) if as_json else "\n".join(_table(place, found)))
 
 
 @app.command("clear")
@@ -98,13 +89,11 @@ def clear(
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
     """
     with told():
-        from ruler_cli.ledger import Ledger
+        from ruler_cli.ledger import Ledger, is_there
 
         place = _place_of(ledger)
-        if older_than is not None and not math.isfinite(older_than):
-            raise UsageError(f"--older-than {older_than}: give a number of days, e.g. 90")
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
-        if not _there(place):
+        if not is_there(place):
             typer.echo(f"removed nothing: there is no {safe(str(place))}")
             return
         ask = not yes and sys.stdin is not None and sys.stdin.isatty()
@@ -152,20 +141,19 @@ def import_(
     2 bad usage, or no such file.
     """
     with told():
-        from ruler_cli.importing import Importer
+        from ruler_cli.importing import Importer, reply_files
         from ruler_cli.ledger import Ledger
 
-        place, names = _place_of(ledger), _names(replies)
+        place, names = _place_of(ledger), reply_files(replies)
         with Ledger(place) as kept, Importer(kept, model) as importer:
             for name in names:
-                _take(name, importer)
+                importer.take(name)
         found = importer.result
         _tell(found)
         if as_json:
             typer.echo(json.dumps(safe_value(_imported_json(place, found))))
         else:
-            for line in _imported_table(place, found, len(names)):
-                typer.echo(line)
+            typer.echo("\n".join(_imported_table(place, found, len(names))))
         if not found.whole:
             raise typer.Exit(1)
 
@@ -178,13 +166,6 @@ def _place_of(text: str | None) -> Path:
     if place is None:
         raise UsageError("--ledger none: names no ledger; give its path, or leave the option out")
     return place
-
-
-def _there(place: Path) -> bool:
-    try:
-        return place.exists()
-    except OSError as error:
-        raise UsageError(f"{place}: cannot be read: {error.strerror}") from None
 
 
 def _cost(tally: Tally) -> float | None:
@@ -211,81 +192,24 @@ def _as_json(place: Path, found: Stats) -> dict[str, Any]:
     return {"ledger": str(place), "bytes": found.size, **times, "rows": found.rows, "models": models}
 
 
-def _table(place: Path, found: Stats) -> list[str]:
-    head = [f"ledger:  {safe(str(place))}"]
+def _table(place: Path, found: Stats) -> Iterator[str]:
+    yield f"ledger:  {safe(str(place))}"
     if not found.models:
-        return [*head, "it is empty"]
-    head.append(f"size:    {size(found.size)}, {count(sum(found.rows.values()), 'row')}")
-    head.append(f"from:    {iso(found.first)} to {iso(found.last)}")
-    rows = [
-        ["model", "answers", "refusals", "truncated", "unreadable", "failed", "prompt", "completion", "cost"]
-    ]
+        yield "it is empty"
+        return
+    yield f"size:    {size(found.size)}, {count(sum(found.rows.values()), 'row')}"
+    yield f"from:    {iso(found.first)} to {iso(found.last)}"
+    rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
     for tally in found.models:
-        cost = _cost(tally)
-        counts = [tally.rows.get(status, 0) for status in ("answer", "refusal", "truncated", "odd", "fault")]
-        tokens = [tally.usage.prompt, tally.usage.completion]
-        rows.append(
-            [one_line(tally.model), *map(str, counts + tokens), "unknown" if cost is None else f"${cost:.2f}"]
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(cells))
-        for cells in (zip(row, widths, strict=True) for row in rows)
-    ]
-    return [*head, "", *lines, "", "prompt and completion are tokens; cost is at list price"]
-
-
-def _names(replies: Sequence[str]) -> list[str]:
-    """Every file that is meant, in order; UsageError where one is not there, before any is read."""
-    from ruler_cli.files.compression import readable
-    from ruler_cli.files.location import Location
-
-    if replies.count("-") > 1:
-        raise UsageError("`-` is given twice; stdin can be read once")
-    names: list[str] = []
-    for given in replies:
-        place = Location(given)
-        if place.many:
-            listing = place.listed()
-            names += [listing.at(name).name for name in listing.names]
-            continue
-        if place.local:
-            with place.open() as stream, readable(given):
-                if stream.peek(16).startswith(_DATABASE):
-                    raise UsageError(
-                        f"{given}: is a database, no file of replies; a ledger is read beside another with "
-                        f"`ruler score … --ledger PATH --ledger {shlex.quote(given)}`"
-                    )
-        names.append(given)
-    return names
-
-
-def _take(name: str, importer: Importer) -> None:
-    from ruler_cli.files.compression import PARQUET_MAGIC, capped, decompressed, lines, readable
-    from ruler_cli.files.location import Location
-    from ruler_cli.files.open import open_container
-    from ruler_cli.judges.rows import BIGGEST
-
-    number, shown = 0, Location(name).shown
-    try:
-        with ExitStack() as stack:
-            stream = stack.enter_context(Location(name).open())
-            with readable(shown):
-                parquet = name != "-" and stream.peek(4).startswith(PARQUET_MAGIC)
-            rows = (
-                open_container(name, stack).records()
-                if parquet
-                else lines(shown, capped(decompressed(shown, stream), BIGGEST))
-            )
-            for line in rows:
-                number = line.number
-                if importer.add(line.raw, number, f"{shown} {line.where}"):
-                    importer.flush()
-    except UsageError as error:  # what was read of a file that is damaged stays, and the other files
-        why = str(error).removeprefix(f"{shown}: ").partition(";")[0]
-        end = f"cannot be read behind line {number}" if number else "cannot be read"
-        way = "pipe what can be unpacked into `ruler ledger import -`"
-        importer.refuse(number, f"{end}: {why}; {way}", shown)
+        cost, used = _cost(tally), tally.usage
+        counts = [*(tally.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
+        rows.append((one_line(tally.model), *map(str, counts), "unknown" if cost is None else f"${cost:.2f}"))
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    yield ""
+    for name, *cells in rows:
+        yield "  ".join([name.ljust(first), *map(str.rjust, cells, others)])
+    yield ""
+    yield "prompt and completion are tokens; cost is at list price"
 
 
 def _tell(found: Imported) -> None:
@@ -326,21 +250,22 @@ def _imported_json(place: Path, found: Imported) -> dict[str, Any]:
     }
 
 
-def _imported_table(place: Path, found: Imported, files: int) -> list[str]:
-    rows = [
-        ("ledger", 1, safe(str(place))),
-        ("read", 1, f"{count(found.rows, 'row')} of {count(files, 'file')}"),
-        ("new", 1, count(found.new, "answer")),
-        ("known", 1, f"{count(found.known, 'row')}, whose requests had an answer"),
-        ("failed", len(found.failed), _listed(found.failed, "for good")),
-        ("again", len(found.again), _listed(found.again, "to be asked again")),
-        ("foreign", found.foreign, f"{count(found.foreign, 'row')} of other requests, left out"),
-        ("unreadable", found.unreadable, f"{count(found.unreadable, 'row')}, left out"),
-    ]
-    width = max(len(name) for name, number, _ in rows if number) + 2
-    return [f"{name + ':':{width}}{text}" for name, number, text in rows if number]
+def _imported_table(place: Path, found: Imported, files: int) -> Iterator[str]:
+    rows = {
+        "ledger:": safe(str(place)),
+        "read:": f"{count(found.rows, 'row')} of {count(files, 'file')}",
+        "new:": count(found.new, "answer"),
+        "known:": f"{count(found.known, 'row')}, whose requests had an answer",
+        "failed:": _listed(found.failed, "for good"),
+        "again:": _listed(found.again, "to be asked again"),
+        "foreign:": found.foreign and f"{count(found.foreign, 'row')} of other requests, left out",
+        "unreadable:": found.unreadable and f"{count(found.unreadable, 'row')}, left out",
+    }
+    told = {name: text for name, text in rows.items() if text}
+    width = max(map(len, told)) + 1
+    return (f"{name:{width}}{text}" for name, text in told.items())
 
 
 def _listed(counts: Mapping[str, int], what: str) -> str:
     kinds = ", ".join(f"{safe(_KINDS.get(label, label))} {number}" for label, number in counts.items())
-    return f"{count(sum(counts.values()), 'request')} {what}: {kinds}"
+    return kinds and f"{count(sum(counts.values()), 'request')} {what}: {kinds}"

@@ -93,12 +93,12 @@ def told(resume: str | None = None) -> Iterator[None]:
     try:
         yield
     except RulerError as error:
-        if not isinstance(error, ReaderGone):
+        if isinstance(error, ReaderGone):
+            sys.stdout = None
+        else:
             say(f"ruler: {error}")
             if resume and error.exit_code != 2:
                 say(f"ruler: to go on: {resume}")
-        if isinstance(error, ReaderGone):
-            sys.stdout = None
         if isinstance(error, InterruptedRun):
             # at once: a thread may wait for a pipe that nobody reads or writes any more
             with suppress(OSError, AttributeError):
@@ -134,23 +134,15 @@ def scoring(words: Sequence[str], source: str, requests: str | None = None) -> s
 
     `words` are those behind the command, `requests` is the argument in OUTPUT's place, if there is one.
     """
-    return f"ruler score {' '.join(_words(words, source, requests))} --cached-only"
-
-
-def _words(words: Sequence[str], source: str, requests: str | None) -> Iterator[str]:
-    rest, sources, outputs = iter(words), [source], [requests]
+    found, rest, left = list[str](), iter(words), [source, requests]
     for word in rest:
         name, equals, _ = word.partition("=")
-        if name in _VALUED:
-            if not equals:
-                next(rest, None)
-        elif word in sources:
-            sources.clear()
-            yield shlex.quote(Location(word).public)
-            if requests is None:
-                yield "OUTPUT"
-        elif not sources and word in outputs:
-            outputs.clear()
-            yield "OUTPUT"
-        elif name not in _FLAGS:
-            yield shlex.quote(word)
+        if name in _VALUED and not equals:
+            next(rest, None)
+        elif left and word == left[0]:
+            found.append(shlex.quote(Location(word).public) if len(left) > 1 else "OUTPUT")
+            left = left[1:]
+            found += ["OUTPUT"] if left == [None] else []
+        elif name not in _VALUED | _FLAGS:
+            found.append(shlex.quote(word))
+    return f"ruler score {' '.join(found)} --cached-only"

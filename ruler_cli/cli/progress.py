@@ -31,9 +31,9 @@ class Console(Observer):
 
     def __init__(self, progress: Progress, source: str, named: float = _NAMED) -> None:
         """`source` is how INPUT is called in messages; `named` problems are told one by one."""
-        self._mode = (
-            progress if progress != "auto" else ("bar" if sys.stderr and sys.stderr.isatty() else "log")
-        )
+        self._mode = progress
+        if progress == "auto":
+            self._mode = "bar" if sys.stderr and sys.stderr.isatty() else "log"
         self._source, self._most = source, named
         self._problems = self._failures = 0
         self._said = set[str]()
@@ -53,12 +53,14 @@ class Console(Observer):
     def problem(self, problem: Problem) -> None:
         """Name what could not be read."""
         self._problems += 1
-        self._named(self._problems, f"{self._source}: {problem.where} {problem.reason}")
+        if self._problems <= self._most:
+            self._line(f"ruler: {self._source}: {problem.where} {problem.reason}")
 
     def failed(self, group: str, kind: str, reason: str) -> None:
         """Name a group that could not be scored."""
         self._failures += 1
-        self._named(self._failures, f"group {group} not scored ({kind}): {reason}")
+        if self._failures <= self._most:
+            self._line(f"ruler: group {group} not scored ({kind}): {reason}")
 
     def started(self, groups: int | None) -> None:
         """Open the bar where there is one."""
@@ -107,10 +109,6 @@ class Console(Observer):
             if number > self._most:
                 say(f"ruler: … and {number - self._most:.0f} more {what}")
 
-    def _named(self, number: int, sentence: str) -> None:
-        if number <= self._most:
-            self._line(f"ruler: {sentence}")
-
     def _once(self, text: str) -> None:
         """Show a line, unless it was shown before: a run on Ray reads INPUT twice."""
         if text not in self._said:
@@ -118,11 +116,10 @@ class Console(Observer):
             self._line(text)
 
     def _line(self, text: str) -> None:
-        write: Callable[[str], None] = say
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.clear()
-        write(text)
+        say(text)
 
 
 def _state(summary: Summary, status: Status, total: int | None) -> str:
@@ -181,11 +178,10 @@ class Problems:
     def tell(self, sentence: str) -> None:
         """A sentence."""
         self.number += 1
-        if self.number > _NAMED:
-            return
-        self.first.append(sentence)
-        if not self._quiet:
-            self._console.note(sentence)
+        if self.number <= _NAMED:
+            self.first.append(sentence)
+            if not self._quiet:
+                self._console.note(sentence)
 
     def left(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
         """Where there is no page that could list them, they are told after all."""

@@ -10,11 +10,16 @@ from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 from ruler_cli.settings import ScoreSettings
 
+_LAST = "the last run, over the whole file with the --ledger of every shard"
+
 
 def refuse_contradictions(settings: ScoreSettings) -> None:
     """UsageError where options of one run contradict one another."""
-    ask, how = settings.ask, settings.combine
-    _refuse_nan(settings)
+    ask, how, pool = settings.ask, settings.combine, settings.pool
+    given = {"--blend": how.blend, "--rpm": pool.rpm, "--tpm": pool.tpm, "--max-cost": pool.max_cost}
+    for name, value in (given | {"--timeout": settings.judge.timeout}).items():
+        if value is not None and math.isnan(value):  # it passes every bound, and no score and no wait is one
+            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
     if how.standardize and (not settings.panel or settings.fallback):
         raise UsageError("--standardize: there is one judge only; a panel is several -m, without --fallback")
     if how.debias and ask.order == "input":
@@ -27,64 +32,41 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
         raise UsageError(
             f"--min-passes {how.min_passes}: is more than --passes {ask.passes}, so no group could be scored"
         )
-    if how.min_passes > 1 and (settings.escalate or settings.adaptive):
-        _refuse_least(how.min_passes, adaptive=settings.adaptive)
+    if settings.escalate or settings.adaptive:
+        _refuse_of_blocks(settings)
     if settings.input.shard is not None:
-        _refuse_what_needs_all(settings)
+        for name, set_ in (("--debias", how.debias), ("--standardize", how.standardize)):
+            if set_:
+                raise UsageError(
+                    f"{name}: needs the replies to all groups, and a shard has some; leave it out here, and "
+                    f"give it to {_LAST}: it costs no call"
+                )
 
 
-def _refuse_nan(settings: ScoreSettings) -> None:
-    """`nan` is read as a number and passes every bound, and then no score and no wait is one."""
-    pool = settings.pool
-    given = (
-        ("--blend", settings.combine.blend),
-        ("--rpm", pool.rpm),
-        ("--tpm", pool.tpm),
-        ("--max-cost", pool.max_cost),
-        ("--timeout", settings.judge.timeout),
-    )
-    for name, value in given:
-        if value is not None and math.isnan(value):
-            raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
-
-
-def _refuse_least(least: int, *, adaptive: bool) -> None:
+def _refuse_of_blocks(settings: ScoreSettings) -> None:
+    """UsageError where passes that are allotted among groups cannot be what is asked for."""
     from ruler_cli.scoring.gain import FIRST
 
-    if least <= FIRST:
-        return
-    if adaptive:
+    least, shard = settings.combine.min_passes, settings.input.shard
+    if least > FIRST and settings.adaptive:
         raise UsageError(
             f"--min-passes {least}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less"
         )
-    raise UsageError(
-        f"--min-passes {least}: the judge of --escalate gives {FIRST} passes, so its scores would never "
-        f"count; give {FIRST} or less"
-    )
-
-
-def _refuse_what_needs_all(settings: ScoreSettings) -> None:
-    """UsageError where a shard would need the groups of the others."""
-    last = "the last run, over the whole file with the --ledger of every shard"
-    if settings.adaptive:
-        from ruler_cli.scoring.gain import FIRST
-
+    if least > FIRST:
+        raise UsageError(
+            f"--min-passes {least}: the judge of --escalate gives {FIRST} passes, so its scores would never "
+            f"count; give {FIRST} or less"
+        )
+    if shard is not None and settings.adaptive:
         raise UsageError(
             f"--adaptive: passes are allotted among all groups, and a shard has some; give --passes {FIRST} "
-            f"here, and --adaptive to {last}"
+            f"here, and --adaptive to {_LAST}"
         )
-    if settings.escalate is not None:
+    if shard is not None:
         raise UsageError(
             "--escalate: groups are chosen among all of them, and a shard has some; leave it out here, and "
-            f"give it to {last}"
+            f"give it to {_LAST}"
         )
-    how = settings.combine
-    for name, given in (("--debias", how.debias), ("--standardize", how.standardize)):
-        if given:
-            raise UsageError(
-                f"{name}: needs the replies to all groups, and a shard has some; leave it out here, and "
-                f"give it to {last}: it costs no call"
-            )
 
 
 def refuse_swapped(source: str, output: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError
-from ruler_cli.observer import Figures, Length, Odd, Pair, Summary
+from ruler_cli.observer import Figures, Odd, Summary
 
 _GROUPS = 20
 """Below this many groups a curve or a slope is mostly chance."""
@@ -43,7 +43,14 @@ def closing(summary: Summary) -> list[str]:
         (summary.shortened, "group", "shortened to fit the judge"),
     )
     out += [f"{count(number, what)} {said}" for number, what, said in notes if number]
-    out += _indifferent(summary)
+    compared = summary.scored - summary.alone
+    if 3 * summary.one_score > compared:
+        several = summary.figures is not None and summary.figures.judges
+        who = "these judges do" if several else "this judge does"
+        out.append(
+            f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: {who} "
+            "not tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
+        )
     if summary.figures is not None:
         out += figure_lines(summary.figures)
     usage = summary.usage
@@ -58,65 +65,30 @@ def closing(summary: Summary) -> list[str]:
     return out
 
 
-def _indifferent(summary: Summary) -> list[str]:
-    """The line on a judge that says nothing: of over a third of the groups with something to compare."""
-    compared = summary.scored - summary.alone
-    if 3 * summary.one_score <= compared:
-        return []
-    several = summary.figures is not None and summary.figures.judges
-    who = "these judges do" if several else "this judge does"
-    return [
-        f"{summary.one_score} of {count(compared, 'group')} got the same score for every rollout: {who} not "
-        "tell them apart; another judge (-m) or rubric (--rubric) may, more passes hardly will"
-    ]
-
-
-def figure_lines(figures: Figures) -> list[str]:
+def figure_lines(figures: Figures) -> Iterator[str]:
     """One line for each thing that a person should know of the scores."""
-    return [*_passes(figures), *_slots(figures), *_length(figures.length), *_judges(figures), *_odd(figures)]
-
-
-def _passes(figures: Figures) -> Iterator[str]:
     if figures.degraded:
         yield f"degraded: of {count(figures.degraded, 'group')} a pass brought no scores"
-    told = sum(figures.reliability)
     if figures.reliability_median is not None:
-        low = sum(figures.reliability[:5])
-        where = f", below 0.5 in {low} of {count(told, 'group')}" if told > 1 else ""
-        yield f"reliability: {figures.reliability_median:.2f}{' in the median' * (told > 1)}{where}"
-
-
-def _slots(figures: Figures) -> Iterator[str]:
-    curve = figures.slot_curve
-    if figures.slot_groups < _GROUPS or not curve:
-        return
-    worst = max((b.error for b in curve if b.error is not None), default=None)
-    error = "" if worst is None else f" (each ± {worst:.3f} at most)"
-    done = ", subtracted" if figures.debiased else ""
-    yield f"slot curve, first to last: {' '.join(f'{b.mean:+.3f}' for b in curve)}{error}{done}"
-
-
-def _length(length: Length | None) -> Iterator[str]:
-    if length is None or length.groups < _GROUPS or abs(length.slope) <= _SURE * length.error:
-        return
-    yield (
-        f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f}, "
-        f"correlation {length.correlation:+.2f} within groups"
-    )
-
-
-def _judges(figures: Figures) -> Iterator[str]:
+        told, low = sum(figures.reliability), sum(figures.reliability[:5])
+        where = f" in the median, below 0.5 in {low} of {count(told, 'group')}" if told > 1 else ""
+        yield f"reliability: {figures.reliability_median:.2f}{where}"
+    curve, length = figures.slot_curve, figures.length
+    if figures.slot_groups >= _GROUPS and curve:
+        worst = max((b.error for b in curve if b.error is not None), default=None)
+        error = "" if worst is None else f" (each ± {worst:.3f} at most)"
+        done = ", subtracted" if figures.debiased else ""
+        yield f"slot curve, first to last: {' '.join(f'{b.mean:+.3f}' for b in curve)}{error}{done}"
+    if length is not None and length.groups >= _GROUPS and abs(length.slope) > _SURE * length.error:
+        yield (
+            f"length: twice as long scores {length.slope:+.3f} ± {length.error:.3f}, "
+            f"correlation {length.correlation:+.2f} within groups"
+        )
     for pair in figures.judges:
         if pair.correlation is not None:
-            yield f"{pair.judges[0]} and {pair.judges[1]}: {_agreement(pair)}"
-
-
-def _agreement(pair: Pair) -> str:
-    within = f"scores correlate {pair.correlation:.2f} within groups"
-    return within if pair.errors is None else f"{within}, errors against the reward {pair.errors:.2f}"
-
-
-def _odd(figures: Figures) -> Iterator[str]:
+            within = f"scores correlate {pair.correlation:.2f} within groups"
+            errors = "" if pair.errors is None else f", errors against the reward {pair.errors:.2f}"
+            yield f"{pair.judges[0]} and {pair.judges[1]}: {within}{errors}"
     kinds = (
         (figures.flawed, figures.flawed_listed, "passed with a score below 0.5 (flawed positives)"),
         (figures.near_misses, figures.near_misses_listed, "failed with a score from 0.5 on (near misses)"),
@@ -129,12 +101,12 @@ def _odd(figures: Figures) -> Iterator[str]:
 
 
 def _some(listed: tuple[Odd, ...], number: int) -> str:
-    named = [f"group {_begun(odd.group)} rollout {odd.rollout} ({odd.score:.2f})" for odd in listed[:_NAMED]]
+    named = [
+        f"group {odd.group if len(odd.group) <= _LONG else odd.group[:_LONG] + '…'} rollout {odd.rollout} "
+        f"({odd.score:.2f})"
+        for odd in listed[:_NAMED]
+    ]
     return ", ".join(named) + (", …" if number > len(named) else "")
-
-
-def _begun(key: str) -> str:
-    return key if len(key) <= _LONG else f"{key[:_LONG]}…"
 
 
 def write_summary(path: Path, done: Summary) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _Colours = Literal["standard", "256", "truecolor", "windows"]
-_USUAL, _NARROWEST = 80, 10
+_NARROWEST, _WIDEST = 10, 9_999
 _VARIATION = re.compile("[\ufe0e\ufe0f]")
 """Whether the character before is a picture: half of a model's check marks have one."""
 _ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
@@ -37,7 +38,8 @@ class Terminal:
 
         own = Console(file=sys.stdout)
         self.tty = sys.stdout.isatty()
-        self.width = _width(tty=self.tty)
+        # what COLUMNS says, else the terminal's, else 80
+        self.width = min(max(shutil.get_terminal_size((80, 24)).columns, _NARROWEST), _WIDEST)
         self.styled = own.is_terminal and not own.no_color and own.color_system is not None
         self._colours = cast("_Colours | None", own.color_system if self.styled else None)
         self.encoding = "ascii" if _plain_locale() else getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -106,7 +108,6 @@ class Terminal:
 def paged(terminal: Terminal) -> Iterator[None]:
     """On a terminal, show with `$PAGER`, else less, what is written inside; an empty one is none."""
     import pydoc
-    import shutil
 
     able = os.environ.get("TERM", "dumb") != "dumb" and shutil.which("less")
     os.environ.setdefault("PAGER", "less" if able else "")
@@ -123,18 +124,6 @@ def paged(terminal: Terminal) -> Iterator[None]:
     os.environ.pop("MANPAGER", None)  # pydoc prefers it, and it is made for manual pages
     os.environ.setdefault("LESS", "FRX")
     pydoc.pager("".join(parts))
-
-
-def _width(*, tty: bool) -> int:
-    """Columns: what COLUMNS says, else the terminal's, else 80."""
-    said = os.environ.get("COLUMNS", "")
-    found = int(said) if said.isascii() and said.isdigit() and len(said) <= 4 else 0
-    if not found and tty:
-        try:
-            found = os.get_terminal_size(sys.stdout.fileno()).columns
-        except (OSError, ValueError):
-            found = 0
-    return max(found or _USUAL, _NARROWEST)
 
 
 def _plain_locale() -> bool:

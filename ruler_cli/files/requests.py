@@ -7,18 +7,17 @@ panel has files for each judge, named after it: `requests.openai-o3.jsonl`.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.files.compression import decompressed, readable
 from ruler_cli.files.location import Location
-from ruler_cli.files.whole import LocalFile, Passing, locked
+from ruler_cli.files.whole import LocalFile, Passing
 
 _OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """The beginning of a line of ours."""
@@ -45,7 +44,8 @@ class Limits:
 class RequestFiles:
     """The requests for one judge; use as a context, `end` when all are written, and `commit`.
 
-    Until then they are in a folder NAME.partial, and nothing of an earlier rendering is touched.
+    Until then they are in NAME.partial and those of further parts, and nothing of an earlier rendering is
+    touched.
     """
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -53,34 +53,27 @@ class RequestFiles:
         place = Location(name)
         if place.remote:
             raise UsageError("REQUESTS: is an address; give a file of this machine")
-        self.name, self._limits = name, limits
+        self.name, self._limits, self._stale = name, limits, list[Path]()
         self._sizes = [(0, 0)]
         """Requests and bytes of each file; the last one is still written."""
-        self._pipe: Passing | None = None
-        self._files: list[LocalFile] = []
+        self._files: list[LocalFile | Passing] = []
         try:
-            if place.stream or (Path(name).exists() and not Path(name).is_file()):
-                self._limits, self._pipe = Limits(), Passing(name)
-            else:
-                self._begin(place.real)
+            self._through = place.stream or (Path(name).exists() and not Path(name).is_file())
+            if self._through:
+                self._limits = Limits()
+                self._files.append(Passing(name))
+                return
+            self._folder, (self._stem, self._ending) = place.real.parent, _parted(place.real.name)
+            self._stale = self._earlier()
+            self._files.append(LocalFile(str(place.real)))
         except FileNotFoundError:
             way = f"create it with: mkdir -p {place.real.parent}"
             raise UsageError(f"{name}: its directory does not exist; {way}") from None
-        except FileExistsError:
-            raise UsageError(f"{self._folder}: is in the way; move it, or write to another file") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
                 f"{name}: cannot be written: {why}; give a file name, or `-` for stdout"
             ) from None
-
-    def _begin(self, target: Path) -> None:
-        self._stem, self._ending = _parted(target.name)
-        self._folder = target.with_name(f"{target.name}.partial")
-        self._stale = self._earlier()
-        self._folder.mkdir(exist_ok=True)
-        self._lock = locked(self._folder / "lock.partial")
-        self._open()
 
     def put(self, line: bytes) -> bool:
         """Append a line; False where it alone is larger than a file may be."""
@@ -91,22 +84,23 @@ class RequestFiles:
             if not self._limits.allow(requests + 1, size + len(line)):
                 self.end()
                 self._sizes.append((requests := 0, size := 0))
-                self._open()
-            self._file.stream.write(line)
+                # who holds NAME.partial, holds these too
+                self._files.append(LocalFile(str(self._path(len(self._sizes))), alone=False))
+            self._files[-1].stream.write(line)
         self._sizes[-1] = requests + 1, size + len(line)
         return True
 
     def end(self) -> None:
         """Bring the last file to disk."""
         with self._room():
-            self._file.end()
+            self._files[-1].end()
 
     def commit(self) -> list[tuple[str, int, int]]:
         """Make the files appear in place of those of an earlier rendering: (name, requests, bytes) of each.
 
         What is stale goes first, so that never a part of it stands among those that belong together.
         """
-        if self._pipe is not None:
+        if self._through:
             return [(self.name, *self._sizes[0])]
         made = []
         with self._room():
@@ -114,7 +108,7 @@ class RequestFiles:
                 path.unlink(missing_ok=True)
             for number, (file, (requests, size)) in enumerate(zip(self._files, self._sizes, strict=True), 1):
                 path = self._path(None if len(self._sizes) == 1 else number)
-                file.partial.replace(path)
+                cast(LocalFile, file).partial.replace(path)
                 made.append((str(Path(self.name).with_name(path.name)), requests, size))
         return made
 
@@ -124,25 +118,14 @@ class RequestFiles:
 
     def __exit__(self, *_: object) -> None:
         """Close; what was not committed is removed."""
-        with suppress(OSError, ValueError):  # what is packed may have more to say
-            self._file.keep()
-        if self._pipe is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._lock.close()
-
-    def _open(self) -> None:
-        name = str(self._folder / f"{len(self._sizes)}{self._ending}")
-        self._files.append(LocalFile(name, alone=False))
-
-    @property
-    def _file(self) -> Passing | LocalFile:
-        """The file that is written now."""
-        return self._pipe or self._files[-1]
+        for file in reversed(self._files):  # the one that holds all of them last
+            with suppress(OSError, ValueError):  # what is packed may have more to say
+                file.discard()
 
     def _path(self, number: int | None) -> Path:
         """The file, or one part of it."""
         part = "" if number is None else f"-{number:04d}"
-        return self._folder.with_name(f"{self._stem}{part}{self._ending}")
+        return self._folder / f"{self._stem}{part}{self._ending}"
 
     def _earlier(self) -> list[Path]:
         """Files of an earlier rendering under the same name, in the order to remove them.

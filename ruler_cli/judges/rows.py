@@ -34,6 +34,13 @@ class Row:
     model: str = ""
     label: str = ""
 
+    @property
+    def lasts(self) -> bool:
+        """Tell if the answer is kept; what only says that the request is to be asked again is not."""
+        if isinstance(self.answer, Reply) or self.answer.scope == "group":
+            return True
+        return self.answer.scope == "call" and bool(self.answer.body)
+
 
 _Found = tuple[Reply | Fault, str, str]
 """The answer, the model and the label of a row."""

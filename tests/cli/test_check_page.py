@@ -59,16 +59,6 @@ def test_paths(ruler: Ruler, home_made: Path) -> None:
     assert page(ruler, home_made, RULER_OUTCOME="check.ok", **given) == found
 
 
-def test_paths_of_score(ruler: Ruler, home_made: Path, tmp_path: Path) -> None:
-    """`score` takes the paths that `check` takes, and writes the score where --reward says."""
-    done = ruler("score", home_made, "out.jsonl", *PATHS, "-m", "offline")
-    assert done.returncode == 0, done.stderr
-    out = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [record["ruler"]["status"] for record in out] == ["scored"] * 5
-    assert [record["r"] for record in out] == [record["ruler"]["score"] for record in out]
-    assert [r["ruler"].get("independent_reward") for r in out] == [1.0, 0.5, 1.0, "TimeoutError", None]
-
-
 def test_wrong_path(ruler: Ruler, home_made: Path) -> None:
     """A path that leads nowhere is bad usage, and so is a format beside a path of messages."""
     for option in ("--messages", "--group-by", "--outcome"):

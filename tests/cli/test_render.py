@@ -57,7 +57,6 @@ def masked(path: Path) -> bytes:
             "once-not-json",
             ["--order", "input", "--seed", "7", "--rubric", "Be strict.", "-p", "temperature=0.5"],
         ),
-        ("once-cutoff", []),
         ("400-context", ["--passes", "2"]),
     ],
 )

@@ -28,13 +28,13 @@ FULL = Figures(
 
 def test_nothing_to_say() -> None:
     """A batch of which nothing is known adds no line."""
-    assert figure_lines(Figures(groups=3, tie_rate=0.0)) == []
+    assert not [*figure_lines(Figures(groups=3, tie_rate=0.0))]
     assert not [line for line in closing(Summary()) if "slot" in line or "reliab" in line]
 
 
 def test_everything_to_say() -> None:
     """Each thing that is known is one line."""
-    assert figure_lines(FULL) == [
+    assert [*figure_lines(FULL)] == [
         "degraded: of 2 groups a pass brought no scores",
         "reliability: 0.87 in the median, below 0.5 in 3 of 50 groups",
         "slot curve, first to last: +0.031 +0.000 -0.031 (each ± 0.004 at most)",
@@ -46,7 +46,7 @@ def test_everything_to_say() -> None:
         "1 rollout failed with a score from 0.5 on (near misses): group task 9 rollout 2 (0.90)",
         "3 rollouts without an outcome",
     ]
-    assert set(figure_lines(FULL)) <= set(closing(Summary(figures=FULL)))
+    assert {*figure_lines(FULL)} <= set(closing(Summary(figures=FULL)))
 
 
 def test_a_curve_of_few_groups_is_not_told() -> None:
@@ -55,7 +55,7 @@ def test_a_curve_of_few_groups_is_not_told() -> None:
     assert not [line for line in figure_lines(few) if line.startswith(("slot", "length"))]
     flat = replace(FULL, length=Length(0.02, 0.011, 0.2, 50))
     assert not [line for line in figure_lines(flat) if line.startswith("length")]
-    assert figure_lines(replace(FULL, debiased=True))[2].endswith(", subtracted")
+    assert [*figure_lines(replace(FULL, debiased=True))][2].endswith(", subtracted")
 
 
 def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
