@@ -28,7 +28,8 @@ def _live(server: BatchServer, body: Any) -> Any:
 
 async def _rows(name: str, server: BatchServer, path: Path, model: str, count: int = 6) -> list[bytes]:
     async with api(name, server) as made:
-        return await every(made.results(await submit(made, requests(path / "r.jsonl", name, count, model))))
+        batch = await submit(made, requests(path / "r.jsonl", name, count, model))
+        return await every(made.results(await made.retrieve(batch.id)))
 
 
 async def test_same_answers_as_live(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ A file goes out and results come in piece by piece, so a batch of any size needs
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -23,12 +23,16 @@ from ruler_cli.judges.faults import classify, clean
 from ruler_cli.judges.http import proxy_of
 from ruler_cli.pool.caller import delay
 
+Body = Callable[[], AbstractContextManager[aiohttp.Payload]]
+"""Opens what is sent, anew for each try."""
 _LARGEST = 32 << 20
 """Bytes of a JSON answer, and of one line of results, that are read."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
 _PATIENCE = 60.0
 """Seconds that an answer to a question may take, or the next piece of results."""
+_SLOWEST = 50_000
+"""Bytes of a body for which a second more is given."""
 _TRIES = 6
 _LONGEST_WAIT = 300.0
 """Seconds that a server may ask to wait; if it asks for more, the command ends."""
@@ -46,6 +50,10 @@ _UNCLEAR = frozenset({408, 409, 424, 425, 499})
 
 class UnclearError(RulerError):
     """A batch was asked for, and no answer tells whether it exists now: it may be, and be paid for."""
+
+    def __init__(self, error: RulerError) -> None:
+        """`error` is why nobody knows."""
+        super().__init__(f"{error}; whether there is a batch now is not known")
 
 
 class UnreachedError(RefusedError):
@@ -70,21 +78,6 @@ class Trouble(Exception):  # noqa: N818 - it never leaves this module
         self.error, self.passing, self.done, self.wait, self.status = error, passing, done, wait, status
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A request's body: media type, number of bytes, and the bytes, made anew for each try."""
-
-    kind: str
-    length: int
-    pieces: Callable[[], Iterator[bytes]]
-
-
-def as_json(value: Any) -> Body:
-    """A JSON body."""
-    data = orjson.dumps(value)
-    return Body("application/json", len(data), lambda: iter([data]))
-
-
 def connections() -> aiohttp.ClientSession:
     """A session in which every request has a connection of its own.
 
@@ -92,7 +85,7 @@ def connections() -> aiohttp.ClientSession:
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(force_close=True),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_PATIENCE),
         cookie_jar=aiohttp.DummyCookieJar(),
     )
 
@@ -138,10 +131,12 @@ class Wire:
         for attempt in range(_TRIES):
             try:
                 return await self._ask(method, path, body, query)
-            except Trouble as told:
-                trouble = told
+            except Trouble as failed:
+                trouble = failed
+            except _BROKEN as error:
+                trouble = self._broken(error)
             if once and trouble.done:
-                raise unclear(trouble.error)
+                raise UnclearError(trouble.error)
             await self._rest(trouble, attempt, lost)
         raise AssertionError("the last try raises")
 
@@ -149,14 +144,14 @@ class Wire:
         """Lines of a file, without their ends; from the beginning again if the connection broke."""
         for attempt in range(_TRIES):
             try:
-                async with contextlib.aclosing(self._lines(self.base + path)) as lines:
-                    async for line in lines:
-                        yield line
+                async with self._opened(self.base + path) as content:
+                    async for line in _split(content):
+                        yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
                 return
-            except Trouble as told:
-                trouble = told
+            except Trouble as failed:
+                trouble = failed
             except _BROKEN as error:
-                trouble = self._broken(error, whole=True)
+                trouble = self._broken(error)
             await self._rest(trouble, attempt, lost)
 
     async def _rest(self, trouble: Trouble, attempt: int, lost: str) -> None:
@@ -173,66 +168,43 @@ class Wire:
         self, method: str, path: str, body: Body | None, query: Mapping[str, str] | None
     ) -> dict[str, Any]:
         """Make one request."""
-        patience, whole = self.timeout if body else _PATIENCE, False
-        headers = dict(self.headers)
-        if body:  # with a length, a request that is cut off is none to anybody
-            headers |= {"Content-Type": body.kind, "Content-Length": str(body.length)}
-
-        async def sent(body: Body, deadline: asyncio.Timeout) -> AsyncIterator[bytes]:
-            nonlocal whole
-            held = b""
-            for piece in body.pieces():
-                if held:
-                    yield held
-                held = piece
-                if not deadline.expired():  # it is for standing still: each piece moves it on
-                    deadline.reschedule(asyncio.get_running_loop().time() + patience)
-            whole = True
-            yield held
-
-        try:
-            url, proxy = self.base + path, proxy_of(self.base)
-            async with asyncio.timeout(patience) as deadline:
-                data = sent(body, deadline) if body else None
-                async with self.session.request(
-                    method, url, params=query, data=data, headers=headers, proxy=proxy, allow_redirects=False
-                ) as response:
-                    answer = await _bounded(response)
-        except _BROKEN as error:
-            raise self._broken(error, whole) from None
+        url = self.base + path
+        with body() if body else nullcontext() as data:
+            seconds = self.timeout + (data.size or 0) / _SLOWEST if data else _PATIENCE
+            async with self.session.request(
+                method, url, params=query, data=data, headers=self.headers, proxy=proxy_of(url),
+                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT), allow_redirects=False,
+            ) as response:  # fmt: skip
+                answer = await _bounded(response)
         if response.status >= 300:
-            raise self._refused(response, answer, whole)
-        if len(answer) > _LARGEST:
-            raise self._unreadable("is larger than 32 MiB", whole)
+            raise self._refused(response, answer)
         try:
             value = orjson.loads(answer)
         except orjson.JSONDecodeError:
-            raise self._unreadable("is no JSON", whole) from None
+            large = len(answer) >= _LARGEST
+            raise self._unreadable("is larger than 32 MiB" if large else "is no JSON") from None
         if not isinstance(value, dict) or value.get("error"):
-            raise self._unreadable("is not what its API promises", whole)
+            raise self._unreadable("is not what its API promises")
         return value
 
-    async def _lines(self, url: str) -> AsyncGenerator[bytes, None]:
-        patience = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_PATIENCE)
+    @asynccontextmanager
+    async def _opened(self, url: str) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open a file, wherever it stands; a key stays with its host."""
         for _ in range(_HOPS):
-            headers = self.headers if _origin(url) == _origin(self.base) else {}  # a key stays with its host
+            headers = self.headers if _origin(url) == _origin(self.base) else {}
             async with self.session.get(
-                url, headers=headers, proxy=proxy_of(url), timeout=patience, allow_redirects=False
+                url, headers=headers, proxy=proxy_of(url), allow_redirects=False
             ) as response:
-                if response.status in _REDIRECTS:
-                    url = urljoin(url, response.headers.get("Location", ""))
-                    if urlsplit(url).scheme not in {"https", urlsplit(self.base).scheme}:
-                        break
-                    continue
-                if response.status >= 300:
-                    raise self._refused(response, await _bounded(response), whole=True)
-                async for line in _split(response.content):
-                    yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
-                return
-        raise self._unreadable("sends elsewhere again and again", whole=True)
+                if response.status not in _REDIRECTS:
+                    if response.status >= 300:
+                        raise self._refused(response, await _bounded(response))
+                    yield response.content
+                    return
+                url = urljoin(url, response.headers.get("Location", ""))
+        raise self._unreadable("sends elsewhere again and again")
 
-    def _refused(self, response: aiohttp.ClientResponse, data: bytes, whole: bool) -> Trouble:
-        """The trouble of an error answer; `whole`: all of the request had been sent."""
+    def _refused(self, response: aiohttp.ClientResponse, data: bytes) -> Trouble:
+        """The trouble of an error answer."""
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
             said = clean(message or "not found", self.key)
@@ -243,50 +215,40 @@ class Wire:
             return Trouble(RefusedError(f"{self.who} answered 401, and {way}"))
         fault = classify(status, signs, message, response.headers, self.key)
         said = self.who + fault.reason.removeprefix("the judge")
-        done = whole and (status >= 500 or status in _UNCLEAR)
+        done = status >= 500 or status in _UNCLEAR
         if fault.kind != "transport":
             return Trouble(RefusedError(said), done=done)
         passing = fault.scope == "call" and status != 409  # a conflict does not pass
         return Trouble(RulerError(f"{said}; {_LATER}"), passing, done, fault.retry_after or 0.0)
 
-    def _unreadable(self, why: str, whole: bool) -> Trouble:
+    def _unreadable(self, why: str) -> Trouble:
         """The trouble of an answer that is no answer of a batch API, such as a portal's page."""
-        return Trouble(RulerError(f"{self.who}: its answer {why}; check --api-base"), done=whole)
+        return Trouble(RulerError(f"{self.who}: its answer {why}; check --api-base"), done=True)
 
-    def _broken(self, error: Exception, whole: bool) -> Trouble:
+    def _broken(self, error: Exception) -> Trouble:
         """The trouble of a connection."""
-        unreached = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         why = clean(str(cause) or type(cause).__name__, self.key)
-        if unreached:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             way = "check the network and --api-base, and run the same command again"
             return Trouble(UnreachedError(f"{self.who} cannot be reached ({why}); {way}"), passing=True)
         if isinstance(error, aiohttp.ClientHttpProxyError):
-            return Trouble(
-                RefusedError(f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY")
-            )
-        if isinstance(error, ValueError):  # aiohttp's InvalidURL is one
-            reason = f"{self.who}: its address cannot be used ({why}); check --api-base"
-            return Trouble(RefusedError(reason), done=whole)
+            reason = f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY"
+            return Trouble(RefusedError(reason))
+        if isinstance(error, aiohttp.InvalidURL | UnicodeError):
+            return Trouble(RefusedError(f"{self.who}: its address cannot be used ({why}); check --api-base"))
         said = f"the connection to {self.who} broke ({why})"
         if isinstance(error, TimeoutError):
             said = f"{self.who} did not answer in time"
-        return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=whole)
-
-
-def unclear(error: RulerError) -> UnclearError:
-    """The error of a batch that may or may not have been created."""
-    return UnclearError(f"{error}; whether there is a batch now is not known")
+        return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=True)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The body of an answer, read until it is too large."""
-    data = bytearray()
-    async for piece in response.content.iter_any():
-        data += piece
-        if len(data) > _LARGEST:
-            break
-    return bytes(data)
+    """The body of an answer, cut where it is too large."""
+    try:
+        return await response.content.readexactly(_LARGEST)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial
 
 
 async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

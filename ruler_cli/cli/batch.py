@@ -12,7 +12,6 @@ import typer
 
 from ruler_cli.cli.messages import told
 from ruler_cli.cli.options import ApiKeyEnv, LedgerPath, ScoreOptions, Source, with_options
-from ruler_cli.cli.progress import Console
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 
@@ -94,13 +93,8 @@ def submit(
         from ruler_cli.files.database import located
 
         settings = replace(options, max_cost=max_cost).settings(source)
-        settings = replace(settings, ledger=located(ledger))
-        console = Console("log", Location(source).shown)
-        try:
-            most = timeout if wait else None
-            _run(lambda halt: submitting(settings, console, halt, window=settle, wait=most))
-        finally:
-            console.close()
+        settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
+        _run(lambda halt: submitting(settings, halt, window=settle, wait=most))
 
 
 @app.command("status")
@@ -123,7 +117,7 @@ def status(
         from ruler_cli.cli.batch_runs import listing
 
         place = _place(ledger)
-        _run(lambda halt: listing(place, api_key_env, settle, halt, every=every, as_json=as_json))
+        _run(lambda _: listing(place, api_key_env, settle, every=every, as_json=as_json))
 
 
 @app.command("collect")
@@ -148,7 +142,7 @@ def collect(
         from ruler_cli.cli.batch_runs import collecting
 
         place = _place(ledger)
-        _run(lambda halt: collecting(place, api_key_env, settle, halt, wait=timeout if wait else 0.0))
+        _run(lambda _: collecting(place, api_key_env, settle, wait=timeout if wait else 0.0))
 
 
 @app.command("cancel")
@@ -181,15 +175,16 @@ def cancel(
         place = _place(ledger)
         if bool(names) == every:
             raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
-        _run(lambda halt: canceling(place, api_key_env, settle, names or [], halt, forget=forget))
+        _run(lambda _: canceling(place, api_key_env, settle, names or [], forget=forget))
 
 
 def _run(main: Callable[[Halt], Awaitable[int]]) -> NoReturn:
     import anyio
 
+    from ruler_cli.cli.batch_runs import unless_told
     from ruler_cli.cli.signals import interruptible
 
-    raise typer.Exit(anyio.run(interruptible, main))
+    raise typer.Exit(anyio.run(interruptible, lambda halt: unless_told(halt, lambda: main(halt))))
 
 
 def _again(source: str = "") -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batches.apis import Provider, Remote
 from ruler_cli.batches.collect import cancel, status
 from ruler_cli.batches.journal import OPEN, Journal
+from ruler_cli.batches.providers import Provider, Remote
 from ruler_cli.batches.wire import UnreachedError
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger import Ledger

@@ -10,9 +10,10 @@ import anyio
 import orjson
 import pytest
 
-from ruler_cli.batches.apis import OpenAI, Remote
-from ruler_cli.batches.journal import OPEN, Journal
-from ruler_cli.batches.submit import Submitted, TooDear, submit
+from ruler_cli.batches.journal import OPEN, Batch, Journal
+from ruler_cli.batches.providers import Provider, Remote
+from ruler_cli.batches.submit import TooDear, submit
+from ruler_cli.cli.batch_runs import unless_told
 from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import AskSettings, PoolSettings
@@ -112,18 +113,17 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
 
 
 def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
-    """A run that is told to stop ends between two batches, what it has submitted being on record."""
+    """A submission that is canceled ends between two batches, what it has submitted being on record."""
     client.limits = {"requests": 2}
 
     async def main() -> None:
-        halt = Halt()
         async with client.providers(None) as providers:
-            stop = InterruptedRun(2)
-            await submit(client.settings, providers, lambda batch: halt.now(stop), client.listener, halt, 0.1)
+            with anyio.CancelScope() as scope:
+                stop = scope.cancel
+                await submit(client.settings, providers, lambda _: stop(), client.listener, Halt(), 0.1)
 
-    with pytest.raises(InterruptedRun):
-        anyio.run(main)
-    assert [batch.state for batch in client.batches()] == ["submitted", "abandoned", "abandoned"]
+    anyio.run(main)
+    assert [batch.state for batch in client.batches()] == ["submitted"]
     client.until_all_is_in()
     assert (batch_server.billed, batch_server.billed_again) == (5, 0)
 
@@ -153,22 +153,25 @@ def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
 
 def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for the end while a batch is created is told what is waited for, and it is on record."""
-    halts, whole = list[Halt](), OpenAI.create
+    whole = Provider.create
 
-    async def create(self: OpenAI, file: Path, uploaded: str, tag: str) -> Remote:
+    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
         halts[0].now(InterruptedRun(2))
         with anyio.fail_after(60):
             while not any("Ctrl-C" in note for note in client.listener.notes):  # noqa: ASYNC110 - a note has no event
                 await anyio.sleep(0.05)
         return await whole(self, file, uploaded, tag)
 
-    async def main() -> Submitted:
-        halts.append(Halt())
+    async def main() -> None:
+        halts.append(halt := Halt())
         async with client.providers(None) as providers:
-            return await submit(
-                client.settings, providers, lambda batch: None, client.listener, halts[0], 0.1
+            none = list[Batch]().append
+            await unless_told(
+                halt, lambda: submit(client.settings, providers, none, client.listener, halt, 0.1)
             )
 
-    monkeypatch.setattr(OpenAI, "create", create)
-    assert len(anyio.run(main).batches) == 1
+    halts = list[Halt]()
+    monkeypatch.setattr(Provider, "create", create)
+    with pytest.raises(InterruptedRun):
+        anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]
