@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from ruler_cli.batches.journal import Batch
-from ruler_cli.batches.wire import UnclearError, UnknownBatchError, Wire, connections
+from ruler_cli.batches.wire import BY_FILE, UnclearError, UnknownBatchError, Wire, connections
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.files.requests import Limits
 from ruler_cli.judges.answer_form import EMBEDDED, MissingKeyError
@@ -55,6 +55,7 @@ class Api:
     """
 
     name: Target
+    owner: str
     path: str
     cursor: str
     files: bool
@@ -63,8 +64,10 @@ class Api:
     closing: bytes = b"\n"
 
 
-OPENAI = Api("openai", "/batches", "after", files=True)
-ANTHROPIC = Api("anthropic", "/v1/messages/batches", "after_id", False, b'{"requests":[', b",", b"]}")
+OPENAI = Api("openai", "OpenAI", "/batches", "after", files=True)
+ANTHROPIC = Api(
+    "anthropic", "Anthropic", "/v1/messages/batches", "after_id", False, b'{"requests":[', b",", b"]}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,24 +302,19 @@ class Providers:
         family = judge.model.partition("/")[0]
         try:
             if family == "anthropic":
-                return self._anthropic(judge)
-            if judge.model not in EMBEDDED and (family == "openai" or judge.api_base):
+                api, base, key = ANTHROPIC, _anthropic(judge), key_for(judge, "ANTHROPIC_API_KEY")
+                headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
+            elif judge.model not in EMBEDDED and (family == "openai" or judge.api_base):
                 there = direct(judge)
-                headers = {"Authorization": f"Bearer {there.key}"} if there.key else {}
-                return self._made(OPENAI, "OpenAI", there.base, headers, there.key, judge)
+                api, base, key = OPENAI, there.base, there.key
+                headers = {"Authorization": f"Bearer {key}"} if key else {}
+            else:
+                raise UsageError(f"judge {judge.model}: {_without_batches(judge.model)}")
         except MissingKeyError as error:  # a judge without a model is no way out here
             raise MissingKeyError(error.name, error.variable, trial=False) from None
-        if bare := re.match(r"(claude-)|gpt-|o[134]", judge.model):
-            meant = f"{'anthropic' if bare[1] else 'openai'}/{judge.model}"
-            raise UsageError(
-                f"judge {judge.model}: batches go by the provider, which stands before the name; did you "
-                f"mean -m {meant}?"
-            )
-        raise UsageError(
-            f"judge {judge.model}: only openai/… and anthropic/… are asked in batches, and endpoints with a "
-            "batch API like OpenAI's, with --api-base URL; for any other way to ask, write the requests with "
-            "`ruler render` and take the answers in with `ruler ledger import`"
-        )
+        host = urlsplit(base).netloc
+        who = f"{api.owner}'s batch API" if host == f"api.{api.name}.com" else f"the batch API at {host}"
+        return Provider(api, Wire(self._session, who, base, headers, key, judge.timeout), LIMITS[api.name])
 
     def to(self, batch: Batch) -> Provider:
         """The provider of a batch; RefusedError if it was submitted to another account.
@@ -337,23 +335,6 @@ class Providers:
             )
         return found
 
-    def _anthropic(self, judge: JudgeSettings) -> Provider:
-        given = judge.api_base or os.environ.get("ANTHROPIC_BASE_URL")
-        given = given or os.environ.get("ANTHROPIC_API_BASE") or "https://api.anthropic.com"
-        check_address(given)
-        base = given.rstrip("/").removesuffix("/messages").removesuffix("/v1").rstrip("/")
-        key = key_for(judge, "ANTHROPIC_API_KEY")
-        headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
-        return self._made(ANTHROPIC, "Anthropic", base, headers, key, judge)
-
-    def _made(
-        self, api: Api, name: str, base: str, headers: dict[str, str], key: str | None, judge: JudgeSettings
-    ) -> Provider:
-        host = urlsplit(base).netloc
-        who = f"{name}'s batch API" if host == f"api.{name.lower()}.com" else f"the batch API at {host}"
-        wire = Wire(self._session, who, base, headers, key, judge.timeout)
-        return Provider(api, wire, LIMITS[api.name])
-
     async def __aenter__(self) -> Self:
         """Open the connections."""
         self._session = connections()
@@ -362,3 +343,21 @@ class Providers:
     async def __aexit__(self, *_: object) -> None:
         """Close them."""
         await self._session.close()
+
+
+def _anthropic(judge: JudgeSettings) -> str:
+    """The address of Anthropic's API, without the path that some write behind it."""
+    given = judge.api_base or os.environ.get("ANTHROPIC_BASE_URL")
+    given = given or os.environ.get("ANTHROPIC_API_BASE") or "https://api.anthropic.com"
+    check_address(given)
+    return given.rstrip("/").removesuffix("/messages").removesuffix("/v1").rstrip("/")
+
+
+def _without_batches(model: str) -> str:
+    if bare := re.match(r"(claude-)|gpt-|o[134]", model):
+        meant = f"{'anthropic' if bare[1] else 'openai'}/{model}"
+        return f"batches go by the provider, which stands before the name; did you mean -m {meant}?"
+    return (
+        "only openai/… and anthropic/… are asked in batches, and endpoints with a batch API like OpenAI's, "
+        f"with --api-base URL; for any other way to ask, {BY_FILE}"
+    )

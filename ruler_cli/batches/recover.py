@@ -19,7 +19,7 @@ from ruler_cli.errors import RulerError
 from ruler_cli.observer import Observer
 
 WINDOW = 120.0
-"""Seconds after the last sign of life of whoever created a batch in which it may still appear in listings."""
+"""Seconds in which a batch whose creation was interrupted may still appear in listings."""
 _SKEW = 900.0
 """Seconds by which the provider's clock may differ from ours."""
 _SKEW_TAGGED = 86400.0
@@ -100,7 +100,8 @@ async def _search(
     journal: Journal, providers: Providers, observer: Observer, batch: Batch, window: float
 ) -> Standing | None:
     """Look for a batch at its provider; None if it was found and is on record as submitted."""
-    if batch.changed > time.time():  # the clock was set back: the time counts from now
+    # when its creator ended nobody knows: the time counts from the first look, or from a clock set back
+    if batch.changed == batch.began or batch.changed > time.time():
         batch = journal.move(batch, "creating") or batch
     until = batch.changed + window
     # by the clock before the listing: the last listing must come after the end

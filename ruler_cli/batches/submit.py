@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
 from ruler_cli.batches.journal import Batch, Journal
-from ruler_cli.batches.providers import Provider, Providers, Remote
+from ruler_cli.batches.providers import Provider, Providers
 from ruler_cli.batches.recover import WINDOW, Standing, settle_and_wait
 from ruler_cli.batches.wire import UnclearError
 from ruler_cli.errors import OutputError, RulerError, UsageError
@@ -32,10 +32,7 @@ from ruler_cli.rendering import Rendered, render
 from ruler_cli.scoring.sheet import BYTES_PER_TOKEN
 from ruler_cli.settings import JudgeSettings, ScoreSettings
 
-_AROUND = 64
-"""Bytes of a batch's file or call that are no request's own."""
-_BEAT = 1.0
-"""Seconds between two signs of life."""
+T = TypeVar("T")
 _TURN = 0.5
 """Seconds between two looks at whether another command has ended."""
 
@@ -83,17 +80,6 @@ class _Judge:
     line: Line
     model: Model
 
-    @classmethod
-    def of(cls, settings: JudgeSettings, providers: Providers, max_cost: float | None) -> _Judge:
-        """A judge, ready to be asked in batches; UsageError if it cannot be, or its cost not be capped."""
-        provider, model = providers.of(settings), replace(model_of(settings), price=batch_price(settings))
-        if max_cost is not None and model.price is None:
-            raise UsageError(
-                f"--max-cost: the price of {settings.model} is not known; give it with --price IN,OUT, in "
-                "USD per million prompt and completion tokens (a batch takes half of it)"
-            )
-        return cls(settings, provider, request_line(provider.api.name, settings), model)
-
 
 async def submit(
     settings: ScoreSettings,
@@ -111,7 +97,7 @@ async def submit(
     """
     if settings.ledger is None:
         raise UsageError("batches: answers are taken into the ledger; leave out --ledger none")
-    judges = [_Judge.of(judge, providers, settings.pool.max_cost) for judge in judges_of(settings)]
+    judges = [_judge(judge, providers, settings.pool.max_cost) for judge in judges_of(settings)]
     waits = False
     with Journal(settings.ledger) as journal:
         while True:
@@ -131,6 +117,18 @@ async def submit(
             await anyio.sleep(_TURN)
 
 
+def _judge(settings: JudgeSettings, providers: Providers, max_cost: float | None) -> _Judge:
+    """A judge, ready to be asked in batches; UsageError if it cannot be, or its cost not be capped."""
+    provider, price = providers.of(settings), batch_price(settings)
+    if max_cost is not None and price is None:
+        raise UsageError(
+            f"--max-cost: the price of {settings.model} is not known; give it with --price IN,OUT, in "
+            "USD per million prompt and completion tokens (a batch takes half of it)"
+        )
+    model = replace(model_of(settings), price=price)
+    return _Judge(settings, provider, request_line(provider.api.name, settings), model)
+
+
 class _Draft:
     """A batch that is being put together: its requests, in a file, and what they may cost."""
 
@@ -138,33 +136,31 @@ class _Draft:
         self.judge, self.tag = judge, f"{int(time.time()):08x}-{secrets.token_hex(6)}"
         self.file = journal.folder / f"ruler-{self.tag}.jsonl"
         self.requests = self.bytes = 0
-        self._out = self.file.open("wb")
         self._bill = Bill(judge.settings.model, judge.model, judge.settings.params)
 
     def fits(self, size: int) -> bool:
         """Tell if the provider takes so many bytes more in the same batch."""
-        limits = self.judge.provider.limits
-        return self.requests < (limits.requests or self.requests + 1) and _fits(self.judge, self.bytes + size)
+        return self.judge.provider.limits.allow(self.requests + 1, self.bytes + size)
 
     def add(self, line: bytes, request: Request) -> None:
         """Add a request."""
         api = self.judge.provider.api
-        self._out.write((api.between if self.requests else api.opening) + line.removesuffix(b"\n"))
+        self.write((api.between if self.requests else api.opening) + line.removesuffix(b"\n"))
         self.requests, self.bytes = self.requests + 1, self.bytes + len(line)
         prompt = sum(len(text.encode("utf-8", "replace")) for text in (request.system, request.user))
         tokens = prompt / BYTES_PER_TOKEN
         self._bill.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
 
-    def finish(self) -> None:
-        """Write the rest of the file."""
-        if not self._out.closed:
-            self._out.write(self.judge.provider.api.closing)
-            self._out.close()
-
-    def discard(self) -> None:
-        """Close the file, finished or not."""
-        with suppress(OSError):  # a full disk was told of
-            self._out.close()
+    def write(self, data: bytes) -> None:
+        """Write on in the file; OutputError if there is no room."""
+        try:
+            with self.file.open("ab") as out:
+                out.write(data)
+        except OSError as error:
+            raise OutputError(
+                f"{self.file.parent}: the requests cannot be written there: {error.strerror}; make room, "
+                "or give a ledger elsewhere with --ledger PATH"
+            ) from None
 
     def cost(self) -> Range | None:
         """USD, each request asked once: if it is to be asked again, that will be in another batch."""
@@ -179,15 +175,12 @@ class _Packer:
         self.large = 0
         self._journal, self._judges, self._newest = journal, judges, journal.newest()
         self._filling: dict[int, _Draft] = {}
-        self._files = ExitStack()
 
     async def all(self, settings: ScoreSettings, observer: Observer) -> Rendered:
         """Render INPUT into drafts; TooDear if all of them could cost more than the user allows."""
-        with self._files:
-            rendered = await render(settings, self._take, observer)
-            with self._room():
-                for draft in self.drafts:
-                    draft.finish()
+        rendered = await render(settings, self._take, observer)
+        for draft in self.drafts:
+            draft.write(draft.judge.provider.api.closing)
         costs, most = [draft.cost() for draft in self.drafts], settings.pool.max_cost
         high = sum(cost.high for cost in costs if cost)
         if most is not None and high > most:
@@ -197,29 +190,15 @@ class _Packer:
     def _take(self, number: int, key: bytes, request: Request) -> None:
         judge = self._judges[number]
         line = judge.line(key, request)
-        if not _fits(judge, len(line)):
+        if not judge.provider.limits.allow(1, len(line)):
             self.large += 1
         elif self._journal.free(key, self._newest):
-            with self._room():
-                draft = self._filling.get(number)
-                if draft is None or not draft.fits(len(line)):
-                    if draft is not None:
-                        draft.finish()
-                    draft = self._filling[number] = _Draft(judge, self._journal)
-                    self._files.callback(draft.discard)
-                    self.drafts.append(draft)
-                draft.add(line, request)
+            draft = self._filling.get(number)
+            if draft is None or not draft.fits(len(line)):
+                draft = self._filling[number] = _Draft(judge, self._journal)
+                self.drafts.append(draft)
+            draft.add(line, request)
             self._journal.claim(draft.tag, key)
-
-    @contextmanager
-    def _room(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(
-                f"{self._journal.folder}: the requests cannot be written there: {error.strerror}; make room, "
-                "or give a ledger elsewhere with --ledger PATH"
-            ) from None
 
 
 async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt) -> Batch:
@@ -239,21 +218,18 @@ async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt)
         file=uploaded,
     )
 
-    async def show_life() -> None:
-        noted = False
-        while True:
-            await anyio.sleep(_BEAT)
-            with suppress(OutputError):  # without it the batch is only looked for sooner
-                journal.move(batch, "creating")
-            if halt.reason is not None and not noted:
-                noted = True
-                observer.note(
-                    "stopping once the provider has answered, since the batch is paid for then; Ctrl-C "
-                    "stops at once, and the next `ruler batch` command looks for it"
-                )
+    async def say_why_it_goes_on() -> None:
+        await halt.told.wait()
+        observer.note(
+            "stopping once the provider has answered, since the batch is paid for then; Ctrl-C "
+            "stops at once, and the next `ruler batch` command looks for it"
+        )
 
     try:
-        remote = await _uninterrupted(provider.create(draft.file, uploaded, draft.tag), show_life)
+        with anyio.CancelScope(shield=True):  # without its answer nobody knows what is paid for
+            remote = await beside(
+                say_why_it_goes_on, lambda: provider.create(draft.file, uploaded, draft.tag)
+            )
     except UnclearError as error:
         journal.move(batch, "creating", reason=str(error))
         raise RulerError(
@@ -267,20 +243,13 @@ async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt)
     return journal.move(batch, "submitted", remote=remote.id, label=remote.label) or batch
 
 
-async def _uninterrupted(work: Awaitable[Remote], beside: Callable[[], Coroutine[Any, Any, None]]) -> Remote:
-    """Await the work, which is not canceled: without its answer nobody knows what is paid for."""
+async def beside(companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work, beside a companion that ends with it, or ends it by raising."""
     try:
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(beside)
-                done = await work
-                tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(companion)
+            done = await work()
+            tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise first_of(group) from None
     return done
-
-
-def _fits(judge: _Judge, size: int) -> bool:
-    """Tell if requests of so many bytes fit a batch."""
-    limits = judge.provider.limits
-    return limits.bytes is None or size + _AROUND <= limits.bytes

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
@@ -36,14 +35,11 @@ _SLOWEST = 50_000
 _TRIES = 6
 _LONGEST_WAIT = 300.0
 """Seconds that a server may ask to wait; if it asks for more, the command ends."""
-_REDIRECTS, _HOPS = (301, 302, 303, 307, 308), 3
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 """Errors of a request; ValueError if the host is no possible name."""
 _LATER = "run the same command again later"
-_NO_BATCHES = (
-    "where no batches are offered, write the requests with `ruler render` and take the answers in with "
-    "`ruler ledger import`"
-)
+BY_FILE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
+"""The way out where there is no batch API."""
 _UNCLEAR = frozenset({408, 409, 424, 425, 499})
 """Refusals that do not tell whether the request was handled."""
 
@@ -142,10 +138,16 @@ class Wire:
 
     async def lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
         """Lines of a file, without their ends; from the beginning again if the connection broke."""
+        url = self.base + path
+        away = "Authorization" in self.headers  # aiohttp sends no other host this one, but any other header
         for attempt in range(_TRIES):
             try:
-                async with self._opened(self.base + path) as content:
-                    async for line in _split(content):
+                async with self.session.get(
+                    url, headers=self.headers, proxy=proxy_of(url), allow_redirects=away, max_redirects=3
+                ) as response:
+                    if response.status >= 300:
+                        raise self._refused(response, await _bounded(response))
+                    async for line in _split(response.content):
                         yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
                 return
             except Trouble as failed:
@@ -187,29 +189,13 @@ class Wire:
             raise self._unreadable("is not what its API promises")
         return value
 
-    @asynccontextmanager
-    async def _opened(self, url: str) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a file, wherever it stands; a key stays with its host."""
-        for _ in range(_HOPS):
-            headers = self.headers if _origin(url) == _origin(self.base) else {}
-            async with self.session.get(
-                url, headers=headers, proxy=proxy_of(url), allow_redirects=False
-            ) as response:
-                if response.status not in _REDIRECTS:
-                    if response.status >= 300:
-                        raise self._refused(response, await _bounded(response))
-                    yield response.content
-                    return
-                url = urljoin(url, response.headers.get("Location", ""))
-        raise self._unreadable("sends elsewhere again and again")
-
     def _refused(self, response: aiohttp.ClientResponse, data: bytes) -> Trouble:
         """The trouble of an error answer."""
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
             said = clean(message or "not found", self.key)
-            reason = f"{self.who} answered {status}: {said}; check --api-base; {_NO_BATCHES}"
-            return Trouble(RefusedError(reason), status=status)
+            reason = f"{self.who} answered {status}: {said}; check --api-base; where no batches are offered, "
+            return Trouble(RefusedError(reason + BY_FILE), status=status)
         if status == 401 and not self.key:
             way = "no key was sent to it; name the key's variable: --api-key-env VAR"
             return Trouble(RefusedError(f"{self.who} answered 401, and {way}"))
@@ -235,7 +221,7 @@ class Wire:
         if isinstance(error, aiohttp.ClientHttpProxyError):
             reason = f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY"
             return Trouble(RefusedError(reason))
-        if isinstance(error, aiohttp.InvalidURL | UnicodeError):
+        if isinstance(error, aiohttp.InvalidURL | UnicodeError | aiohttp.TooManyRedirects):
             return Trouble(RefusedError(f"{self.who}: its address cannot be used ({why}); check --api-base"))
         said = f"the connection to {self.who} broke ({why})"
         if isinstance(error, TimeoutError):
@@ -263,8 +249,3 @@ async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             held = bytearray(other[:_LARGEST])
     if line := bytes(held).strip():
         yield line
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port

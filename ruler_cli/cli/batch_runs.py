@@ -8,46 +8,34 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio
 import typer
 
 from ruler_cli.batches.collect import Collected, Taken, cancel, collect, status
 from ruler_cli.batches.journal import Batch, there
 from ruler_cli.batches.providers import Providers
 from ruler_cli.batches.recover import Standing
-from ruler_cli.batches.submit import Submitted, TooDear, submit
+from ruler_cli.batches.submit import Submitted, TooDear, beside, submit
 from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.location import Location
-from ruler_cli.pool.engine import first_of
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings
 
 _HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
 
 
-T = TypeVar("T")
-
-
-async def unless_told(halt: Halt, work: Callable[[], Awaitable[T]]) -> T:
+async def unless_told(halt: Halt, work: Callable[[], Awaitable[int]]) -> int:
     """Do the work; if `halt` is told to stop before it is done, leave off and raise the reason."""
 
     async def stop() -> None:
         await halt.told.wait()
         raise halt.reason or RulerError("stopped")
 
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stop)
-            done = await work()
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
-    return done
+    return await beside(stop, work)
 
 
 async def submitting(settings: ScoreSettings, halt: Halt, *, window: float, wait: float | None) -> int:

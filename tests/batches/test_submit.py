@@ -10,7 +10,7 @@ import anyio
 import orjson
 import pytest
 
-from ruler_cli.batches.journal import OPEN, Batch, Journal
+from ruler_cli.batches.journal import OPEN, Journal
 from ruler_cli.batches.providers import Provider, Remote
 from ruler_cli.batches.submit import TooDear, submit
 from ruler_cli.cli.batch_runs import unless_told
@@ -165,10 +165,12 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
     async def main() -> None:
         halts.append(halt := Halt())
         async with client.providers(None) as providers:
-            none = list[Batch]().append
-            await unless_told(
-                halt, lambda: submit(client.settings, providers, none, client.listener, halt, 0.1)
-            )
+
+            async def work() -> int:
+                done = await submit(client.settings, providers, lambda _: None, client.listener, halt)
+                return done.requests
+
+            await unless_told(halt, work)
 
     halts = list[Halt]()
     monkeypatch.setattr(Provider, "create", create)

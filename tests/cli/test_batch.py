@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.files.requests import Limits
+from ruler_cli.judges.choose import LIMITS
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 
@@ -281,7 +283,7 @@ def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer)
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all that is lacking is too large, nothing says that nothing is lacking."""
-    monkeypatch.setattr("ruler_cli.batches.submit._fits", lambda judge, size: False)
+    monkeypatch.setitem(LIMITS, "openai", Limits(bytes=100))
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "6 requests larger than the provider takes" in done.stderr
