@@ -267,8 +267,8 @@ async def test_openai_upload(batch_server: BatchServer, tmp_path: Path) -> None:
     file = requests(tmp_path / "r.jsonl", "openai", 5)
     async with api("openai", batch_server) as made:
         id = await made.upload(file, TAG)
-        kept = batch_server.store.files[id]
-        assert (kept.data, kept.name, kept.purpose) == (file.read_bytes(), f"ruler-{TAG}.jsonl", "batch")
+        store = batch_server.store
+        assert (store.files[id], store.names[id]) == (file.read_bytes(), f"ruler-{TAG}.jsonl")
         await made.create(file, id, TAG)
         assert [(each.tag, each.file) for each in await every(made.listed(0))] == [(None, id)]
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import orjson
 import pytest
 
 from ruler_cli.batches.journal import OPEN, Journal
@@ -139,16 +138,6 @@ def test_another_key(client: Client) -> None:
     assert "--forget" in str(standing.trouble)
     assert client.submit().out == 5
     assert batch.tag in str(standing.trouble)
-
-
-def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
-    """The file that is uploaded is what `ruler render` writes."""
-    client.submit()
-    (file,) = [file for file in batch_server.store.files.values() if file.purpose == "batch"]
-    lines = [orjson.loads(line) for line in file.data.splitlines()]
-    assert {line["url"] for line in lines} == {"/v1/chat/completions"}
-    assert all(len(line["custom_id"]) == 32 for line in lines)
-    assert {line["body"]["model"] for line in lines} == {"m"}
 
 
 def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
