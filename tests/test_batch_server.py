@@ -46,15 +46,6 @@ async def test_same_answers_as_live(tmp_path: Path) -> None:
             assert row["result"]["message"]["content"] == [{"type": "text", "text": live}]
 
 
-@both
-async def test_billed_again(name: str, tmp_path: Path) -> None:
-    """A request in two batches is billed twice, and counted as such."""
-    with BatchServer() as server:
-        for _ in range(2):
-            await _rows(name, server, tmp_path, "m", 3)
-        assert (server.created, server.billed, server.billed_again) == (2, 6, 3)
-
-
 def test_process() -> None:
     """It serves as a process of its own, until its stdin closes."""
     done = subprocess.run(

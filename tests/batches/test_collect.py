@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batches.collect import cancel, status
+from ruler_cli.batches.collect import cancel
 from ruler_cli.batches.journal import OPEN, Journal
 from ruler_cli.batches.providers import Provider, Remote
 from ruler_cli.batches.wire import UnreachedError
@@ -142,27 +142,6 @@ def test_forget(name: str, tmp_path: Path) -> None:
         assert len(server.steps) == steps
         assert client.batches()[0].state == "abandoned"
         assert client.submit().requests == 6
-
-
-def test_status(tmp_path: Path) -> None:
-    """Each open batch is told with what its provider says; closed ones where they are wanted."""
-    with BatchServer(pace="advance") as server:
-        client = client_of(tmp_path, server, "openai", requests=3)
-
-        async def look(every: bool) -> list[str]:
-            async with client.providers(None) as providers:
-                found = await status(client.place, providers, client.listener, every=every)
-            return [each.remote.label if each.remote else each.batch.state for each in found]
-
-        assert anyio.run(look, True) == []
-        assert not client.place.exists()
-        client.submit()
-        server.advance()
-        assert anyio.run(look, False) == ["in_progress"] * 2
-        server.advance(3)
-        client.collect()
-        assert anyio.run(look, False) == []
-        assert anyio.run(look, True) == ["collected"] * 2
 
 
 def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:

@@ -45,13 +45,6 @@ def test_limits(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     assert two.lacking() == 0
 
 
-def test_too_large(client: Client) -> None:
-    """A request that is larger than a batch may be is not submitted, and is told."""
-    client.limits = {"bytes": 100}
-    done = client.submit()
-    assert (done.large, done.batches, done.out) == (5, (), 0)
-
-
 def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
     """What is out, and what is answered, is not submitted; what is new in the input is."""
     assert client.submit().requests == 5
