@@ -8,8 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import anyio
 import typer
 
 from ruler_cli.batches.collect import Collected, Taken, cancel, collect, status
@@ -19,6 +20,7 @@ from ruler_cli.batches.recover import Standing
 from ruler_cli.batches.submit import Submitted, TooDear, beside, submit
 from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.signals import interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.location import Location
@@ -28,51 +30,53 @@ from ruler_cli.settings import ScoreSettings
 _HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
 
 
-async def unless_told(halt: Halt, work: Callable[[], Awaitable[int]]) -> int:
-    """Do the work; if `halt` is told to stop before it is done, leave off and raise the reason."""
+def run(main: Callable[[Providers, Halt], Awaitable[int]], key_env: str | None = None) -> NoReturn:
+    """Run a command with its providers; a signal ends it where it is, but for what is paid for."""
 
-    async def stop() -> None:
-        await halt.told.wait()
-        raise halt.reason or RulerError("stopped")
+    async def whole(halt: Halt) -> int:
+        async def stop() -> None:
+            await halt.told.wait()
+            raise halt.reason or RulerError("stopped")
 
-    return await beside(stop, work)
+        async with Providers(key_env) as providers:
+            return await beside(stop, lambda: main(providers, halt))
+
+    raise typer.Exit(anyio.run(interruptible, whole))
 
 
-async def submitting(settings: ScoreSettings, halt: Halt, *, window: float, wait: float | None) -> int:
+async def submitting(
+    settings: ScoreSettings, providers: Providers, halt: Halt, window: float, wait: float | None
+) -> int:
     """Submit; with `wait`, in seconds, collect until nothing is out."""
-    console = Console("log", Location(settings.input.source).shown)
-    with closing(console):
-        async with Providers() as providers:
-            try:
-                done = await submit(settings, providers, _print_submitted, console, halt, window)
-            except TooDear as error:  # the same command would not go on
-                say(f"ruler: {error}")
-                return error.exit_code
-            again = scoring(sys.argv[3:], settings.input.source)
-            code, place = _say_submitted(done, again, waits=wait is not None), settings.ledger
-            if wait is None or place is None or not (done.batches or done.out or done.doubts):
-                return code
-            collected = await collect(place, providers, _print_taken, console, window=window, wait=wait)
-            _say_collected(collected, again)
-            return collected.exit_code or code
+    with closing(Console("log", Location(settings.input.source).shown)) as console:
+        try:
+            done = await submit(settings, providers, _print_submitted, console, halt, window)
+        except TooDear as error:  # the same command would not go on
+            say(f"ruler: {error}")
+            return error.exit_code
+        again = scoring(sys.argv[3:], settings.input.source)
+        code, place = _say_submitted(done, again, waits=wait is not None), settings.ledger
+        if wait is None or place is None or not (done.batches or done.out or done.doubts):
+            return code
+        collected = await collect(place, providers, _print_taken, console, window=window, wait=wait)
+        _say_collected(collected, again)
+        return collected.exit_code or code
 
 
-async def collecting(place: Path, key_env: str | None, window: float, *, wait: float) -> int:
+async def collecting(place: Path, providers: Providers, window: float, wait: float) -> int:
     """Collect, for so many seconds at most."""
     if not there(place):
         say(f"ruler: nothing was submitted: there is no {place}")
         return 0
-    async with Providers(key_env) as providers:
-        console = Console("log", str(place))
-        done = await collect(place, providers, _print_taken, console, window=window, wait=wait)
+    console = Console("log", str(place))
+    done = await collect(place, providers, _print_taken, console, window=window, wait=wait)
     _say_collected(done, f"ruler score INPUT OUTPUT --cached-only{on_ledger(sys.argv)}")
     return done.exit_code
 
 
-async def listing(place: Path, key_env: str | None, window: float, *, every: bool, as_json: bool) -> int:
+async def listing(place: Path, providers: Providers, window: float, every: bool, as_json: bool) -> int:
     """Print the state of the batches."""
-    async with Providers(key_env) as providers:
-        found = await status(place, providers, Console("log", str(place)), every=every, window=window)
+    found = await status(place, providers, Console("log", str(place)), every=every, window=window)
     if as_json:
         batches = [_as_json(each) for each in found]
         typer.echo(json.dumps({"version": 1, "ledger": safe(str(place)), "batches": batches}))
@@ -85,12 +89,11 @@ async def listing(place: Path, key_env: str | None, window: float, *, every: boo
 
 
 async def canceling(
-    place: Path, key_env: str | None, window: float, names: Sequence[str], *, forget: bool
+    place: Path, providers: Providers, window: float, names: Sequence[str], forget: bool
 ) -> int:
     """Call batches off."""
-    async with Providers(key_env) as providers:
-        console = Console("log", str(place))
-        found = await cancel(place, providers, names, console, forget=forget, window=window)
+    console = Console("log", str(place))
+    found = await cancel(place, providers, names, console, forget=forget, window=window)
     for each in found:
         if each.batch.state == "abandoned":
             typer.echo(f"batch {_name(each.batch)} is given up; {count(each.batch.requests, 'request')} free")
