@@ -205,16 +205,16 @@ class Provider:
 
     async def listed(self, since: float) -> AsyncIterator[Remote]:
         """Batches created at `since` (Unix time) or later; all are listed if they are in no order of time."""
-        last, ordered, passed, query = math.inf, True, set[str](), {"limit": str(_PAGE)}
+        last, ordered, passed, after = math.inf, True, set[str](), ""
         while True:
-            page = self._read(_Page, await self.wire.ask("GET", self.api.path, query=query))
+            page = self._read(_Page, await self.wire.ask("GET", f"{self.api.path}?limit={_PAGE}{after}"))
             for remote in map(self.remote, page.data):
                 ordered, last = ordered and remote.created <= last, remote.created
                 if remote.created >= since:
                     yield remote
             if not page.data or not page.has_more or (ordered and last < since):
                 return
-            query[self.api.cursor] = remote.id
+            after = f"&{self.api.cursor}={quote(remote.id, safe='')}"
             if remote.id in passed:
                 raise RulerError(f"{self.wire.who}: a page of its listing comes again; check --api-base")
             passed.add(remote.id)

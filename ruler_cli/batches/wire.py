@@ -60,6 +60,7 @@ class UnknownBatchError(RefusedError):
     """The provider knows no batch of this id, or none that this key may see."""
 
 
+@dataclass(eq=False)
 class Trouble(Exception):  # noqa: N818 - it never leaves this module
     """One request that failed with `error`.
 
@@ -67,11 +68,11 @@ class Trouble(Exception):  # noqa: N818 - it never leaves this module
     may have been handled all the same.
     """
 
-    def __init__(
-        self, error: RulerError, passing: bool = False, done: bool = False, wait: float = 0.0, status: int = 0
-    ) -> None:
-        super().__init__(str(error))
-        self.error, self.passing, self.done, self.wait, self.status = error, passing, done, wait, status
+    error: RulerError
+    passing: bool = False
+    done: bool = False
+    wait: float = 0.0
+    status: int = 0
 
 
 def connections() -> aiohttp.ClientSession:
@@ -110,14 +111,7 @@ class Wire:
         )
 
     async def ask(
-        self,
-        method: str,
-        path: str,
-        body: Body | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        lost: str = "",
-        once: bool = False,
+        self, method: str, path: str, body: Body | None = None, *, lost: str = "", once: bool = False
     ) -> dict[str, Any]:
         """Make a request for a JSON object, again where that may help.
 
@@ -126,11 +120,9 @@ class Wire:
         """
         for attempt in range(_TRIES):
             try:
-                return await self._ask(method, path, body, query)
-            except Trouble as failed:
-                trouble = failed
-            except _BROKEN as error:
-                trouble = self._broken(error)
+                return await self._ask(method, path, body)
+            except (Trouble, *_BROKEN) as error:
+                trouble = error if isinstance(error, Trouble) else self._broken(error)
             if once and trouble.done:
                 raise UnclearError(trouble.error)
             await self._rest(trouble, attempt, lost)
@@ -139,7 +131,7 @@ class Wire:
     async def lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
         """Lines of a file, without their ends; from the beginning again if the connection broke."""
         url = self.base + path
-        away = "Authorization" in self.headers  # aiohttp sends no other host this one, but any other header
+        away = "x-api-key" not in self.headers  # to another host aiohttp sends any header but Authorization
         for attempt in range(_TRIES):
             try:
                 async with self.session.get(
@@ -150,10 +142,8 @@ class Wire:
                     async for line in _split(response.content):
                         yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
                 return
-            except Trouble as failed:
-                trouble = failed
-            except _BROKEN as error:
-                trouble = self._broken(error)
+            except (Trouble, *_BROKEN) as error:
+                trouble = error if isinstance(error, Trouble) else self._broken(error)
             await self._rest(trouble, attempt, lost)
 
     async def _rest(self, trouble: Trouble, attempt: int, lost: str) -> None:
@@ -166,15 +156,13 @@ class Wire:
             raise RulerError(f"{trouble.error}: it asks to wait for {trouble.wait:.0f} s")
         await self.pause(delay(attempt, trouble.wait, random.random()))
 
-    async def _ask(
-        self, method: str, path: str, body: Body | None, query: Mapping[str, str] | None
-    ) -> dict[str, Any]:
+    async def _ask(self, method: str, path: str, body: Body | None) -> dict[str, Any]:
         """Make one request."""
         url = self.base + path
         with body() if body else nullcontext() as data:
             seconds = self.timeout + (data.size or 0) / _SLOWEST if data else _PATIENCE
             async with self.session.request(
-                method, url, params=query, data=data, headers=self.headers, proxy=proxy_of(url),
+                method, url, data=data, headers=self.headers, proxy=proxy_of(url),
                 timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT), allow_redirects=False,
             ) as response:  # fmt: skip
                 answer = await _bounded(response)
