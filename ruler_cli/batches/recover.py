@@ -20,6 +20,8 @@ from ruler_cli.observer import Observer
 
 WINDOW = 120.0
 """Seconds in which a batch whose creation was interrupted may still appear in listings."""
+_CREATION = 7200.0
+"""Seconds that the request to create a batch may take at most."""
 _SKEW = 900.0
 """Seconds by which the provider's clock may differ from ours."""
 _SKEW_TAGGED = 86400.0
@@ -103,7 +105,7 @@ async def _search(
     # when its creator ended nobody knows: the time counts from the first look, or from a clock set back
     if batch.changed == batch.began or batch.changed > time.time():
         batch = journal.move(batch, "creating") or batch
-    until = batch.changed + window
+    until = min(batch.changed, (batch.began or batch.changed) + _CREATION) + window
     # by the clock before the listing: the last listing must come after the end
     left = max(0.0, until - time.time())
     try:

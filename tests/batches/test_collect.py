@@ -145,25 +145,18 @@ def test_forget(name: str, tmp_path: Path) -> None:
 
 
 def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
-    """A batch that its provider does not know is not given up by itself: the way out is told."""
+    """A batch that is not there, or is another's now, stays out, and keeps no other back."""
     client = client_of(tmp_path, batch_server, "openai")
-    client.submit()
-    batch_server.store.batches.clear()
+    for model in ("gone", "taken", "n"):
+        client.submit(judge=replace(client.settings.judge, model=f"openai/{model}"))
+    del batch_server.store.batches["batch_0001"]
+    batch_server.store.batches["batch_0002"].metadata = {"ruler": "of-another"}
     done = client.collect()
     assert done.exit_code == 3
-    assert "--forget" in str(done.open[0].trouble)
-    assert client.submit().out == 6
-
-
-def test_other_judge_beside(tmp_path: Path, batch_server: BatchServer) -> None:
-    """One batch that cannot be asked for keeps no other from being collected."""
-    client = client_of(tmp_path, batch_server, "openai")
-    client.submit()
-    client.submit(judge=replace(client.settings.judge, model="openai/n"))
-    del batch_server.store.batches["batch_0001"]
-    done = client.collect()
+    assert all("--forget" in str(each.trouble) for each in done.open)
+    assert [each.batch.model for each in done.open] == ["openai/gone", "openai/taken"]
     assert [each.batch.model for each in done.taken] == ["openai/n"]
-    assert [each.batch.model for each in done.open] == ["openai/m"]
+    assert client.submit(judge=replace(client.settings.judge, model="openai/gone")).out == 6
 
 
 @each_api
@@ -229,17 +222,6 @@ def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> No
     assert client.collect().exit_code == 0
     client.submit(retry_failed=True)
     assert client.lacking() == 0
-
-
-def test_name_of_another(tmp_path: Path, batch_server: BatchServer) -> None:
-    """A batch that carries another's tag now is not taken for ours: what was paid for stays out."""
-    client = client_of(tmp_path, batch_server, "openai")
-    client.submit()
-    (remote,) = batch_server.store.batches.values()
-    remote.metadata = {"ruler": "of-another"}
-    done = client.collect()
-    assert (done.exit_code, done.taken) == (3, ())
-    assert "--forget" in str(done.open[0].trouble)
 
 
 @each_api
