@@ -19,6 +19,7 @@ from tests.batches.apis import APIS
 from tests.batches.crashes import Client
 
 each_api = pytest.mark.parametrize("name", APIS)
+one_api = pytest.mark.parametrize("name", APIS[:1])
 
 
 def client_of(folder: Path, server: BatchServer, name: str, model: str = "m", **limits: int) -> Client:
@@ -84,7 +85,7 @@ def test_invalid(tmp_path: Path) -> None:
         assert client.lacking() == 0
 
 
-@each_api
+@one_api
 def test_wait(name: str, tmp_path: Path) -> None:
     """With a wait it looks again until all has ended, or the time is over."""
     with BatchServer(pace="retrieve") as server:
@@ -123,7 +124,7 @@ def test_cancel(name: str, tmp_path: Path) -> None:
         assert (server.billed, server.billed_again) == (6, 0)
 
 
-@each_api
+@one_api
 def test_forget(name: str, tmp_path: Path) -> None:
     """A batch that is given up frees its requests without a word to its provider."""
     with BatchServer(pace="advance") as server:
@@ -159,7 +160,7 @@ def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
     assert client.submit(judge=replace(client.settings.judge, model="openai/gone")).out == 6
 
 
-@each_api
+@one_api
 def test_key_in_rows(
     name: str, tmp_path: Path, batch_server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +175,7 @@ def test_key_in_rows(
     assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("ledger.sqlite*"))
 
 
-@each_api
+@one_api
 def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     """What another process takes in meanwhile is passed over, without a warning about its rows."""
     client, first = client_of(tmp_path, batch_server, name), True
@@ -193,7 +194,7 @@ def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) 
     assert "results" not in batch_server.steps
 
 
-@each_api
+@one_api
 def test_cut_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     """A row that comes cut off is fetched once more: it is paid for."""
     client = client_of(tmp_path, batch_server, name)
@@ -211,7 +212,7 @@ def test_cut_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     assert client.batches()[0].answered == 6
 
 
-@each_api
+@one_api
 def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     """A batch whose name is known is collected with a new key of the same address: keys expire."""
     client = client_of(tmp_path, batch_server, name)
@@ -224,7 +225,7 @@ def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> No
     assert client.lacking() == 0
 
 
-@each_api
+@one_api
 def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait of hours outlives a network that is gone in between, but not an address that never answered."""
     looks = 0

@@ -127,7 +127,7 @@ def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
     settled(client, batch_server)
 
 
-@each_api
+@pytest.mark.parametrize("name", APIS[:1])
 def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
     """What a process is about to create is neither looked for nor given up as long as that process lives."""
     dies(client, "before create")
@@ -151,7 +151,7 @@ def test_answer_lost(name: str, client: Client, batch_server: BatchServer) -> No
     assert batch_server.created == 1
 
 
-@each_api
+@pytest.mark.parametrize("name", APIS[:1])
 def test_refused(name: str, client: Client, batch_server: BatchServer) -> None:
     """A creation that is refused for certain frees its requests at once, and those behind it."""
     client.limits = {"requests": 2}

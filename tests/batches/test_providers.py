@@ -128,7 +128,7 @@ async def test_unclear(name: str, tmp_path: Path) -> None:
     for kind, created in {**handled, "drop": 0, "500": 0}.items():
         with BatchServer() as server:
             server.fault("create", kind)
-            async with api(name, server, timeout=0.2 if kind == "hang-after" else 60.0) as made:
+            async with api(name, server, timeout=0.5 if kind == "hang-after" else 60.0) as made:
                 with pytest.raises(UnclearError, match="whether there is a batch now is not known"):
                     await submit(made, requests(tmp_path / "r.jsonl", name, 2))
                 tags = [each.tag for each in await every(made.listed(0))]

@@ -58,7 +58,7 @@ async def test_cut_off_creation_is_unclear(tmp_path: Path) -> None:
 
 async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body has the more time the larger it is; a server that stops reading is not waited for longer."""
-    monkeypatch.setattr(module, "_SLOWEST", 20_000_000)
+    monkeypatch.setattr(module, "_SLOWEST", 1_000_000)
     heads: list[str] = []
 
     async def play(call: Call) -> None:
@@ -70,6 +70,7 @@ async def test_slow_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     async with serving(play, heads) as base, wire(base, seconds=0.1) as open_wire:
         assert await open_wire.ask("POST", "/batches", _big(tmp_path, 16), once=True)
+        monkeypatch.setattr(module, "_SLOWEST", 1_000_000_000)
         with pytest.raises(UnclearError, match="did not answer in time"):
             await open_wire.ask("POST", "/batches", _big(tmp_path, 16), once=True)
 
