@@ -14,9 +14,8 @@ from pathlib import Path
 
 import anyio
 
-from ruler_cli.batches.apis import Remote
 from ruler_cli.batches.journal import OPEN, Batch, Journal, State, there
-from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.providers import Providers, Remote
 from ruler_cli.batches.recover import WINDOW, Standing, settle
 from ruler_cli.batches.wire import UnknownBatchError, UnreachedError
 from ruler_cli.errors import RefusedError, RulerError, UsageError
@@ -137,11 +136,16 @@ async def cancel(
         return []
     with Journal(place) as journal:
         doubts = {} if forget else await settle(journal, providers, observer, window)
-        chosen = _named(journal.batches(*OPEN), names) if names else journal.batches(*OPEN)
-        if forget:
-            with journal.alone() as mine:
-                return [_forgotten(journal, batch, mine) for batch in chosen]
-        return [doubts.get(batch.id) or await _canceled(journal, batch, providers) for batch in chosen]
+        chosen = _named(journal.batches(*OPEN), names)
+        if not forget:
+            return [doubts.get(batch.id) or await _canceled(journal, batch, providers) for batch in chosen]
+        with journal.alone() as mine:
+            return [
+                Standing(journal.move(batch, "abandoned", reason="given up by hand") or batch)
+                if mine or batch.state == "submitted"
+                else _busy(batch)
+                for batch in chosen
+            ]
 
 
 async def _look(batch: Batch, providers: Providers) -> Standing:
@@ -152,7 +156,7 @@ async def _look(batch: Batch, providers: Providers) -> Standing:
         provider = providers.to(batch)
         remote = await provider.retrieve(batch.remote)
         if remote.tag not in (None, batch.tag):
-            said = f"batch {batch.tag}: {provider.name}'s {remote.id} is another one now"
+            said = f"batch {batch.tag}: {provider.api.name}'s {remote.id} is another one now"
             raise UnknownBatchError(said)
     except RulerError as error:
         return Standing(batch, trouble=_with_way_out(batch, error))
@@ -179,7 +183,9 @@ async def _take(
 ) -> Taken | None:
     """Close a batch that is over, its results taken in; None if another process has closed it."""
     if remote.state == "failed":
-        return _close(journal, batch, "failed", remote, reason=remote.reason, left_out=batch.requests)
+        reason, left = remote.reason, batch.requests
+        moved = journal.move(batch, "failed", label=remote.label, reason=reason, left_out=left)
+        return Taken(moved) if moved else None
     provider, fates, keys = providers.to(batch), dict[bytes, Fate](), journal.keys(batch.id)
     if journal.one(batch.id).state not in OPEN:
         return None
@@ -189,44 +195,33 @@ async def _take(
         short = remote.succeeded - len(fates) - imported.foreign - imported.unreadable
         if short <= 0 and (last or not imported.unreadable):
             break
-    counts = Counter(fates.values())
+    number = Counter(fates.values())
     said = [imported.said[why] for why in (*imported.again, *imported.failed) if why in imported.said]
-    closed = _close(
-        journal,
+    state: State = "canceled" if "cancel" in remote.label or "cancel" in batch.label else "collected"
+    closed = journal.move(
         batch,
-        "canceled" if "cancel" in remote.label or "cancel" in batch.label else "collected",
-        remote,
-        imported,
+        state,
+        label=remote.label,
         reason=said[0] if said else "",
-        answered=counts["answer"],
-        failed=counts["failed"],
-        left_out=batch.requests - counts["answer"] - counts["failed"],
+        answered=number["answer"],
+        failed=number["failed"],
+        left_out=batch.requests - number["answer"] - number["failed"],
     )
-    if closed is not None and short > 0:
+    if closed is None:
+        return None
+    if short > 0:
         observer.warn(
             f"batch {batch.tag}: {short} of the answers that the provider counts are not in its results; "
             "their requests are free to be submitted again"
         )
-    for odd in imported.odd if closed is not None else ():
+    for odd in imported.odd:
         observer.warn(f"batch {batch.tag}: {odd.where} of its results {odd.reason}")
-    return closed
-
-
-def _close(
-    journal: Journal,
-    batch: Batch,
-    state: State,
-    remote: Remote,
-    imported: Imported | None = None,
-    **counts: int | str,
-) -> Taken | None:
-    moved = journal.move(batch, state, label=remote.label, **counts)
-    return None if moved is None else Taken(moved, imported)
+    return Taken(closed, imported)
 
 
 async def _canceled(journal: Journal, batch: Batch, providers: Providers) -> Standing:
     if batch.state != "submitted" or batch.remote is None:
-        return Standing(batch, trouble=_busy(batch))
+        return _busy(batch)
     try:
         remote = await providers.to(batch).cancel(batch.remote)
     except RulerError as error:
@@ -236,18 +231,14 @@ async def _canceled(journal: Journal, batch: Batch, providers: Providers) -> Sta
     return Standing(journal.move(batch, "submitted", label=label) or batch, remote)
 
 
-def _forgotten(journal: Journal, batch: Batch, mine: bool) -> Standing:
-    if batch.state != "submitted" and not mine:
-        return Standing(batch, trouble=_busy(batch))
-    return Standing(journal.move(batch, "abandoned", reason="given up by hand") or batch)
-
-
-def _busy(batch: Batch) -> RulerError:
-    return RulerError(f"batch {batch.tag}: is being submitted by another process; stop that one first")
+def _busy(batch: Batch) -> Standing:
+    said = f"batch {batch.tag}: is being submitted by another process; stop that one first"
+    return Standing(batch, trouble=RulerError(said))
 
 
 def _named(batches: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
-    found: dict[int, Batch] = {}
+    """The batches of these names, or all where there are none."""
+    found: dict[int, Batch] = {} if names else {each.id: each for each in batches}
     for name in names:
         fits = [
             each

@@ -1,22 +1,20 @@
-"""The batches of a ledger, in its own file: what was intended, what was submitted, which requests are out.
+"""The batches of a ledger, in its own file: what was submitted, and which requests are out.
 
-Each step is on the disk, a power cut included, before the next one is taken at the provider. A request is
-out in at most one batch: its key stands once in `batch_keys`, from the intent until the batch is closed.
+A batch is on the disk, a power cut included, before its provider is asked to create it. A request is out in
+at most one batch: its key stands once in `batch_keys`, from then until the batch is closed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from ruler_cli.errors import OutputError
@@ -25,7 +23,10 @@ from ruler_cli.files.database import opened, refusing
 State = Literal[
     "intended", "uploaded", "creating", "submitted", "collected", "canceled", "failed", "abandoned"
 ]
-"""`creating`: the provider has been asked, or was about to be, and nobody has seen its answer."""
+"""`creating`: the provider has been asked, or was about to be, and nobody has seen its answer.
+
+`intended` and `uploaded` stood before it in journals of versions before.
+"""
 OPEN: tuple[State, ...] = ("intended", "uploaded", "creating", "submitted")
 
 _TABLES = (
@@ -39,8 +40,9 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS batch_keys_batch ON batch_keys (batch)",
 )
 _MADE = "SELECT 1 FROM sqlite_schema WHERE name = 'batch_keys_batch'"
+_CLAIMS = "CREATE TEMP TABLE claims (key BLOB PRIMARY KEY, tag TEXT NOT NULL) WITHOUT ROWID"
 _TAKEN = (
-    "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL "
+    "SELECT 1 FROM batch_keys WHERE key = ?1 UNION ALL SELECT 1 FROM temp.claims WHERE key = ?1 UNION ALL "
     "SELECT 1 FROM replies WHERE key = ?1 AND id > ?2 AND status <> 'odd' LIMIT 1"
 )
 
@@ -92,12 +94,11 @@ class Journal:
             self._db = opened(ledger)
             # what was paid for must be found again after a power cut, too
             self._db.execute("PRAGMA synchronous = FULL")
-            # a million keys in no order go in twice as fast, while nobody else can write
-            self._db.execute("PRAGMA cache_size = -65536")
             if not self._db.execute(_MADE).fetchone():
                 with self.writing():
                     for statement in _TABLES:
                         self._db.execute(statement)
+            self._db.execute(_CLAIMS)
         real = Path(os.path.realpath(ledger))
         self.folder = real.with_name(f"{real.name}.batch")
         self._lock = real.with_name(f"{real.name}.batch-lock")
@@ -105,7 +106,7 @@ class Journal:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """One transaction, in which nobody else writes the ledger; OutputError if it cannot be written."""
-        try:
+        with self._writable():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -114,41 +115,30 @@ class Journal:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
-        except sqlite3.Error as error:
-            raise OutputError(
-                f"{self.path}: the ledger cannot be written: {error}; make room there, or give another file "
-                "with --ledger PATH"
-            ) from None
-
-    def begin(self, provider: str, model: str, base: str | None, key_env: str | None, account: str) -> Batch:
-        """Record the intent to submit one more batch; within a transaction."""
-        tag, now = f"{int(time.time()):08x}-{secrets.token_hex(6)}", time.time()
-        done = self._db.execute(
-            "INSERT INTO batches (tag, provider, model, base, key_env, account, owner, state, created, "
-            "changed) VALUES (?, ?, ?, ?, ?, ?, '', 'intended', ?, ?)",
-            (tag, provider, model, base, key_env, account, now, now),
-        )
-        return self.one(int(done.lastrowid or 0))
 
     def free(self, key: bytes, newest: int) -> bool:
         """Tell if a request is in no batch, and not answered since the ledger's row `newest`."""
         return not self._read(_TAKEN, key, newest)
 
-    def claim(self, id: int, key: bytes) -> None:
-        """Take a free request into a batch; within the transaction that found it free."""
-        self._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (key, id))
+    def claim(self, tag: str, key: bytes) -> None:
+        """Set a free request aside for a batch that will begin, by its tag."""
+        with self._writable():
+            self._db.execute("INSERT INTO temp.claims VALUES (?, ?)", (key, tag))
 
-    def measure(self, id: int, requests: int, size: int, usd: float | None) -> None:
-        """Record how large a batch is, and what it is expected to cost; within a transaction."""
-        values = (requests, size, usd, id)
-        self._db.execute("UPDATE batches SET requests = ?, bytes = ?, usd = ? WHERE id = ?", values)
-
-    def forget(self, ids: list[int]) -> None:
-        """Remove intents that nothing was done for; their requests are free."""
+    def begin(self, tag: str, **fields: Any) -> Batch:
+        """Record that a batch is about to be created, and that all requests set aside for it are out."""
+        now = time.time()
+        fields |= {"tag": tag, "owner": "", "state": "creating", "created": now, "changed": now, "began": now}
+        names, marks = ", ".join(fields), ", ".join("?" * len(fields))
         with self.writing():
-            for id in ids:
-                self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (id,))
-                self._db.execute("DELETE FROM batches WHERE id = ? AND state = 'intended'", (id,))
+            done = self._db.execute(
+                f"INSERT INTO batches ({names}) VALUES ({marks})",  # noqa: S608 - names of ours
+                tuple(fields.values()),
+            )
+            id = int(done.lastrowid or 0)
+            claimed = "INSERT INTO batch_keys SELECT key, ? FROM temp.claims WHERE tag = ?"
+            self._db.execute(claimed, (id, tag))
+        return self.one(id)
 
     def move(self, batch: Batch, state: State, **changed: Any) -> Batch | None:
         """Put a batch into another state, on record when this returns; a closed one frees its requests.
@@ -183,10 +173,6 @@ class Journal:
         """Every request that is out in this batch."""
         return {row[0] for row in self._read("SELECT key FROM batch_keys WHERE batch = ?", batch)}
 
-    def remotes(self) -> set[str]:
-        """The provider's names of all batches that are known to be ours."""
-        return {row[0] for row in self._read("SELECT remote FROM batches WHERE remote IS NOT NULL")}
-
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Hold the lock of the one command that submits or recovers; False if another command has it.
@@ -195,45 +181,31 @@ class Journal:
         being submitted is told from one that was left behind. `folder`, for request files, is empty at
         first, and removed at the end.
         """
-        lock = self._locked()
-        try:
-            yield lock is not None
-        finally:
-            if lock is not None:
+        with ExitStack() as stack:
+            try:
+                lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(self.folder, ignore_errors=True)
-                os.close(lock)
-
-    def close(self) -> None:
-        """Close it; what was recorded is on the disk."""
-        self._db.close()
+                self.folder.mkdir(mode=0o700)
+                stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+                mine = True
+            except BlockingIOError:
+                mine = False
+            except OSError as error:
+                raise OutputError(
+                    f"{self._lock}: cannot be locked ({error.strerror}), and without that two submissions "
+                    "may both pay; make room, or put the ledger on another file system, with --ledger PATH"
+                ) from None
+            yield mine
 
     def __enter__(self) -> Self:
         """The journal, open."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def _locked(self) -> int | None:
-        lock = -1
-        try:
-            lock = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(mode=0o700)
-        except OSError as error:
-            if lock >= 0:
-                os.close(lock)
-            if isinstance(error, BlockingIOError):
-                return None
-            raise OutputError(
-                f"{self._lock}: cannot be locked ({error.strerror}), and without that two submissions may "
-                "both pay; make room, or put the ledger on another file system, with --ledger PATH"
-            ) from None
-        return lock
+    def __exit__(self, *_: object) -> None:
+        """Close it; what was recorded is on the disk."""
+        self._db.close()
 
     def _commit(self) -> None:
         self._db.execute("COMMIT")
@@ -244,6 +216,16 @@ class Journal:
         except sqlite3.Error as error:
             raise OutputError(f"{self.path}: the ledger cannot be read: {error}") from None
 
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise OutputError(
+                f"{self.path}: the ledger cannot be written: {error}; make room there, or give another file "
+                "with --ledger PATH"
+            ) from None
+
 
 def there(ledger: Path) -> bool:
     """Tell if there is a ledger, which need not be made to say that nothing was submitted."""
@@ -252,10 +234,8 @@ def there(ledger: Path) -> bool:
 
 def out(ledger: Path) -> int:
     """How many requests are out in open batches; 0 if the file holds no batches."""
-    if not there(ledger):
-        return 0
     try:
-        with closing(sqlite3.connect(ledger, timeout=1.0)) as db:
+        with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as db:
             return int(db.execute("SELECT count(*) FROM batch_keys").fetchone()[0])
-    except (sqlite3.Error, ValueError):  # no table, no ledger: who needs it says so
+    except (sqlite3.Error, ValueError):  # no file, no table, no ledger: who needs it says so
         return 0

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 import anyio
 import orjson
 
-from ruler_cli.batches.apis import Provider, Remote
 from ruler_cli.batches.journal import Batch, Journal
-from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.providers import Provider, Providers, Remote
 from ruler_cli.errors import RulerError
 from ruler_cli.observer import Observer
 
 WINDOW = 120.0
-"""Seconds after the last sign of life of whoever created a batch in which it may still appear in listings."""
+"""Seconds in which a batch whose creation was interrupted may still appear in listings."""
+_CREATION = 7200.0
+"""Seconds that the request to create a batch may take at most."""
 _SKEW = 900.0
 """Seconds by which the provider's clock may differ from ours."""
 _SKEW_TAGGED = 86400.0
@@ -59,10 +60,9 @@ async def settle_and_wait(
     journal: Journal, providers: Providers, observer: Observer, window: float
 ) -> list[Standing]:
     """Recover, and wait as long as a batch may still appear; those that remain in doubt cannot be had now."""
-    end, noted = time.monotonic() + window, set[str]()
+    noted = set[str]()
     while True:
-        most = max(0.0, end - time.monotonic())
-        doubts = await recover(journal, providers, observer, window, most=most, give_up=True)
+        doubts = await recover(journal, providers, observer, window, give_up=True)
         waiting = [each for each in doubts if not each.candidates and each.trouble is None]
         if not waiting:
             return doubts
@@ -77,24 +77,18 @@ async def settle_and_wait(
 
 
 async def recover(
-    journal: Journal,
-    providers: Providers,
-    observer: Observer,
-    window: float,
-    *,
-    most: float | None = None,
-    give_up: bool = False,
+    journal: Journal, providers: Providers, observer: Observer, window: float, *, give_up: bool = False
 ) -> list[Standing]:
     """Bring every batch into a state that is certain; those that are in doubt. The caller holds the lock.
 
     A batch that was not asked for yet is given up: nothing was paid. With `give_up` so is one that was
-    asked for and has not appeared within `window` seconds; `most` limits them, if the clock was set back.
+    asked for and has not appeared within `window` seconds.
     """
     for batch in journal.batches("intended", "uploaded"):
         journal.move(batch, "abandoned", reason="its submission ended before the batch was created")
     doubts = []
     for batch in journal.batches("creating"):
-        found = await _search(journal, providers, observer, batch, window, window if most is None else most)
+        found = await _search(journal, providers, observer, batch, window)
         if found is None:
             continue
         if not give_up or found.left or found.candidates or found.trouble:
@@ -105,32 +99,23 @@ async def recover(
 
 
 async def _search(
-    journal: Journal, providers: Providers, observer: Observer, batch: Batch, window: float, most: float
+    journal: Journal, providers: Providers, observer: Observer, batch: Batch, window: float
 ) -> Standing | None:
     """Look for a batch at its provider; None if it was found and is on record as submitted."""
-    until = batch.changed + window
+    # when its creator ended nobody knows: the time counts from the first look, or from a clock set back
+    if batch.changed == batch.began or batch.changed > time.time():
+        batch = journal.move(batch, "creating") or batch
+    until = min(batch.changed, (batch.began or batch.changed) + _CREATION) + window
     # by the clock before the listing: the last listing must come after the end
-    left = max(0.0, min(until - time.time(), most))
+    left = max(0.0, until - time.time())
     try:
-        provider = providers.to(batch)
-        ours, candidates = await _look(provider, journal, batch, until)
-        for each in candidates:
-            if ours is not None or each.state != "ended":
-                continue
-            if await _is_it(provider, each, journal.keys(batch.id)):
-                ours = each
-            else:
-                moved = journal.move(batch, "creating", not_it=f"{batch.not_it} {each.id}".strip())
-                if moved is None:  # another process has settled it
-                    return None
-                batch = moved
+        ours, candidates = await _look(providers.to(batch), journal, batch, until)
     except RulerError as error:
         return Standing(batch, None, error, f"could not be looked for: {error}", left=left)
     if ours is not None:
         if journal.move(batch, "submitted", remote=ours.id, label=ours.label):
             observer.note(f"batch {batch.tag} was found at the provider: {ours.id}")
         return None
-    candidates = [each for each in candidates if each.id not in batch.not_it.split()]
     doubt = "is not at the provider; the next `ruler batch submit` gives it up"
     if candidates:
         names = ", ".join(each.id for each in candidates[:3])
@@ -143,17 +128,23 @@ async def _search(
 async def _look(
     provider: Provider, journal: Journal, batch: Batch, until: float
 ) -> tuple[Remote | None, list[Remote]]:
-    """The batch that carries our tag or is made of our file; else those that may be it, the oldest first."""
-    began = batch.began or batch.changed
-    others = journal.remotes() | set(batch.not_it.split())
+    """The batch that is ours by its tag, file or results; else those that may be it, the oldest first."""
+    began, not_it = batch.began or batch.changed, batch.not_it.split()
+    others = {each.remote for each in journal.batches()} | set(not_it)
     candidates: list[Remote] = []
-    async for remote in provider.listed(began - (_SKEW_TAGGED if provider.tagged else _SKEW)):
+    async for remote in provider.listed(began - (_SKEW_TAGGED if provider.api.files else _SKEW)):
         if remote.tag == batch.tag or (batch.file and remote.file == batch.file):
             return remote, []
         bare = remote.tag is None and remote.file is None and remote.id not in others
         if bare and remote.total in (0, batch.requests) and remote.created <= until + _SKEW:
-            candidates.append(remote)
-    return None, candidates[::-1]
+            candidates.insert(0, remote)
+    for remote in [each for each in candidates if each.state == "ended"]:
+        if await _is_it(provider, remote, journal.keys(batch.id)):
+            return remote, []
+        not_it.append(remote.id)
+        candidates.remove(remote)
+        journal.move(batch, "creating", not_it=" ".join(not_it))
+    return None, candidates
 
 
 async def _is_it(provider: Provider, remote: Remote, keys: set[bytes]) -> bool:

@@ -6,13 +6,12 @@ A file goes out and results come in piece by piece, so a batch of any size needs
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
@@ -23,29 +22,34 @@ from ruler_cli.judges.faults import classify, clean
 from ruler_cli.judges.http import proxy_of
 from ruler_cli.pool.caller import delay
 
+Body = Callable[[], AbstractContextManager[aiohttp.Payload]]
+"""Opens what is sent, anew for each try."""
 _LARGEST = 32 << 20
 """Bytes of a JSON answer, and of one line of results, that are read."""
 _CONNECT = 30.0
 """Seconds to make a connection."""
 _PATIENCE = 60.0
 """Seconds that an answer to a question may take, or the next piece of results."""
+_SLOWEST = 50_000
+"""Bytes of a body for which a second more is given."""
 _TRIES = 6
 _LONGEST_WAIT = 300.0
 """Seconds that a server may ask to wait; if it asks for more, the command ends."""
-_REDIRECTS, _HOPS = (301, 302, 303, 307, 308), 3
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 """Errors of a request; ValueError if the host is no possible name."""
 _LATER = "run the same command again later"
-_NO_BATCHES = (
-    "where no batches are offered, write the requests with `ruler render` and take the answers in with "
-    "`ruler ledger import`"
-)
+BY_FILE = "write the requests with `ruler render` and take the answers in with `ruler ledger import`"
+"""The way out where there is no batch API."""
 _UNCLEAR = frozenset({408, 409, 424, 425, 499})
 """Refusals that do not tell whether the request was handled."""
 
 
 class UnclearError(RulerError):
     """A batch was asked for, and no answer tells whether it exists now: it may be, and be paid for."""
+
+    def __init__(self, error: RulerError) -> None:
+        """`error` is why nobody knows."""
+        super().__init__(f"{error}; whether there is a batch now is not known")
 
 
 class UnreachedError(RefusedError):
@@ -56,6 +60,7 @@ class UnknownBatchError(RefusedError):
     """The provider knows no batch of this id, or none that this key may see."""
 
 
+@dataclass(eq=False)
 class Trouble(Exception):  # noqa: N818 - it never leaves this module
     """One request that failed with `error`.
 
@@ -63,26 +68,11 @@ class Trouble(Exception):  # noqa: N818 - it never leaves this module
     may have been handled all the same.
     """
 
-    def __init__(
-        self, error: RulerError, passing: bool = False, done: bool = False, wait: float = 0.0, status: int = 0
-    ) -> None:
-        super().__init__(str(error))
-        self.error, self.passing, self.done, self.wait, self.status = error, passing, done, wait, status
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A request's body: media type, number of bytes, and the bytes, made anew for each try."""
-
-    kind: str
-    length: int
-    pieces: Callable[[], Iterator[bytes]]
-
-
-def as_json(value: Any) -> Body:
-    """A JSON body."""
-    data = orjson.dumps(value)
-    return Body("application/json", len(data), lambda: iter([data]))
+    error: RulerError
+    passing: bool = False
+    done: bool = False
+    wait: float = 0.0
+    status: int = 0
 
 
 def connections() -> aiohttp.ClientSession:
@@ -92,7 +82,7 @@ def connections() -> aiohttp.ClientSession:
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(force_close=True),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_PATIENCE),
         cookie_jar=aiohttp.DummyCookieJar(),
     )
 
@@ -121,14 +111,7 @@ class Wire:
         )
 
     async def ask(
-        self,
-        method: str,
-        path: str,
-        body: Body | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        lost: str = "",
-        once: bool = False,
+        self, method: str, path: str, body: Body | None = None, *, lost: str = "", once: bool = False
     ) -> dict[str, Any]:
         """Make a request for a JSON object, again where that may help.
 
@@ -137,26 +120,30 @@ class Wire:
         """
         for attempt in range(_TRIES):
             try:
-                return await self._ask(method, path, body, query)
-            except Trouble as told:
-                trouble = told
+                return await self._ask(method, path, body)
+            except (Trouble, *_BROKEN) as error:
+                trouble = error if isinstance(error, Trouble) else self._broken(error)
             if once and trouble.done:
-                raise unclear(trouble.error)
+                raise UnclearError(trouble.error)
             await self._rest(trouble, attempt, lost)
         raise AssertionError("the last try raises")
 
     async def lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
         """Lines of a file, without their ends; from the beginning again if the connection broke."""
+        url = self.base + path
+        away = "x-api-key" not in self.headers  # to another host aiohttp sends any header but Authorization
         for attempt in range(_TRIES):
             try:
-                async with contextlib.aclosing(self._lines(self.base + path)) as lines:
-                    async for line in lines:
-                        yield line
+                async with self.session.get(
+                    url, headers=self.headers, proxy=proxy_of(url), allow_redirects=away, max_redirects=3
+                ) as response:
+                    if response.status >= 300:
+                        raise self._refused(response, await _bounded(response))
+                    async for line in _split(response.content):
+                        yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
                 return
-            except Trouble as told:
-                trouble = told
-            except _BROKEN as error:
-                trouble = self._broken(error, whole=True)
+            except (Trouble, *_BROKEN) as error:
+                trouble = error if isinstance(error, Trouble) else self._broken(error)
             await self._rest(trouble, attempt, lost)
 
     async def _rest(self, trouble: Trouble, attempt: int, lost: str) -> None:
@@ -169,124 +156,73 @@ class Wire:
             raise RulerError(f"{trouble.error}: it asks to wait for {trouble.wait:.0f} s")
         await self.pause(delay(attempt, trouble.wait, random.random()))
 
-    async def _ask(
-        self, method: str, path: str, body: Body | None, query: Mapping[str, str] | None
-    ) -> dict[str, Any]:
+    async def _ask(self, method: str, path: str, body: Body | None) -> dict[str, Any]:
         """Make one request."""
-        patience, whole = self.timeout if body else _PATIENCE, False
-        headers = dict(self.headers)
-        if body:  # with a length, a request that is cut off is none to anybody
-            headers |= {"Content-Type": body.kind, "Content-Length": str(body.length)}
-
-        async def sent(body: Body, deadline: asyncio.Timeout) -> AsyncIterator[bytes]:
-            nonlocal whole
-            held = b""
-            for piece in body.pieces():
-                if held:
-                    yield held
-                held = piece
-                if not deadline.expired():  # it is for standing still: each piece moves it on
-                    deadline.reschedule(asyncio.get_running_loop().time() + patience)
-            whole = True
-            yield held
-
-        try:
-            url, proxy = self.base + path, proxy_of(self.base)
-            async with asyncio.timeout(patience) as deadline:
-                data = sent(body, deadline) if body else None
-                async with self.session.request(
-                    method, url, params=query, data=data, headers=headers, proxy=proxy, allow_redirects=False
-                ) as response:
-                    answer = await _bounded(response)
-        except _BROKEN as error:
-            raise self._broken(error, whole) from None
+        url = self.base + path
+        with body() if body else nullcontext() as data:
+            seconds = self.timeout + (data.size or 0) / _SLOWEST if data else _PATIENCE
+            async with self.session.request(
+                method, url, data=data, headers=self.headers, proxy=proxy_of(url),
+                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT), allow_redirects=False,
+            ) as response:  # fmt: skip
+                answer = await _bounded(response)
         if response.status >= 300:
-            raise self._refused(response, answer, whole)
-        if len(answer) > _LARGEST:
-            raise self._unreadable("is larger than 32 MiB", whole)
+            raise self._refused(response, answer)
         try:
             value = orjson.loads(answer)
         except orjson.JSONDecodeError:
-            raise self._unreadable("is no JSON", whole) from None
+            large = len(answer) >= _LARGEST
+            raise self._unreadable("is larger than 32 MiB" if large else "is no JSON") from None
         if not isinstance(value, dict) or value.get("error"):
-            raise self._unreadable("is not what its API promises", whole)
+            raise self._unreadable("is not what its API promises")
         return value
 
-    async def _lines(self, url: str) -> AsyncGenerator[bytes, None]:
-        patience = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_PATIENCE)
-        for _ in range(_HOPS):
-            headers = self.headers if _origin(url) == _origin(self.base) else {}  # a key stays with its host
-            async with self.session.get(
-                url, headers=headers, proxy=proxy_of(url), timeout=patience, allow_redirects=False
-            ) as response:
-                if response.status in _REDIRECTS:
-                    url = urljoin(url, response.headers.get("Location", ""))
-                    if urlsplit(url).scheme not in {"https", urlsplit(self.base).scheme}:
-                        break
-                    continue
-                if response.status >= 300:
-                    raise self._refused(response, await _bounded(response), whole=True)
-                async for line in _split(response.content):
-                    yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
-                return
-        raise self._unreadable("sends elsewhere again and again", whole=True)
-
-    def _refused(self, response: aiohttp.ClientResponse, data: bytes, whole: bool) -> Trouble:
-        """The trouble of an error answer; `whole`: all of the request had been sent."""
+    def _refused(self, response: aiohttp.ClientResponse, data: bytes) -> Trouble:
+        """The trouble of an error answer."""
         status, (signs, message) = response.status, error_of(data)
         if status in (404, 405):
             said = clean(message or "not found", self.key)
-            reason = f"{self.who} answered {status}: {said}; check --api-base; {_NO_BATCHES}"
-            return Trouble(RefusedError(reason), status=status)
+            reason = f"{self.who} answered {status}: {said}; check --api-base; where no batches are offered, "
+            return Trouble(RefusedError(reason + BY_FILE), status=status)
         if status == 401 and not self.key:
             way = "no key was sent to it; name the key's variable: --api-key-env VAR"
             return Trouble(RefusedError(f"{self.who} answered 401, and {way}"))
         fault = classify(status, signs, message, response.headers, self.key)
         said = self.who + fault.reason.removeprefix("the judge")
-        done = whole and (status >= 500 or status in _UNCLEAR)
+        done = status >= 500 or status in _UNCLEAR
         if fault.kind != "transport":
             return Trouble(RefusedError(said), done=done)
         passing = fault.scope == "call" and status != 409  # a conflict does not pass
         return Trouble(RulerError(f"{said}; {_LATER}"), passing, done, fault.retry_after or 0.0)
 
-    def _unreadable(self, why: str, whole: bool) -> Trouble:
+    def _unreadable(self, why: str) -> Trouble:
         """The trouble of an answer that is no answer of a batch API, such as a portal's page."""
-        return Trouble(RulerError(f"{self.who}: its answer {why}; check --api-base"), done=whole)
+        return Trouble(RulerError(f"{self.who}: its answer {why}; check --api-base"), done=True)
 
-    def _broken(self, error: Exception, whole: bool) -> Trouble:
+    def _broken(self, error: Exception) -> Trouble:
         """The trouble of a connection."""
-        unreached = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
         why = clean(str(cause) or type(cause).__name__, self.key)
-        if unreached:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             way = "check the network and --api-base, and run the same command again"
             return Trouble(UnreachedError(f"{self.who} cannot be reached ({why}); {way}"), passing=True)
         if isinstance(error, aiohttp.ClientHttpProxyError):
-            return Trouble(
-                RefusedError(f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY")
-            )
-        if isinstance(error, ValueError):  # aiohttp's InvalidURL is one
-            reason = f"{self.who}: its address cannot be used ({why}); check --api-base"
-            return Trouble(RefusedError(reason), done=whole)
+            reason = f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY"
+            return Trouble(RefusedError(reason))
+        if isinstance(error, aiohttp.InvalidURL | UnicodeError | aiohttp.TooManyRedirects):
+            return Trouble(RefusedError(f"{self.who}: its address cannot be used ({why}); check --api-base"))
         said = f"the connection to {self.who} broke ({why})"
         if isinstance(error, TimeoutError):
             said = f"{self.who} did not answer in time"
-        return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=whole)
-
-
-def unclear(error: RulerError) -> UnclearError:
-    """The error of a batch that may or may not have been created."""
-    return UnclearError(f"{error}; whether there is a batch now is not known")
+        return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=True)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The body of an answer, read until it is too large."""
-    data = bytearray()
-    async for piece in response.content.iter_any():
-        data += piece
-        if len(data) > _LARGEST:
-            break
-    return bytes(data)
+    """The body of an answer, cut where it is too large."""
+    try:
+        return await response.content.readexactly(_LARGEST)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial
 
 
 async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -301,8 +237,3 @@ async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             held = bytearray(other[:_LARGEST])
     if line := bytes(held).strip():
         yield line
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port

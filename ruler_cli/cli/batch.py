@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ruler_cli.cli.messages import told
-from ruler_cli.cli.options import ApiKeyEnv, LedgerPath, ScoreOptions, Source, with_options
-from ruler_cli.cli.progress import Console
+from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, with_options
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from ruler_cli.pool.halt import Halt
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -90,17 +86,12 @@ def submit(
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
     with told(resume=_again(source)):
-        from ruler_cli.cli.batch_runs import submitting
+        from ruler_cli.cli.batch_runs import run, submitting
         from ruler_cli.files.database import located
 
         settings = replace(options, max_cost=max_cost).settings(source)
-        settings = replace(settings, ledger=located(ledger))
-        console = Console("log", Location(source).shown)
-        try:
-            most = timeout if wait else None
-            _run(lambda halt: submitting(settings, console, halt, window=settle, wait=most))
-        finally:
-            console.close()
+        settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
+        run(lambda providers, halt: submitting(settings, providers, halt, settle, most))
 
 
 @app.command("status")
@@ -108,9 +99,7 @@ def status(
     ledger: LedgerPath = None,
     api_key_env: ApiKeyEnv = None,
     every: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="RULER_JSON", help="Print one JSON object instead.")
-    ] = False,
+    as_json: AsJson = False,
     settle: Settle = _SETTLE,
 ) -> None:
     """List the batches that are out, each as its provider tells it now.
@@ -120,10 +109,10 @@ def status(
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not say of all of them.
     """
     with told():
-        from ruler_cli.cli.batch_runs import listing
+        from ruler_cli.cli.batch_runs import listing, run
 
         place = _place(ledger)
-        _run(lambda halt: listing(place, api_key_env, settle, halt, every=every, as_json=as_json))
+        run(lambda providers, _: listing(place, providers, settle, every, as_json), api_key_env)
 
 
 @app.command("collect")
@@ -145,10 +134,10 @@ def collect(
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
     with told(resume=_again()):
-        from ruler_cli.cli.batch_runs import collecting
+        from ruler_cli.cli.batch_runs import collecting, run
 
-        place = _place(ledger)
-        _run(lambda halt: collecting(place, api_key_env, settle, halt, wait=timeout if wait else 0.0))
+        place, seconds = _place(ledger), timeout if wait else 0.0
+        run(lambda providers, _: collecting(place, providers, settle, seconds), api_key_env)
 
 
 @app.command("cancel")
@@ -176,20 +165,12 @@ def cancel(
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
     with told():
-        from ruler_cli.cli.batch_runs import canceling
+        from ruler_cli.cli.batch_runs import canceling, run
 
         place = _place(ledger)
         if bool(names) == every:
             raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
-        _run(lambda halt: canceling(place, api_key_env, settle, names or [], halt, forget=forget))
-
-
-def _run(main: Callable[[Halt], Awaitable[int]]) -> NoReturn:
-    import anyio
-
-    from ruler_cli.cli.signals import interruptible
-
-    raise typer.Exit(anyio.run(interruptible, main))
+        run(lambda providers, _: canceling(place, providers, settle, names or [], forget), api_key_env)
 
 
 def _again(source: str = "") -> str:

@@ -5,71 +5,78 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import anyio
 import typer
 
 from ruler_cli.batches.collect import Collected, Taken, cancel, collect, status
 from ruler_cli.batches.journal import Batch, there
 from ruler_cli.batches.providers import Providers
 from ruler_cli.batches.recover import Standing
-from ruler_cli.batches.submit import Submitted, TooDear, submit, unless_told
-from ruler_cli.cli.messages import on_ledger, safe, say, scoring
+from ruler_cli.batches.submit import Submitted, TooDear, beside, submit
+from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.signals import interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
-from ruler_cli.errors import RefusedError
+from ruler_cli.errors import RefusedError, RulerError
+from ruler_cli.files.location import Location
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import ScoreSettings
 
 _HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
 
 
+def run(main: Callable[[Providers, Halt], Awaitable[int]], key_env: str | None = None) -> NoReturn:
+    """Run a command with its providers; a signal ends it where it is, but for what is paid for."""
+
+    async def whole(halt: Halt) -> int:
+        async def stop() -> None:
+            await halt.told.wait()
+            raise halt.reason or RulerError("stopped")
+
+        async with Providers(key_env) as providers:
+            return await beside(stop, lambda: main(providers, halt))
+
+    raise typer.Exit(anyio.run(interruptible, whole))
+
+
 async def submitting(
-    settings: ScoreSettings, console: Console, halt: Halt, *, window: float, wait: float | None
+    settings: ScoreSettings, providers: Providers, halt: Halt, window: float, wait: float | None
 ) -> int:
     """Submit; with `wait`, in seconds, collect until nothing is out."""
-    async with Providers() as providers:
+    with closing(Console("log", Location(settings.input.source).shown)) as console:
         try:
             done = await submit(settings, providers, _print_submitted, console, halt, window)
         except TooDear as error:  # the same command would not go on
             say(f"ruler: {error}")
             return error.exit_code
         again = scoring(sys.argv[3:], settings.input.source)
-        code = _say_submitted(done, again, waits=wait is not None)
-        place = settings.ledger
+        code, place = _say_submitted(done, again, waits=wait is not None), settings.ledger
         if wait is None or place is None or not (done.batches or done.out or done.doubts):
             return code
-        collected = await unless_told(
-            halt,
-            lambda: collect(place, providers, _print_taken, console, window=window, wait=wait),
-        )
+        collected = await collect(place, providers, _print_taken, console, window=window, wait=wait)
         _say_collected(collected, again)
         return collected.exit_code or code
 
 
-async def collecting(place: Path, key_env: str | None, window: float, halt: Halt, *, wait: float) -> int:
+async def collecting(place: Path, providers: Providers, window: float, wait: float) -> int:
     """Collect, for so many seconds at most."""
     if not there(place):
         say(f"ruler: nothing was submitted: there is no {place}")
         return 0
     console = Console("log", str(place))
-    async with Providers(key_env) as providers:
-        done = await unless_told(
-            halt, lambda: collect(place, providers, _print_taken, console, window=window, wait=wait)
-        )
+    done = await collect(place, providers, _print_taken, console, window=window, wait=wait)
     _say_collected(done, f"ruler score INPUT OUTPUT --cached-only{on_ledger(sys.argv)}")
     return done.exit_code
 
 
-async def listing(
-    place: Path, key_env: str | None, window: float, halt: Halt, *, every: bool, as_json: bool
-) -> int:
+async def listing(place: Path, providers: Providers, window: float, every: bool, as_json: bool) -> int:
     """Print the state of the batches."""
-    console = Console("log", str(place))
-    async with Providers(key_env) as providers:
-        found = await unless_told(halt, lambda: status(place, providers, console, every=every, window=window))
+    found = await status(place, providers, Console("log", str(place)), every=every, window=window)
     if as_json:
         batches = [_as_json(each) for each in found]
         typer.echo(json.dumps({"version": 1, "ledger": safe(str(place)), "batches": batches}))
@@ -82,14 +89,11 @@ async def listing(
 
 
 async def canceling(
-    place: Path, key_env: str | None, window: float, names: Sequence[str], halt: Halt, *, forget: bool
+    place: Path, providers: Providers, window: float, names: Sequence[str], forget: bool
 ) -> int:
     """Call batches off."""
     console = Console("log", str(place))
-    async with Providers(key_env) as providers:
-        found = await unless_told(
-            halt, lambda: cancel(place, providers, names, console, forget=forget, window=window)
-        )
+    found = await cancel(place, providers, names, console, forget=forget, window=window)
     for each in found:
         if each.batch.state == "abandoned":
             typer.echo(f"batch {_name(each.batch)} is given up; {count(each.batch.requests, 'request')} free")
@@ -192,7 +196,7 @@ def _table(found: Sequence[Standing]) -> list[str]:
         texts = [batch.tag, batch.remote or "", batch.model, batch.state if remote is None else remote.label]
         minutes = max(0, int((time.time() - batch.created) // 60))
         age = f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
-        rows.append([*map(_flat, texts), *numbers, cost, age])
+        rows.append([*map(one_line, texts), *numbers, cost, age])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [zip(row, widths, strict=True) for row in rows]
     return ["  ".join(cell.ljust(width) for cell, width in cells).rstrip() for cells in lines]
@@ -218,8 +222,4 @@ def _as_json(standing: Standing) -> dict[str, Any]:
 
 def _name(batch: Batch) -> str:
     """Its tag, and its provider's name for it."""
-    return _flat(f"{batch.tag} ({batch.remote})" if batch.remote else batch.tag)
-
-
-def _flat(text: str) -> str:
-    return safe(text).replace("\n", "\\n").replace("\t", "\\t")
+    return one_line(f"{batch.tag} ({batch.remote})" if batch.remote else batch.tag)

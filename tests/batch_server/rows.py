@@ -27,18 +27,15 @@ _ERRORS = {
     "429": (429, "rate_limit_error", "Rate limit reached for requests."),
     "refused": (400, "invalid_request_error", "This request cannot be processed."),
 }
-_UNDONE = {
-    "expired": ("batch_expired", "This request could not be executed before the completion window expired."),
-    "canceled": ("batch_cancelled", "This request was not executed because the batch was cancelled."),
-}
+_UNDONE = {"expired": "batch_expired", "canceled": "batch_cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The lines of one request's result, and what became of it; what succeeded is billed."""
+    """The lines of one request's result, and its kind: succeeded (and billed), errored, expired, canceled."""
 
     lines: tuple[bytes, ...]
-    kind: Literal["succeeded", "errored", "expired", "canceled"]
+    kind: str
 
     @property
     def good(self) -> bool:
@@ -46,31 +43,29 @@ class Row:
         return self.kind == "succeeded"
 
 
-def cue_of(model: str, at: int, seen: int, some: int) -> str | None:
-    """The kind of misbehaviour of the row at a place, whose request came `seen` times before."""
+def cue_of(model: str, at: int, seen: int) -> str:
+    """The kind of misbehaviour of the row at a place, whose request came `seen` times before, if any."""
     found = _CUE.fullmatch(model.rpartition("/")[2])
-    if found is None or (found[1] and seen) or (found[1] == "some" and at % some):
-        return None
+    if found is None or (found[1] and seen) or (found[1] == "some" and at % 3):
+        return ""
     if found[2] not in KINDS:
         raise ValueError(f"batch_server: no such row: {found[2]}")
     return found[2]
 
 
-def undone(api: Api, custom_id: str, kind: Literal["expired", "canceled"]) -> Row:
+def undone(api: Api, custom_id: str, kind: str) -> Row:
     """A request that was not processed: `expired` or `canceled`."""
     if api == "anthropic":
         return Row((_anthropic(custom_id, {"type": kind}),), kind)
-    code, message = _UNDONE[kind]
-    return Row((_openai(custom_id, None, {"code": code, "message": message}),), kind)
+    error = {"code": _UNDONE[kind], "message": "This request was not executed."}
+    return Row((_openai(custom_id, None, error),), kind)
 
 
-def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) -> Row:
+def judged(api: Api, line: Mapping[str, Any], kind: str, judge: Judge) -> Row:
     """A request's result: judged, or misbehaving in a way of `kind`."""
     custom_id = str(line["custom_id"])
-    if kind == "expired":
-        return undone(api, custom_id, "expired")
-    if kind == "canceled":
-        return undone(api, custom_id, "canceled")
+    if kind in _UNDONE:
+        return undone(api, custom_id, kind)
     if kind in _ERRORS:
         return _failed(api, custom_id, *_ERRORS[kind])
     request = line["body"] if api == "openai" else chat_of(line["params"])
@@ -93,7 +88,7 @@ def judged(api: Api, line: Mapping[str, Any], kind: str | None, judge: Judge) ->
         "missing": (),
         "duplicate": (good, good),
         "foreign": (good, good.replace(custom_id.encode(), b"0" * len(custom_id))),
-    }.get(kind or "", (good,))
+    }.get(kind, (good,))
     return Row(lines, "succeeded")
 
 

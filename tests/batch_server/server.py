@@ -7,20 +7,17 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
-from tests.batch_server import anthropic, openai
-from tests.batch_server.answers import Answer, Ask, refuse
-from tests.batch_server.conduct import Conduct, Fault
+from tests.batch_server.apis import Answer, Ask, answer, refuse
 from tests.batch_server.rows import Api
-from tests.batch_server.store import Store
+from tests.batch_server.store import Conduct, Store
 
 _ROUTES: tuple[tuple[str, Api, str], ...] = (
     (r"POST /v1/files", "openai", "upload"),
-    (r"GET /v1/files", "openai", "files"),
     (r"GET /v1/files/([^/]+)/content", "openai", "results"),
     (r"POST /v1/batches", "openai", "create"),
     (r"GET /v1/batches", "openai", "list"),
@@ -32,7 +29,6 @@ _ROUTES: tuple[tuple[str, Api, str], ...] = (
     (r"GET /v1/messages/batches/([^/]+)/results", "anthropic", "results"),
     (r"POST /v1/messages/batches/([^/]+)/cancel", "anthropic", "cancel"),
 )
-_SIDES = {"openai": openai.answer, "anthropic": anthropic.answer}
 _REFUSALS = {
     "400": (400, "We could not process your request.", "invalid_request_error"),
     "401": (401, "Incorrect API key provided.", "authentication_error"),
@@ -40,24 +36,38 @@ _REFUSALS = {
     "404": (404, "Not found.", "not_found_error"),
     "413": (413, "The request is too large.", "request_too_large"),
     "429": (429, "Rate limit reached for requests.", "rate_limit_error"),
-    "429-later": (429, "Rate limit reached for requests.", "rate_limit_error"),
     "quota": (429, "You exceeded your current quota.", "insufficient_quota"),
     "500": (500, "The server had an error.", "api_error"),
     "302": (302, "It is elsewhere.", "moved"),
 }
-_HEADERS = {
-    "429": {"Retry-After": "0"},
-    "429-later": {"Retry-After": "3600"},
-    "302": {"Location": "/v2"},
-}
+_HEADERS = {"429": {"Retry-After": "0"}, "302": {"Location": "/v2"}}
 Hook = Callable[[str], Any]
+
+
+@dataclass(slots=True)
+class _Fault:
+    """How the next requests of one step go wrong.
+
+    `drop` hangs up, the request unhandled; `half` in the middle of the answer; `hang` never answers; `html`
+    and `huge` answer with a page and without end; all else is in _REFUSALS. With `-after` the request has
+    been handled.
+    """
+
+    step: str
+    kind: str
+    times: int
+
+    def strikes(self, step: str) -> bool:
+        """Whether this request goes wrong; counts it."""
+        self.times -= self.step == step
+        return self.step == step and self.times >= 0
 
 
 class BatchServer:
     """Both batch APIs on a loopback port: `with BatchServer() as server: … server.openai …`.
 
-    `openai` and `anthropic` are what `--api-base` takes. The names of the steps are upload, files, create,
-    list, retrieve, results and cancel. `before(step)` is called when a request came in whole; where it
+    `openai` and `anthropic` are what `--api-base` takes. The names of the steps are upload, create, list,
+     retrieve, results and cancel. `before(step)` is called when a request came in whole; where it
     returns False, the request is lost. `after(step)` is called when it was done and nothing is answered
     yet. Both may take their time, or kill the client. `judge` are fields of the judging server's Conduct,
     `conduct` those of the batch server's.
@@ -68,7 +78,7 @@ class BatchServer:
         self.store = Store(self.conduct, judge or {})
         self.before: Hook = lambda step: None
         self.after: Hook = lambda step: None
-        self.faults: list[Fault] = []
+        self.faults: list[_Fault] = []
         self.steps: list[str] = []
         self.keys: set[str] = set()
         self.mistakes: list[Exception] = []
@@ -97,9 +107,10 @@ class BatchServer:
                 for batch in list(self.store.batches.values()):
                     self.store.advance(batch)
 
-    def fault(self, step: str, kind: str, times: int = 1, skip: int = 0) -> None:
-        """Have the next requests of one step (`any`: of every step) go wrong, after `skip` good ones."""
-        self.faults.append(Fault(step, kind, times, skip))
+    def fault(self, step: str, kind: str, times: int = 1) -> None:
+        """Have the next requests of one step go wrong."""
+        assert kind.removesuffix("-after") in {*_REFUSALS, "drop", "half", "hang", "html", "huge"}
+        self.faults.append(_Fault(step, kind, times))
 
     def __enter__(self) -> BatchServer:
         self._loop, self._over, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
@@ -156,51 +167,39 @@ class BatchServer:
     async def _step(self, request: web.BaseRequest, ask: Ask) -> web.StreamResponse:
         fault = next((each.kind for each in self.faults if each.strikes(ask.step)), "")
         handled = not fault or fault.endswith("-after") or fault in ("half", "html", "huge")
-        answer, created = Answer(b""), None
+        said, created = Answer(b""), None
         with self.lock:
             if self.before(ask.step) is False:
                 fault, handled = "drop", False
             if handled:
                 self.steps.append(ask.step)
+                self.keys.add(ask.headers.get("x-api-key") or ask.headers.get("authorization", "")[7:])
                 count = self.created
-                answer = self._refusal(ask) or _SIDES[ask.api](self.store, ask)
+                said = answer(self.store, ask)
                 created = list(self.store.batches.values())[-1] if self.created > count else None
                 self.after(ask.step)
             if created and self.conduct.pace == "at once":
                 while not created.ended:
                     self.store.advance(created)
-        return await self._deliver(request, ask, answer, fault)
-
-    def _refusal(self, ask: Ask) -> Answer | None:
-        key = ask.headers.get("x-api-key") or ask.headers.get("authorization", "").removeprefix("Bearer ")
-        self.keys.add(key)
-        wrong = self.conduct.key is not None and key != self.conduct.key
-        return _refused(ask, "401") if wrong else None
+        return await self._deliver(request, ask, said, fault)
 
     async def _deliver(
-        self, request: web.BaseRequest, ask: Ask, answer: Answer, fault: str
+        self, request: web.BaseRequest, ask: Ask, said: Answer, fault: str
     ) -> web.StreamResponse:
         kind = fault.removesuffix("-after")
         if kind in _REFUSALS:
-            answer = _refused(ask, kind)
+            said = refuse(ask.api, *_REFUSALS[kind])
+            said.headers |= _HEADERS.get(kind, {})
         elif kind == "html":
-            answer = replace(answer, body=b"<html><title>Welcome</title></html>", mime="text/html")
+            said = replace(said, body=b"<html><title>Welcome</title></html>", mime="text/html")
         elif kind in ("drop", "hang"):
             while kind == "hang" and request.transport and not self._over.is_set():  # noqa: ASYNC110 - a transport has no event
                 await asyncio.sleep(0.01)
             if request.transport:
                 request.transport.abort()
         elif kind in ("half", "huge"):
-            await _stream(request, answer.body, endless=kind == "huge")
-        return web.Response(
-            body=answer.body, status=answer.status, content_type=answer.mime, headers=answer.headers
-        )
-
-
-def _refused(ask: Ask, kind: str) -> Answer:
-    answer = refuse(ask.api, *_REFUSALS[kind])
-    answer.headers |= _HEADERS.get(kind, {})
-    return answer
+            await _stream(request, said.body, endless=kind == "huge")
+        return web.Response(body=said.body, status=said.status, content_type=said.mime, headers=said.headers)
 
 
 async def _stream(request: web.BaseRequest, body: bytes, endless: bool) -> None:

@@ -6,48 +6,52 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from tests.batch_server.conduct import STAGES, Conduct
 from tests.batch_server.rows import Api, Row, cue_of, judged, undone
 from tests.judging_server.conduct import Conduct as JudgeConduct
 from tests.judging_server.judge import Judge
 
+_STAGES = 3
+"""Steps from a batch's creation to its end; its rows are processed in the second."""
+
 
 @dataclass(slots=True)
-class File:
-    """One file; `hidden` is how many listings it is not in yet."""
+class Conduct:
+    """What a test sets, at any time."""
 
-    id: str
-    name: str
-    purpose: str
-    data: bytes
-    created: float
-    hidden: int = 0
+    pace: Literal["at once", "retrieve", "advance"] = "at once"
+    """A batch goes on by itself, by a step at each retrieval, or when the test says `advance()`."""
+    page: int = 3
+    """The most entries of one page of a listing."""
+    lag: int = 0
+    """Listings in which a new batch does not show yet."""
+    fails: bool = False
+    """Batches fail validation (Anthropic: are refused with 400)."""
+    tags: bool = True
+    """Whether metadata is kept; some endpoints drop it."""
+    clock: float | None = None
+    """Unix time of the server; None: the machine's."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One batch of either API; `ended` is why it is over: completed, failed, expired or canceled.
-
-    `times` are Unix times of its words: in_progress, finalizing, canceling, and why it is over.
-    """
+    """One batch of either API; `ended` is why it is over: completed, failed or canceled."""
 
     id: str
     api: Api
     lines: list[dict[str, Any]]
     created: float
-    metadata: dict[str, str] | None = None
-    file: str = ""
+    metadata: dict[str, str] | None
+    file: str
+    hidden: int
     stage: int = 0
     canceling: bool = False
     ended: str = ""
     invalid: str = ""
-    hidden: int = 0
     done: list[Row] = field(default_factory=list)
     output: str | None = None
     errors: str | None = None
-    times: dict[str, float] = field(default_factory=dict)
 
 
 class Store:
@@ -56,7 +60,8 @@ class Store:
     def __init__(self, conduct: Conduct, judge: Mapping[str, Any]) -> None:
         self.conduct = conduct
         self.judge = Judge(JudgeConduct().with_(judge))
-        self.files: dict[str, File] = {}
+        self.files: dict[str, bytes] = {}
+        self.names: dict[str, str] = {}
         self.batches: dict[str, Batch] = {}
         self.billed: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
@@ -66,62 +71,48 @@ class Store:
         """Unix time by the server's clock."""
         return time.time() if self.conduct.clock is None else self.conduct.clock
 
-    def keep(self, name: str, purpose: str, data: bytes) -> File:
-        """A new file."""
-        file = File(f"file-{len(self.files) + 1:04}", name, purpose, data, self.now, self.conduct.lag)
-        self.files[file.id] = file
-        return file
+    def keep(self, data: bytes, name: str) -> str:
+        """The id of a new file."""
+        id = f"file-{len(self.names) + 1:04}"
+        self.files[id], self.names[id] = data, name
+        return id
 
     def begin(
         self, api: Api, lines: list[dict[str, Any]], metadata: dict[str, str] | None = None, file: str = ""
     ) -> Batch:
         """A new batch."""
-        mark = "batch" if api == "openai" else "msgbatch"
+        id = f"{'batch' if api == 'openai' else 'msgbatch'}_{len(self.batches) + 1:04}"
         kept = metadata if self.conduct.tags else None
-        batch = Batch(f"{mark}_{len(self.batches) + 1:04}", api, lines, self.now, kept, file)
-        batch.hidden = self.conduct.lag
-        self.batches[batch.id] = batch
-        return batch
-
-    def cancel(self, batch: Batch) -> None:
-        """Let a batch end at its next step."""
-        batch.canceling = True
-        batch.times.setdefault("canceling", self.now)
+        self.batches[id] = Batch(id, api, lines, self.now, kept, file, self.conduct.lag)
+        return self.batches[id]
 
     def advance(self, batch: Batch) -> None:
         """Let a batch make one step."""
-        if not batch.ended:
-            self._advance(batch)
-            batch.times[batch.ended or ("in_progress", "finalizing")[batch.stage - 1]] = self.now
-
-    def _advance(self, batch: Batch) -> None:
+        if batch.ended:
+            return
         if batch.invalid:
             batch.ended = "failed"
             return
         if batch.stage == 1 or (batch.canceling and not batch.done):
             self._process(batch)
         batch.stage += 1
-        if batch.stage >= STAGES or batch.canceling:
-            expired = self.conduct.expires is not None and not batch.canceling
-            batch.ended = "canceled" if batch.canceling else "expired" if expired else "completed"
+        if batch.stage >= _STAGES or batch.canceling:
+            batch.ended = "canceled" if batch.canceling else "completed"
             self._write(batch)
 
     def _process(self, batch: Batch) -> None:
-        """Judge its rows: all, or what an expiry or a cancellation leaves time for."""
+        """Judge its rows: all, or half of them if it was called off once it had begun."""
         most = len(batch.lines)
-        if batch.canceling:  # one that had not begun ends with nothing, one that had with half
+        if batch.canceling:
             most = (most + 1) // 2 if batch.stage else 0
-        elif self.conduct.expires is not None:
-            most = self.conduct.expires
         for at, line in enumerate(batch.lines):
             custom_id = str(line["custom_id"])
             if at >= most:
-                batch.done.append(undone(batch.api, custom_id, "canceled" if batch.canceling else "expired"))
+                batch.done.append(undone(batch.api, custom_id, "canceled"))
                 continue
             model = str((line["body"] if batch.api == "openai" else line["params"])["model"])
-            kind = cue_of(model, at, self.seen[custom_id], self.conduct.some)
+            row = judged(batch.api, line, cue_of(model, at, self.seen[custom_id]), self.judge)
             self.seen[custom_id] += 1
-            row = judged(batch.api, line, kind, self.judge)
             self.billed[custom_id] += row.good
             batch.done.append(row)
 
@@ -131,9 +122,9 @@ class Store:
         good = b"".join(line + b"\n" for row in rows if row.good for line in row.lines)
         bad = b"".join(line + b"\n" for row in rows if not row.good for line in row.lines)
         if batch.api == "anthropic":
-            batch.output = self.keep(f"{batch.id}.jsonl", "results", bad + good).id
+            batch.output = self.keep(bad + good, "results")
             return
         if any(row.good for row in rows):
-            batch.output = self.keep(f"{batch.id}_output.jsonl", "batch_output", good).id
+            batch.output = self.keep(good, "output")
         if bad:
-            batch.errors = self.keep(f"{batch.id}_error.jsonl", "batch_output", bad).id
+            batch.errors = self.keep(bad, "errors")

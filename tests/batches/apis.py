@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ruler_cli.batches.apis import Remote
-from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.providers import ANTHROPIC, OPENAI, Providers, Remote
 from ruler_cli.settings import JudgeSettings
 from tests.batch_server import BatchServer
 
@@ -50,9 +49,11 @@ def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, A
     return {"custom_id": f"{at:032x}", "method": "POST", "url": "/v1/chat/completions", "body": body}
 
 
-def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0) -> Path:
-    """A file of requests."""
-    path.write_text("".join(json.dumps(request(name, start + i, model)) + "\n" for i in range(count)))
+def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0, *, times: int = 1) -> Path:
+    """A file of requests, each so many times."""
+    made = OPENAI if name == "openai" else ANTHROPIC
+    lines = [json.dumps(request(name, start + i, model)).encode() for i in range(count)] * times
+    path.write_bytes(made.opening + made.between.join(lines) + made.closing)
     return path
 
 

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from ruler_cli.batches.apis import Provider
 from ruler_cli.batches.collect import Collected, collect
 from ruler_cli.batches.journal import Batch, Journal, State
-from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.providers import Provider, Providers
 from ruler_cli.batches.recover import Standing, recover
 from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.errors import UsageError

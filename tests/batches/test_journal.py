@@ -9,14 +9,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
-from ruler_cli.batches.journal import OPEN, Batch, Journal, State
+from ruler_cli.batches.journal import OPEN, Batch, Journal, out
+from ruler_cli.batches.providers import Providers
+from ruler_cli.batches.recover import recover
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.ledger import Ledger, key_of
+from ruler_cli.observer import Observer
 from ruler_cli.records import Reply, Request
 from tests.conftest import ROOT
 
+_BEFORE = (
+    "INSERT INTO batches (id, tag, provider, model, account, owner, state, created, changed) "
+    "VALUES (?, ?, 'openai', 'openai/m', '0.1', '', ?, 1.0, 1.0)"
+)
 KEYS = [bytes([i]) * 16 for i in range(6)]
 _LIVES = (
     "import sys, time; from pathlib import Path; from ruler_cli.batches.journal import Journal\n"
@@ -25,15 +33,13 @@ _LIVES = (
 )
 
 
-def intend(journal: Journal, *keys: bytes) -> Batch:
-    """The intent to submit these requests."""
-    with journal.writing():
-        batch = journal.begin("openai", "openai/m", None, "KEY", "0123abcd")
-        for key in keys:
-            assert journal.free(key, 0)
-            journal.claim(batch.id, key)
-        journal.measure(batch.id, len(keys), 100, 0.5)
-    return journal.one(batch.id)
+def begun(journal: Journal, *keys: bytes) -> Batch:
+    """A batch of these requests that is about to be created."""
+    for key in keys:
+        assert journal.free(key, 0)
+        journal.claim("tag", key)
+    fields = {"provider": "openai", "model": "openai/m", "account": "0123abcd", "key_env": "KEY"}
+    return journal.begin("tag", **fields, requests=len(keys), bytes=100, usd=0.5)
 
 
 @pytest.fixture
@@ -43,36 +49,51 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_recorded(place: Path) -> None:
-    """What is recorded is there for the next process, on the disk, field by field."""
-    with Journal(place) as journal:
+    """What is recorded is there for the next process, on the disk, field by field, beside the replies."""
+    with Ledger(place) as ledger, Journal(place) as journal:
         assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
-        batch = intend(journal, *KEYS[:2])
+        batch = begun(journal, *KEYS[:2])
         moved = journal.move(batch, "submitted", remote="batch_1", label="validating", not_it="a b")
+        assert ledger.find(KEYS[0]) is None
+        ledger.clear()
     with Journal(place) as journal:
         (found,) = journal.batches(*OPEN)
         assert found == moved
         assert (found.model, found.key_env, found.requests, found.usd) == ("openai/m", "KEY", 2, 0.5)
-        assert (journal.keys(found.id), journal.remotes()) == (set(KEYS[:2]), {"batch_1"})
+        assert (journal.keys(found.id), found.remote, out(place)) == (set(KEYS[:2]), "batch_1", 2)
+    with sqlite3.connect(place) as db:  # an older ruler sees a ledger of its own version
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("state", ["collected", "canceled", "failed", "abandoned"])
-def test_out_once(state: State, place: Path) -> None:
-    """A request that is out in an open batch is not free; one of a batch that is closed, however, is."""
+def test_out_once(place: Path) -> None:
+    """A request that is set aside, or out in an open batch, is not free; one of a closed batch is."""
     with Journal(place) as journal, Journal(place) as other:
-        batch: Batch | None = intend(journal, KEYS[0])
+        batch: Batch | None = begun(journal, KEYS[0])
+        journal.claim("another", KEYS[1])
+        assert (journal.free(KEYS[1], 0), other.free(KEYS[1], 0)) == (False, True)
         for opened in OPEN:
             assert batch is not None
             batch = journal.move(batch, opened)
-            assert (journal.free(KEYS[0], 0), journal.free(KEYS[1], 0)) == (False, True)
+            assert (other.free(KEYS[0], 0), journal.free(KEYS[2], 0)) == (False, True)
         assert batch is not None
-        with pytest.raises(AssertionError):  # and what was begun with it is taken back
-            intend(journal, KEYS[1], KEYS[0])
-        assert [each.id for each in journal.batches()] == [batch.id]
-        closed = journal.move(batch, state, reason="so it is")
+        closed = journal.move(batch, "failed", reason="so it is")
         assert closed is not None
-        assert (closed.state, closed.reason, journal.free(KEYS[0], 0)) == (state, "so it is", True)
+        assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
         assert other.move(batch, "creating") is None  # it has been moved by another
         assert other.one(batch.id) == closed
+
+
+def test_version_before(place: Path) -> None:
+    """A batch that a version before has on record is open, with its requests; an intent is given up."""
+    with Journal(place) as journal, journal.writing():
+        for number, state in enumerate(("intended", "submitted"), start=1):
+            journal._db.execute(_BEFORE, (number, f"0-{number}", state))
+            journal._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (KEYS[number], number))
+    with Journal(place) as journal:
+        assert [each.state for each in journal.batches(*OPEN)] == ["intended", "submitted"]
+        assert anyio.run(recover, journal, Providers(), Observer(), 1.0) == []
+        assert [each.state for each in journal.batches()] == ["abandoned", "submitted"]
+        assert (journal.free(KEYS[1], 0), journal.free(KEYS[2], 0)) == (True, False)
 
 
 def test_answered_meanwhile(place: Path) -> None:
@@ -83,17 +104,6 @@ def test_answered_meanwhile(place: Path) -> None:
         ledger.keep(key, "openai/m", Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'), 1.0)
         assert not journal.free(key, before)
         assert journal.free(key, journal.newest())
-
-
-def test_same_file(place: Path) -> None:
-    """The tables stand beside the replies, and an older ruler sees a ledger of its own version."""
-    with Ledger(place) as ledger, Journal(place) as journal:
-        intend(journal, KEYS[0])
-        assert ledger.find(KEYS[0]) is None
-        ledger.clear()
-        assert len(journal.batches(*OPEN)) == 1
-    with sqlite3.connect(place) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 def test_no_ledger(place: Path) -> None:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import orjson
 import pytest
 
-from ruler_cli.batches.apis import OpenAI, Remote
 from ruler_cli.batches.journal import OPEN, Journal
-from ruler_cli.batches.submit import Submitted, TooDear, submit
+from ruler_cli.batches.providers import Provider, Remote
+from ruler_cli.batches.submit import TooDear, submit
 from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
 from ruler_cli.pool.halt import Halt
 from ruler_cli.settings import AskSettings, PoolSettings
@@ -43,13 +42,6 @@ def test_limits(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
     assert all(batch.bytes <= 2 * size + 200 for batch in two.batches())
     two.until_all_is_in()
     assert two.lacking() == 0
-
-
-def test_too_large(client: Client) -> None:
-    """A request that is larger than a batch may be is not submitted, and is told."""
-    client.limits = {"bytes": 100}
-    done = client.submit()
-    assert (done.large, done.batches, done.out) == (5, (), 0)
 
 
 def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
@@ -112,18 +104,17 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
 
 
 def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
-    """A run that is told to stop ends between two batches, what it has submitted being on record."""
+    """A submission that is canceled ends between two batches, what it has submitted being on record."""
     client.limits = {"requests": 2}
 
     async def main() -> None:
-        halt = Halt()
         async with client.providers(None) as providers:
-            stop = InterruptedRun(2)
-            await submit(client.settings, providers, lambda batch: halt.now(stop), client.listener, halt, 0.1)
+            with anyio.CancelScope() as scope:
+                stop = scope.cancel
+                await submit(client.settings, providers, lambda _: stop(), client.listener, Halt(), 0.1)
 
-    with pytest.raises(InterruptedRun):
-        anyio.run(main)
-    assert [batch.state for batch in client.batches()] == ["submitted", "abandoned", "abandoned"]
+    anyio.run(main)
+    assert [batch.state for batch in client.batches()] == ["submitted"]
     client.until_all_is_in()
     assert (batch_server.billed, batch_server.billed_again) == (5, 0)
 
@@ -141,34 +132,24 @@ def test_another_key(client: Client) -> None:
     assert batch.tag in str(standing.trouble)
 
 
-def test_as_rendered(client: Client, batch_server: BatchServer) -> None:
-    """The file that is uploaded is what `ruler render` writes."""
-    client.submit()
-    (file,) = [file for file in batch_server.store.files.values() if file.purpose == "batch"]
-    lines = [orjson.loads(line) for line in file.data.splitlines()]
-    assert {line["url"] for line in lines} == {"/v1/chat/completions"}
-    assert all(len(line["custom_id"]) == 32 for line in lines)
-    assert {line["body"]["model"] for line in lines} == {"m"}
-
-
 def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for the end while a batch is created is told what is waited for, and it is on record."""
-    halts, whole = list[Halt](), OpenAI.create
+    whole = Provider.create
 
-    async def create(self: OpenAI, file: Path, uploaded: str, tag: str) -> Remote:
-        halts[0].now(InterruptedRun(2))
-        with anyio.fail_after(60):
-            while not any("Ctrl-C" in note for note in client.listener.notes):  # noqa: ASYNC110 - a note has no event
-                await anyio.sleep(0.05)
-        return await whole(self, file, uploaded, tag)
+    async def main() -> None:
+        halt = Halt()
 
-    async def main() -> Submitted:
-        halts.append(Halt())
+        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+            halt.now(InterruptedRun(2))
+            scope.cancel()
+            await anyio.sleep(0.01)
+            assert any("Ctrl-C" in note for note in client.listener.notes)
+            return await whole(self, file, uploaded, tag)
+
+        monkeypatch.setattr(Provider, "create", create)
         async with client.providers(None) as providers:
-            return await submit(
-                client.settings, providers, lambda batch: None, client.listener, halts[0], 0.1
-            )
+            with anyio.CancelScope() as scope:
+                await submit(client.settings, providers, lambda _: None, client.listener, halt)
 
-    monkeypatch.setattr(OpenAI, "create", create)
-    assert len(anyio.run(main).batches) == 1
+    anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ruler_cli.files.requests import Limits
+from ruler_cli.judges.choose import LIMITS
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 
@@ -23,6 +25,16 @@ _TIMES = re.compile(
     rb'|cached": ?(?:true|false))'
 )
 """Fields in which a batch and a live run differ: an endpoint on loopback is asked by ids, in longer words."""
+REFUSED = (
+    ("submit none.jsonl -m openai/m", 2, "none.jsonl"),
+    ("submit in.jsonl -m offline", 2, "openai/… and anthropic/…"),
+    ("submit in.jsonl -m gemini/gemini-2.5-pro", 2, "ruler render"),
+    ("submit in.jsonl -m openai/m --ledger none", 2, "--ledger none"),
+    ("submit in.jsonl -m openai/m --max-cost 1", 2, "--price"),
+    ("submit in.jsonl -m openai/gpt-4o --max-cost 0.0001", 4, "nothing was submitted"),
+    ("status --ledger none", 2, "--ledger none"),
+    ("collect --ledger none.sqlite", 0, "nothing was submitted"),
+)
 Batch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -158,25 +170,13 @@ def test_cancel(batch: Batch) -> None:
     assert batch("batch", "cancel", "--all").stderr == "ruler: no batch is out\n"
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "said"),
-    [
-        (["submit", "none.jsonl", "-m", "openai/m"], 2, "none.jsonl"),
-        (["submit", "in.jsonl", "-m", "offline"], 2, "openai/… and anthropic/…"),
-        (["submit", "in.jsonl", "-m", "gemini/gemini-2.5-pro"], 2, "ruler render"),
-        (["submit", "in.jsonl", "-m", "openai/m", "--ledger", "none"], 2, "--ledger none"),
-        (["submit", "in.jsonl", "-m", "openai/m", "--max-cost", "1"], 2, "--price"),
-        (["submit", "in.jsonl", "-m", "openai/gpt-4o", "--max-cost", "0.0001"], 4, "nothing was submitted"),
-        (["status", "--ledger", "none"], 2, "--ledger none"),
-        (["collect"], 0, "nothing was submitted"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_refused(args: list[str], code: int, said: str, batch: Batch, batches: BatchServer) -> None:
+def test_refused(batch: Batch, batches: BatchServer, subtests: pytest.Subtests) -> None:
     """What cannot be is told before anything is sent, with the way out."""
-    done = batch("batch", *args)
-    assert (done.returncode, batches.steps) == (code, [])
-    assert said in done.stderr
+    for line, code, said in REFUSED:
+        with subtests.test(line=line):
+            done = batch("batch", *line.split())
+            assert (done.returncode, batches.steps) == (code, [])
+            assert said in done.stderr
 
 
 def test_no_key(batch: Batch) -> None:
@@ -192,31 +192,43 @@ def test_no_key(batch: Batch) -> None:
     assert "batch_0001" in shown.stdout
 
 
-def test_interrupted(batches: BatchServer, tmp_path: Path) -> None:
+def test_interrupted(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
     """Ctrl-C while it waits ends the command at once, and nothing is lost."""
     batches.conduct.pace = "advance"
-    write(tmp_path / "in.jsonl", GROUPS)
-    env = {
-        **os.environ,
-        **given(batches),
-        "PYTHONPATH": str(ROOT),
-        "RULER_LEDGER": "l.sqlite",
-    }
-    command = [sys.executable, "-m", "ruler_cli", "batch"]
-    with subprocess.Popen(
-        [*command, "submit", "in.jsonl", "-m", "openai/m", "--wait"],
-        cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        until = time.monotonic() + 60
-        while batches.steps.count("retrieve") < 2 and time.monotonic() < until:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
+    submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--wait"]
+    code, said = _interrupted(submit, batches, tmp_path, lambda: batches.steps.count("retrieve") > 1)
+    assert code == 130
     assert "to go on: ruler batch submit in.jsonl" in said
     batches.advance(3)
-    done = subprocess.run([*command, "collect"], cwd=tmp_path, env=env, capture_output=True, check=False)
-    assert (done.returncode, batches.billed, batches.billed_again) == (0, 6, 0)
+    assert batch("batch", "collect", "--ledger", "l.sqlite").returncode == 0
+    assert (batches.billed, batches.billed_again) == (6, 0)
+
+
+def test_interrupted_while_settling(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
+    """Ctrl-C ends the wait for a batch that may still appear, and it stays on record."""
+    batches.fault("create", "drop")
+    batch("batch", "submit", "in.jsonl", "-m", "openai/m", "--ledger", "l.sqlite")
+    submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--settle", "100"]
+    assert _interrupted(submit, batches, tmp_path, lambda: "list" in batches.steps)[0] == 130
+    status = ["batch", "status", "--json", "--ledger", "l.sqlite"]
+    (one,) = json.loads(batch(*status, RULER_SETTLE="100").stdout)["batches"]
+    assert one["state"] == "creating"
+
+
+def _interrupted(
+    args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]
+) -> tuple[int, str]:
+    """The exit code and stderr of a process that has Ctrl-C once it is `ready`."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **given(server), "RULER_LEDGER": "l.sqlite"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "ruler_cli", *args], cwd=folder, env=env, stderr=subprocess.PIPE, text=True
+    ) as process:
+        until = time.monotonic() + 60
+        while not ready() and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    return process.returncode, said
 
 
 def test_live_beside(batch: Batch) -> None:
@@ -241,36 +253,6 @@ def test_terminal_is_safe(batch: Batch, batches: BatchServer) -> None:
         assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_interrupted_while_settling(batch: Batch, batches: BatchServer, tmp_path: Path) -> None:
-    """Ctrl-C ends the wait for a batch that may still appear, and it stays on record."""
-    batches.fault("create", "drop")
-    batch("batch", "submit", "in.jsonl", "-m", "openai/m")
-    submit = ["batch", "submit", "in.jsonl", "-m", "openai/m", "--settle", "100"]
-    assert _interrupted(submit, batches, tmp_path, lambda: "list" in batches.steps) == 130
-    (one,) = json.loads(batch("batch", "status", "--json", RULER_SETTLE="100").stdout)["batches"]
-    assert one["state"] == "creating"
-
-
-def _interrupted(args: list[str], server: BatchServer, folder: Path, ready: Callable[[], bool]) -> int:
-    """The exit code of a process that has Ctrl-C once it is `ready`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ruler_cli", *args],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **given(server)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        until = time.monotonic() + 60
-        while not ready() and time.monotonic() < until and process.poll() is None:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        return process.wait(30)
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer) -> None:
     """A batch of which its provider could not say whether it is there makes exit code 3 as well."""
     batches.fault("create", "drop")
@@ -281,7 +263,7 @@ def test_status_of_what_cannot_be_looked_for(batch: Batch, batches: BatchServer)
 
 def test_too_large(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all that is lacking is too large, nothing says that nothing is lacking."""
-    monkeypatch.setattr("ruler_cli.batches.submit._fits", lambda judge, size: False)
+    monkeypatch.setitem(LIMITS, "openai", Limits(bytes=100))
     done = batch("batch", "submit", "in.jsonl", "-m", "openai/m")
     assert done.returncode == 1
     assert "6 requests larger than the provider takes" in done.stderr
