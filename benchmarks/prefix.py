@@ -18,8 +18,7 @@ import anyio
 from benchmarks.results import Result, alone
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
-from ruler_cli.pool.engine import run
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt, run
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Group, Line, Record, Reply, Request, Rollout, Usage
 from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings

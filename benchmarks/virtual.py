@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.results import Result, alone
 from ruler_cli.judges.choose import Chosen
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Usage
 from ruler_cli.settings import JudgeSettings, PoolSettings

@@ -17,7 +17,7 @@ from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
 from ruler_cli.judges.choose import choose
 from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Failure, Group, Line, Record, Rollout
 from ruler_cli.scoring.batch import Batch

@@ -34,12 +34,11 @@ from ruler_cli.judges.faults import clean
 from ruler_cli.judging import judges_of
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer, Status, Summary
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.reading import open_input
 from ruler_cli.score import Done, score
 from ruler_cli.scoring.gain import FIRST
-from ruler_cli.settings import PoolSettings, ScoreSettings
-from ruler_cli.shard import Shard
+from ruler_cli.settings import PoolSettings, ScoreSettings, Shard
 
 _ROUNDS, _STRIKES = 3, 3
 """Shards for each worker, so that those that are done early help; workers that may end over one shard."""

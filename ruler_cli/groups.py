@@ -21,7 +21,7 @@ from ruler_cli.formats.reader import Reader
 from ruler_cli.index import Index, Place, digest, place
 from ruler_cli.openings import Openings, number
 from ruler_cli.records import Group, Line, Problem, Record
-from ruler_cli.shard import Shard
+from ruler_cli.settings import Shard
 
 OnProblem = Callable[[Problem], None]
 LineOf = Callable[[int, int, bytes], Line]

@@ -19,9 +19,8 @@ from ruler_cli.judges.choose import cached_only
 from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome, judges_of
 from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer
-from ruler_cli.pool.cached_only import CachedOnly
-from ruler_cli.pool.engine import Bounds, first_of, run, threaded
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.caller import CachedOnly
+from ruler_cli.pool.engine import Bounds, Halt, first_of, run, threaded
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import Problem, Request
 from ruler_cli.settings import ScoreSettings

@@ -13,8 +13,7 @@ from typing import cast
 
 import anyio
 
-from ruler_cli.counts import Counts
-from ruler_cli.delivery import Delivery
+from ruler_cli.delivery import Counts, Delivery
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.files.output import FailedFile
 from ruler_cli.judges.choose import Chosen, cached_only, choose
@@ -24,10 +23,8 @@ from ruler_cli.ledger import Ledger, ReplyCache
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.openings import Openings
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.cached_only import CachedOnly
-from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.engine import first_of, run, threaded
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.caller import CachedOnly, Caller
+from ruler_cli.pool.engine import Halt, first_of, run, threaded
 from ruler_cli.pool.panel import Panel, pool
 from ruler_cli.reading import Input, open_input
 from ruler_cli.records import UNANSWERED, Failure, Group, Problem

@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
-from ruler_cli.shard import Shard
+from ruler_cli.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The shard `number` of `of` of an input; the first is 1.
+
+    The key of a group tells its shard, so processes that know nothing of one another judge every group once.
+    """
+
+    number: int
+    of: int
+
+    def holds(self, digest: bytes) -> bool:
+        """Tell if a group is its own, by the digest of the group's key (see `index.digest`)."""
+        return int.from_bytes(digest[:8]) % self.of == self.number - 1
+
+    def copies(self, name: str) -> bool:
+        """Tell if a file that holds no record is its own to copy, by the file's name."""
+        return crc32(os.fsencode(name)) % self.of == self.number - 1
+
+    def tells(self, line: int) -> bool:
+        """Tell if a line that cannot be read, of which no key is known, is its own to tell and keep."""
+        return line % self.of == self.number - 1
+
+    def __str__(self) -> str:
+        """As a sentence calls it."""
+        return f"shard {self.number} of {self.of}"
+
+
+def shard_of(text: str) -> Shard | None:
+    """`I/N` → the shard; None for 1/1, which is all of it. UsageError where there is no such shard."""
+    found = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text.strip())
+    if not found:
+        raise UsageError(f"--shard {text}: write it as I/N, e.g. 1/16 for the first of 16 shards")
+    number, of = int(found[1]), int(found[2])
+    if not of:
+        raise UsageError(f"--shard {text}: there are no shards; write it as I/N, e.g. 1/16")
+    if not 1 <= number <= of:
+        raise UsageError(
+            f"--shard {text}: shards are counted from 1 to {of}; a SLURM array is to be --array=1-{of}"
+        )
+    return Shard(number, of) if of > 1 else None
+
 
 Grouping = Literal["auto", "line", "consecutive", "scattered"]
 OnFailure = Literal["null", "drop", "keep"]

@@ -18,7 +18,7 @@ from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Model, Price, stated
 from ruler_cli.observer import Observer
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.score import Done, score
 from ruler_cli.scoring.render import blocks

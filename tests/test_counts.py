@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ruler_cli.ballots import Outcome, Verdict
-from ruler_cli.counts import Counts
+from ruler_cli.delivery import Counts
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.panel import Panel
 from ruler_cli.records import Failure, Group, Kind, Usage

@@ -19,7 +19,6 @@ FLOORS = (
     {"api", "score", "estimate", "agreement"},
     {"importing"},
     {"delivery"},
-    {"counts"},
     {"rendering"},
     {"notes", "marked"},
     {"judging", "reading", "writing"},
@@ -37,7 +36,6 @@ FLOORS = (
     {"ballots"},
     {"scratch"},
     {"records", "settings"},
-    {"shard"},
     {"errors", "nearest"},
 )
 """Top to bottom; within one floor modules of different names do not know each other."""

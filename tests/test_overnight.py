@@ -14,8 +14,8 @@ import anyio
 from ruler_cli.index import Index
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.caller import Caller, Tries
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Fault, Line, Record, Reply, Request, Usage

@@ -15,7 +15,7 @@ from ruler_cli.judges.answer_form import reply_of
 from ruler_cli.judges.choose import Target, request_line
 from ruler_cli.ledger import Ledger, key_of
 from ruler_cli.observer import Observer
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.records import Fault, Reply, Request
 from ruler_cli.rendering import Rendered, render
 from ruler_cli.settings import JudgeSettings, ScoreSettings

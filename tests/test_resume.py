@@ -17,8 +17,8 @@ import pytest
 from ruler_cli.errors import OutputError
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.records import Fault, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write

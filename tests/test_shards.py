@@ -19,8 +19,7 @@ from ruler_cli.errors import UsageError
 from ruler_cli.index import digest
 from ruler_cli.records import Request
 from ruler_cli.score import Done, score
-from ruler_cli.settings import MaxFailures
-from ruler_cli.shard import Shard, shard_of
+from ruler_cli.settings import MaxFailures, Shard, shard_of
 from tests.conftest import ROOT, group, rollout
 from tests.fuzz_containers import KINDS, pack, unpack
 from tests.runs import Stage, Stub, failing, group_of, noisy

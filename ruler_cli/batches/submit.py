@@ -24,8 +24,7 @@ from ruler_cli.judges.choose import Line, batch_price, model_of, request_line
 from ruler_cli.judges.prices import Model
 from ruler_cli.judging import judges_of
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import first_of
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt, first_of
 from ruler_cli.records import Request
 from ruler_cli.rendering import Rendered, render
 from ruler_cli.scoring.sheet import BYTES_PER_TOKEN

@@ -24,7 +24,7 @@ from ruler_cli.cli.signals import interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.files.location import Location
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.settings import ScoreSettings
 
 _HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]

@@ -21,8 +21,8 @@ from ruler_cli.settings import (
     JudgeSettings,
     PoolSettings,
     ScoreSettings,
+    shard_of,
 )
-from ruler_cli.shard import shard_of
 
 _JUDGES = (
     "offline", "simulated", "openai/o3", "openai/", "hosted_vllm/", "anthropic/", "azure/", "bedrock/",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ruler_cli.errors import InterruptedRun
 
 if TYPE_CHECKING:
-    from ruler_cli.pool.halt import Halt
+    from ruler_cli.pool.engine import Halt
 
 T = TypeVar("T")
 _LAST = 2.0
@@ -24,8 +24,7 @@ async def interruptible(main: Callable[[Halt], Awaitable[T]]) -> T:
     """Run `main`: the first signal tells it to stop, the second ends it as InterruptedRun."""
     import anyio
 
-    from ruler_cli.pool.engine import first_of
-    from ruler_cli.pool.halt import Halt
+    from ruler_cli.pool.engine import Halt, first_of
 
     done: list[T] = []
     halt = Halt()

@@ -20,7 +20,7 @@ from ruler_cli.files.location import Listing, Location
 from ruler_cli.files.parse import parse
 from ruler_cli.files.whole import LocalFile, RemoteFile
 from ruler_cli.records import Line, Problem
-from ruler_cli.shard import Shard
+from ruler_cli.settings import Shard
 
 _PLACES = (("eval", "task"), ("info", "environment_info", "domain_name"), ("env_id",))
 """Inspect's logs, tau2-bench's results, and the `metadata.json` that verifiers writes beside its results."""

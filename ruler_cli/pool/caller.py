@@ -1,6 +1,7 @@
 """Requests → replies: from the ledger, else from the judge, as often as the rules allow.
 
-How often and how long one call is tried again: three budgets and the shape of a wait.
+Three budgets say how often and how long one call is tried again. With `--cached-only` the ledger alone
+answers, and no judge is asked for what it lacks.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -15,8 +17,9 @@ import anyio
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.answer_form import Judge
 from ruler_cli.ledger import ReplyCache
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
-from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.records import UNANSWERED, Fault, Reply, Request, Usage
 
 PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
@@ -248,3 +251,33 @@ class Tries:
         self.failed += 1
         self.spent += wait - (fault.retry_after or 0.0)
         return wait if self.failed <= self.retries and self.spent <= self.seconds else None
+
+
+Missing = Callable[[bytes, Request], None]
+
+
+class CachedOnly:
+    """A judge's cached replies, in the place of a `Caller`."""
+
+    def __init__(self, cache: ReplyCache, halt: Halt, missing: Missing | None = None) -> None:
+        """`missing` takes the key and the text of each request without an answer, however often it comes."""
+        self._cache, self._halt, self._missing = cache, halt, missing
+        self.tally = Tally()
+
+    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
+        """Return the cached answer. With `again` a failed call is none, but a cached reply stays what it is.
+
+        A second reply to the same request would not be taken in, and so be paid for without end.
+        """
+        key = self._cache.key(request)
+        try:
+            found = self._cache.find(key)
+        except RulerError as error:
+            self._halt.now(error)
+            return INTERRUPTED
+        if found is not None and not (again and isinstance(found, Fault)):
+            return found
+        self.tally.unanswered += 1
+        if self._missing is not None:
+            self._missing(key, request)
+        return UNANSWERED

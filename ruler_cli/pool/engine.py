@@ -1,8 +1,7 @@
-"""Items in, results out, in the items' order, many at once, with a bound on what is held.
+"""Items in, results out, in the items' order, many at once, with a bound on what is held; a signal to stop.
 
-A plain iterator → something to await, read in a thread of its own where reading may block.
-
-The thread is a daemon: a run that stops must not wait for a pipe that never ends.
+An iterator that may block is read in a thread. The thread is a daemon: a run that stops must not wait for a
+pipe that never ends.
 """
 
 from __future__ import annotations
@@ -19,6 +18,30 @@ from typing import Any, Generic, TypeVar
 import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
+
+from ruler_cli.errors import RulerError
+
+
+class Halt:
+    """Once told, nothing new goes; what is in flight may finish."""
+
+    def __init__(self) -> None:
+        """Must be made where the loop runs."""
+        self.reason: RulerError | None = None
+        self.told = anyio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def now(self, reason: RulerError) -> None:
+        """Stop, for this reason; the first one stays. The thread that reads INPUT may say it too."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        if threading.get_ident() == self._thread:
+            self.told.set()
+        else:
+            self._loop.call_soon_threadsafe(self.told.set)
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

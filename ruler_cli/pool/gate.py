@@ -13,7 +13,7 @@ import anyio
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.cooldown import Breaker, Cooldown
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.limits import Entry, Window
 from ruler_cli.records import Fault, Request, Usage

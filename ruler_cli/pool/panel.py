@@ -16,10 +16,9 @@ from ruler_cli.judges.prices import Price
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
-from ruler_cli.pool.cached_only import CachedOnly
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.caller import CachedOnly, Caller
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Cost, Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Usage

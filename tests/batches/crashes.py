@@ -19,7 +19,7 @@ from ruler_cli.batches.submit import Submitted, submit
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger import Ledger
 from ruler_cli.observer import Observer
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.rendering import render
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.batch_server import BatchServer

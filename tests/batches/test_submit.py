@@ -13,7 +13,7 @@ from ruler_cli.batches.journal import OPEN, Journal
 from ruler_cli.batches.providers import Provider, Remote
 from ruler_cli.batches.submit import TooDear, submit
 from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.settings import AskSettings, PoolSettings
 from tests.batch_server import BatchServer
 from tests.batches.apis import APIS

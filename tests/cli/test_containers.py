@@ -11,7 +11,7 @@ import pytest
 
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.observer import Observer, Summary
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.engine import Halt
 from ruler_cli.score import score
 from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
 from tests.conftest import Ruler, group, read, rollout, write

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 
 from ruler_cli.ledger import Ledger, ReplyCache
-from ruler_cli.pool.cached_only import CachedOnly
-from ruler_cli.pool.halt import Halt
+from ruler_cli.pool.caller import CachedOnly
+from ruler_cli.pool.engine import Halt
 from ruler_cli.records import UNANSWERED, Fault, Reply, Request
 from tests.test_ledger import MARK, reply
 

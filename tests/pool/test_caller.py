@@ -15,8 +15,8 @@ from ruler_cli.errors import RefusedError
 from ruler_cli.ledger import ReplyCache
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.records import Fault, Reply, Request, Usage
 from tests.virtual import virtually

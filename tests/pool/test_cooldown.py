@@ -9,8 +9,8 @@ import pytest
 
 from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.cooldown import Cooldown
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Fault, Reply, Request

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.cooldown import DISTINCT
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Fault, Request, Usage

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive
 from ruler_cli.pool.limits import Window
 from ruler_cli.records import Request, Usage

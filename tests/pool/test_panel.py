@@ -11,11 +11,9 @@ import pytest
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.cached_only import CachedOnly
-from ruler_cli.pool.caller import Caller
-from ruler_cli.pool.engine import run
+from ruler_cli.pool.caller import CachedOnly, Caller
+from ruler_cli.pool.engine import Halt, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.panel import Panel
 from ruler_cli.records import Fault, Reply, Request, Usage

@@ -11,8 +11,8 @@ from ruler_cli.judges.choose import Chosen
 from ruler_cli.judges.prices import Price
 from ruler_cli.pool import panel as module
 from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Permit
-from ruler_cli.pool.halt import Halt
 from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.panel import pool
 from ruler_cli.records import Request, Usage

@@ -14,7 +14,7 @@ from ruler_cli.formats import custom
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import Format
 from ruler_cli.records import Group, Line, Record, Rollout
-from ruler_cli.selection.cut import Cutter, cut
+from ruler_cli.selection.select import Cutter, cut
 from tests.values import layouts, same, text_of, texts, values
 
 MARK = {"status": "scored", "score": 0.5}
