@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -92,6 +93,8 @@ def clear(
         from ruler_cli.ledger import Ledger, is_there
 
         place = _place_of(ledger)
+        if older_than is not None and not math.isfinite(older_than):
+            raise UsageError(f"--older-than {older_than}: give a number of days, e.g. 90")
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
         if not is_there(place):
             typer.echo(f"removed nothing: there is no {safe(str(place))}")
