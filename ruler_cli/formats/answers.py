@@ -35,7 +35,7 @@ writes all prompts once, then again. Traps:
 
 ShareGPT and its kin: a list of turns that is not called `messages`, `conversations` of `from` and `value`
 (ShareGPT, Vicuna, LLaMA-Factory, Axolotl, LLaVA), or of `role` and `content`; other names are rows of the
-tables here and in `transcript`. With `system` and `tools` (JSON text) beside it. A `text` that is a whole
+tables here and in `turns`. With `system` and `tools` (JSON text) beside it. A `text` that is a whole
 dialogue (OpenAssistant Guanaco) is read as its turns. Traps: `id` mostly numbers the records, and is a key
 only where `--group-by id` says so; Harbor's export has `conversations` too, and `task`; a preference pair has
 them, and `chosen`.
@@ -62,7 +62,6 @@ from ruler_cli.formats.chat import Messages, tools_of
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout, first_at, has, items, known_by, lookup
 from ruler_cli.formats.parallel import beside, known, refused, value_at
 from ruler_cli.formats.reader import as_text, hashed
-from ruler_cli.formats.transcript import dialogue, json_messages, named_turns
 from ruler_cli.formats.turns import (
     ANSWERS,
     LISTS,
@@ -70,8 +69,11 @@ from ruler_cli.formats.turns import (
     answered,
     chat_turns,
     column,
+    dialogue,
     is_answer,
+    json_messages,
     listed,
+    named_turns,
     of_texts,
     or_fault,
     prompt_turns,

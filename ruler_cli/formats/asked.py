@@ -13,8 +13,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import Messages, asked_of, first_turn, says
-from ruler_cli.formats.transcript import asked_in, json_messages
-from ruler_cli.formats.turns import of_messages, prompt_turns
+from ruler_cli.formats.turns import asked_in, json_messages, of_messages, prompt_turns
 from ruler_cli.records import Rollout
 
 PROMPTS = (

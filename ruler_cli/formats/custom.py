@@ -15,11 +15,11 @@ from ruler_cli.files.splice import Patches, Tree, at, read_object
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout, items, lookup
 from ruler_cli.formats.parallel import known, path_of
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.transcript import json_messages
 from ruler_cli.formats.turns import (
     chat_turns,
     column,
     is_answer,
+    json_messages,
     or_fault,
     prompt_size,
     prompt_turns,

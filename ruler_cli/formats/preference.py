@@ -23,8 +23,15 @@ from ruler_cli.formats.asked import asked_turns, is_prompt, prompt_name
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.interface import Format, Layout, Refusal, lookup
 from ruler_cli.formats.parallel import refused
-from ruler_cli.formats.transcript import json_messages, pair_of
-from ruler_cli.formats.turns import chat_turns, of_messages, prompt_turns, rollout, told_turns
+from ruler_cli.formats.turns import (
+    chat_turns,
+    json_messages,
+    of_messages,
+    pair_of,
+    prompt_turns,
+    rollout,
+    told_turns,
+)
 from ruler_cli.records import Rollout
 
 _PREFERRED = (
