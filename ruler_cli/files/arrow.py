@@ -10,7 +10,9 @@ import contextlib
 import decimal
 import json
 import math
-from difflib import SequenceMatcher
+from bisect import bisect_right
+from collections import defaultdict
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -18,6 +20,8 @@ import orjson
 from ruler_cli.errors import UnreadableError
 from ruler_cli.files.parse import parse, parse_text
 
+_EXACT = 15
+"""Decimal digits that every float64 holds."""
 OURS = "ruler"
 """The member that is JSON text in every file: as a struct it would need all its optional fields."""
 
@@ -112,17 +116,23 @@ def _is_list(kind: Any) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or bool(types.is_fixed_size_list(kind))
 
 
+def _by_members(kind: Any) -> bool:
+    """Tell if a type is a struct whose members have names of their own."""
+    from pyarrow import types
+
+    names = [field.name for field in kind] if types.is_struct(kind) else []
+    return 0 < len(names) == len(set(names))
+
+
 def merged(own: Any, was: list[Any], new: list[Any], name: str = "") -> Any:
     """The array `own` with `new` JSON values in place of `was`, its own as JSON.
 
     Members of structs and items of lists that did not change are taken from `own`.
     """
-    import pyarrow as pa
 
     if repr(was) == repr(new):
         return own
-    members = pa.types.is_struct(own.type) and own.type.num_fields and name != OURS
-    if members and all(isinstance(x, dict | None) for x in new):
+    if _by_members(own.type) and name != OURS and all(isinstance(x, dict | None) for x in new):
         return _merged_structs(own, was, new)
     if _is_list(own.type) and all(isinstance(x, list | None) for x in new):
         return _merged_lists(own, was, new)
@@ -160,20 +170,22 @@ def _merged_lists(own: Any, was: list[Any], new: list[Any]) -> Any:
         before = [None if at is None else before[at] for at in origins]
     held = merged(values, before, [item for now in new for item in now or ()])
     item = own.type.value_field.with_type(held.type).with_nullable(True)
-    missing = pa.array([value is None for value in new])
-    if pa.types.is_large_list(own.type):
-        return pa.LargeListArray.from_arrays(ends, held, pa.large_list(item), mask=missing)
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), held, pa.list_(item), mask=missing)
+    kind = pa.large_list(item) if pa.types.is_large_list(own.type) else pa.list_(item)
+    return _listed(ends, held, kind, pa.array([value is None for value in new]))
 
 
 def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
-    """The place that each item of a list had: where an equal one was if some are gone or added."""
+    """The place that each item of a list had: the next equal one, if some are gone or added."""
     if len(old) == len(new):
         return list(range(len(old)))
-    found: list[int | None] = [None] * len(new)
-    texts, now = list(map(repr, old)), list(map(repr, new))
-    for at, to, size in SequenceMatcher(None, texts, now, autojunk=False).get_matching_blocks():
-        found[to : to + size] = range(at, at + size)
+    places, found, last = defaultdict[str, list[int]](list), list[int | None](), -1
+    for at, value in enumerate(old):
+        places[repr(value)].append(at)
+    for value in new:
+        equal = places[repr(value)]
+        at = bisect_right(equal, last)
+        last = equal[at] if at < len(equal) else last
+        found.append(last if at < len(equal) else None)
     return found
 
 
@@ -204,14 +216,29 @@ def _encodable(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
-def wider(one: Any, other: Any) -> Any:
-    """The type that holds the values of both; text where no other does."""
+def wider(one: Any, other: Any, *, text: bool = False) -> Any:
+    """The type that holds the values of both, member by member; `text` where two leaves differ at all."""
     import pyarrow as pa
 
     types = pa.types
-    kinds = (pa.float64() if types.is_boolean(kind) else kind for kind in (one, other))
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if _by_members(one) and _by_members(other):
+        kinds = {field.name: field.type for field in one}
+        for field in other:
+            kinds[field.name] = wider(kinds.get(field.name, pa.null()), field.type, text=text)
+        return pa.struct(list(kinds.items()))
+    if _is_list(one) and _is_list(other):
+        large = types.is_large_list(one) or types.is_large_list(other)
+        return (pa.large_list if large else pa.list_)(wider(one.value_type, other.value_type, text=text))
+    both = (one, other)
+    exact = any(types.is_decimal(kind) and kind.precision > _EXACT for kind in both)
+    if text or (exact and any(map(types.is_floating, both))):
+        return pa.string()
     with contextlib.suppress(pa.ArrowException):
-        schemas = [pa.schema([("", kind)]) for kind in kinds]
+        schemas = [pa.schema([("", pa.float64() if types.is_boolean(kind) else kind)]) for kind in both]
         kind = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
         if not (types.is_binary(kind) or types.is_large_binary(kind)):  # text there could not be read again
             return kind
@@ -221,9 +248,32 @@ def wider(one: Any, other: Any) -> Any:
 def conformed(array: Any, kind: Any) -> Any:
     """An array in a wider type; ArrowException where it does not hold a value."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if array.type == kind:
         return array
     if array.null_count == len(array):
         return pa.nulls(len(array), kind)
-    return _texts(list(map(parsed, cells(array)))) if kind == pa.string() else array.cast(kind)
+    if _by_members(array.type) and _by_members(kind):
+        own = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
+        nothing = pa.nulls(len(array))
+        parts = [conformed(own.get(field.name, nothing), field.type) for field in kind]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if _is_list(array.type) and _is_list(kind):
+        sizes = pc.list_value_length(array).fill_null(0).to_pylist()
+        return _listed(
+            [0, *accumulate(sizes)], conformed(array.flatten(), kind.value_type), kind, array.is_null()
+        )
+    if kind != pa.string():
+        return array.cast(kind)
+    # a number keeps all of its digits
+    return _texts([parsed(cell) if cell[:1] in b'"n' else cell.decode() for cell in cells(array)])
+
+
+def _listed(ends: list[int], values: Any, kind: Any, missing: Any) -> Any:
+    """An array of lists, each of the values between two ends."""
+    import pyarrow as pa
+
+    if pa.types.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), values, kind, mask=missing)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values, kind, mask=missing)

@@ -17,7 +17,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, BinaryIO
 
 import orjson
@@ -184,7 +184,8 @@ class _Rewritten:
             kind = reduce(wider, self._kinds[name] or [field.type])
             fields[name] = field.with_type(kind).with_nullable(True)
             if len(self._kinds[name]) > 1 and not self._holds(fields[name]):
-                fields[name] = fields[name].with_type(pa.string())
+                kind = reduce(partial(wider, text=True), self._kinds[name])
+                fields[name] = fields[name].with_type(kind)
         metadata = dict(self._source.schema.metadata or {})
         with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
             notes = json.loads(metadata[b"pandas"])  # not of columns that have another type now

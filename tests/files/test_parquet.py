@@ -8,7 +8,7 @@ import io
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -357,6 +357,30 @@ def test_pandas() -> None:
         assert list(found.index) == ["x", "y"]
         assert [float(x) for x in found["reward"]] == [0.7, 0.7]
         assert list(found["task"]) == ["a", "b"]
+
+
+def test_batches_of_several_types() -> None:
+    """A member of which batches bring several types is widened alone, or becomes text; nothing is rounded."""
+    kept = {"image": b"\x89PNG", "logs": ["same"] * 3}
+    for kind, own, found in (
+        (pa.bool_(), True, 1.0),
+        (pa.int64(), (1 << 60) + 1, str((1 << 60) + 1)),
+        (pa.decimal128(20, 2), decimal.Decimal("123456789012345678.12"), "123456789012345678.12"),
+    ):
+        item = pa.struct([("image", pa.binary()), ("logs", pa.list_(pa.string())), ("reward", kind)])
+        rollouts = [[kept | {"reward": own}]] * 2
+        columns = {"t": pa.array(rollouts, pa.list_(item)), "flat": pa.array([own] * 2, kind)}
+        file, numbers = packed(pa.table(columns), row_group_size=1), iter(range(2))
+
+        def marked(record: dict[str, Any], numbers: Iterator[int] = numbers) -> dict[str, Any]:
+            if next(numbers):
+                return record | {"ruler": {"status": "failed"}}
+            return record | {"flat": 0.7, "t": [record["t"][0] | {"reward": 0.7}]}
+
+        new, old = pq.read_table(rewritten(file, marked)).to_pylist()
+        assert (old["flat"], old["t"]) == (found, [kept | {"reward": found}])
+        score = str(0.7) if isinstance(found, str) else 0.7
+        assert (new["flat"], new["t"]) == (score, [kept | {"reward": score}])
 
 
 LEAVES = st.sampled_from(
