@@ -15,8 +15,8 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import BinaryIO
+from itertools import pairwise
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -109,8 +109,11 @@ def shape_of(read: Read) -> Shape | None:
     if head[:1] != b"{" or not (ended or long or _opens(line)):
         return None
     # a torn line may seem to go on to the end of a large file
+    whole = ended or long
+    if not whole and not _goes_on(head):
+        return None
     found = _holder(lambda place, size: read(place, size) if place < at + _LARGEST else b"", at)
-    return Shape(at, listed=False) if not (found or ended or long) and _goes_on(head) else found
+    return found or (None if whole else Shape(at, listed=False))
 
 
 def may_be_document(line: bytes) -> bool:
@@ -132,10 +135,11 @@ def _goes_on(head: bytes) -> bool:
     with contextlib.suppress(UnreadableError):
         if end is not None and parse(head[:end], exact=False):
             return True
-    lines = [line for text in head.split(b"\n")[1:_AHEAD] if (line := text.strip(_BLANK))]
+    lines = [line for text in head.split(b"\n")[1:] if (line := text.strip(_BLANK))]
+    lines.append(b"{" if len(head) < _WINDOW else b"")  # the end of the text, or nobody knows
     return not any(
-        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] in b"{"
-        for line, below in zip_longest(lines, lines[1:], fillvalue=b"")
+        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] == b"{"
+        for line, below in pairwise(lines[: _AHEAD + 1])
     )
 
 
@@ -234,9 +238,16 @@ class Document(Container):
             return
         around = self.read(0, self._shape.start).removeprefix(BOM) + b"[]" + self.read(end, size)
         try:
-            json.loads(around.decode("utf-8", "replace"), parse_int=len)
+            json.loads(around.decode("utf-8", "replace"), parse_int=len, object_pairs_hook=self._once)
         except (ValueError, RecursionError):
             raise self._damaged(f"behind {self.unit} {number}") from None
+
+    def _once(self, members: list[tuple[str, Any]]) -> None:
+        if self.held and sum(name == self._shape.name for name, _ in members) > 1:
+            raise UsageError(
+                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the last; take one of "
+                "them out"
+            )
 
     def _damaged(self, where: str) -> UsageError:
         return UsageError(

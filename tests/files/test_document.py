@@ -199,6 +199,13 @@ def test_beyond_the_window(tmp_path: Path) -> None:
         assert found.where(3) == "item 3"
 
 
+def test_two_lists(tmp_path: Path) -> None:
+    """A document with two lists of one name is refused: readers would see only the one without scores."""
+    text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
+    with ExitStack() as stack, pytest.raises(UsageError, match="holds `simulations` twice"):
+        list(opened(tmp_path / "d", stack, text).records())
+
+
 def kind(text: bytes) -> str | None:
     """What a text is taken for; None is JSON lines."""
     shape = shape_of(lambda at, size: text[at : at + size])
@@ -238,6 +245,8 @@ KINDS = [
     (b'{"messages": [\n' + A + b"\n" + A, None),
     (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
     (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
+    (b'{"trajectory_groups": [\n' + A + b"\n" + A, None),
+    (b'{"a": [\n' + b"1,\n" * 18 + A + b"\n], " + b'"b": "%s"}\n' % (b"x" * (1 << 20)) + PRETTY, "objects"),
     (b'{"messages": [\nll, "b": 1}\n' + A, None),
     (b'{"messages": [{"a": [\nll, "b": 1}\n\n]}]\n' + A + b"\n" + A, None),
     (b'{"messages": [\n' + A + b"\n]\n}\n" + A, "objects"),
