@@ -7,12 +7,14 @@ Nothing that could work is refused: an SDK that finds credentials by itself is a
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from ruler_cli.errors import UsageError
@@ -178,6 +180,8 @@ def needs_of(provider: str, model: str) -> tuple[Need, ...]:
 _FREE = ("mock_response", "client", "litellm_credential_name", "extra_headers", "headers", "fallbacks")
 """Parameters with which a call may need none of it, or has it from elsewhere."""
 _BEARERS = ("AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_MANTLE_API_KEY")
+_ASKING = 10.0
+"""Seconds that an SDK may look for credentials; one that takes longer may find some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +266,19 @@ def _installed(word: str) -> bool:
 def _finds(what: str, _environment: frozenset[tuple[str, str]]) -> bool:
     """Tell if an SDK finds credentials, asked as the call itself will ask it.
 
-    That includes the metadata service of a machine in a cloud: where there is none, that takes seconds.
+    That includes the metadata service of a machine in a cloud, and programs of the user's own. After
+    `_ASKING` seconds, or an error that the SDK does not expect, the run may try for itself.
     """
-    return _aws() if what == "@aws" else _google()[what == "@project"]
+    found = [True]
+
+    def look() -> None:
+        with contextlib.suppress(Exception):
+            found[0] = _aws() if what == "@aws" else _google()[what == "@project"]
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(_ASKING)
+    return found[0]
 
 
 def _aws() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -223,6 +224,20 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
     google(monkeypatch, none)
     with pytest.raises(UsageError, match="gcloud auth application-default login"):
         judge("vertex_ai/m", params={"vertex_project": "p"})
+
+
+def test_odd_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SDK that is still looking when its time is up, or fails as it never should, may find something."""
+    monkeypatch.setattr(providers, "_ASKING", 0.05)
+    google(monkeypatch, lambda scopes: time.sleep(1))
+    assert judge("vertex_ai/m").model == "vertex_ai/m"
+
+    def broken(scopes: list[str]) -> None:
+        raise ValueError("Expecting value: line 1 column 1")
+
+    providers._finds.cache_clear()
+    google(monkeypatch, broken)
+    assert judge("vertex_ai/m").model == "vertex_ai/m"
 
 
 FOUND_OUT_AT_A_CALL = [
