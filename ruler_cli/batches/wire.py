@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
@@ -33,6 +34,7 @@ _PATIENCE = 60.0
 _SLOWEST = 50_000
 """Bytes of a body for which a second more is given."""
 _TRIES = 6
+_REDIRECTS, _HOPS = (301, 302, 303, 307, 308), 3
 _LONGEST_WAIT = 300.0
 """Seconds that a server may ask to wait; if it asks for more, the command ends."""
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
@@ -130,21 +132,34 @@ class Wire:
 
     async def lines(self, path: str, lost: str) -> AsyncGenerator[bytes, None]:
         """Lines of a file, without their ends; from the beginning again if the connection broke."""
-        url = self.base + path
-        away = "x-api-key" not in self.headers  # to another host aiohttp sends any header but Authorization
         for attempt in range(_TRIES):
             try:
-                async with self.session.get(
-                    url, headers=self.headers, proxy=proxy_of(url), allow_redirects=away, max_redirects=3
-                ) as response:
-                    if response.status >= 300:
-                        raise self._refused(response, await _bounded(response))
-                    async for line in _split(response.content):
+                async with aclosing(self._lines(self.base + path)) as found:
+                    async for line in found:
                         yield without_key(line, self.key)  # rows are kept, and may say whatever was sent
                 return
             except (Trouble, *_BROKEN) as error:
                 trouble = error if isinstance(error, Trouble) else self._broken(error)
             await self._rest(trouble, attempt, lost)
+
+    async def _lines(self, url: str) -> AsyncGenerator[bytes, None]:
+        """Make one request for lines, which may lead to a few others."""
+        for _ in range(_HOPS):
+            headers = self.headers if _origin(url) == _origin(self.base) else {}  # a key stays with its host
+            async with self.session.get(
+                url, headers=headers, proxy=proxy_of(url), allow_redirects=False
+            ) as response:
+                if response.status in _REDIRECTS:
+                    url = urljoin(url, response.headers.get("Location", ""))
+                    if urlsplit(url).scheme not in {"https", urlsplit(self.base).scheme}:
+                        break
+                    continue
+                if response.status >= 300:
+                    raise self._refused(response, await _bounded(response))
+                async for line in _split(response.content):
+                    yield line
+                return
+        raise self._unreadable("sends elsewhere again and again")
 
     async def _rest(self, trouble: Trouble, attempt: int, lost: str) -> None:
         """Wait before the next try; raise if there is none."""
@@ -209,12 +224,17 @@ class Wire:
         if isinstance(error, aiohttp.ClientHttpProxyError):
             reason = f"the proxy to {self.who} refuses ({error.status}); check HTTPS_PROXY"
             return Trouble(RefusedError(reason))
-        if isinstance(error, aiohttp.InvalidURL | UnicodeError | aiohttp.TooManyRedirects):
+        if isinstance(error, aiohttp.InvalidURL | UnicodeError):
             return Trouble(RefusedError(f"{self.who}: its address cannot be used ({why}); check --api-base"))
         said = f"the connection to {self.who} broke ({why})"
         if isinstance(error, TimeoutError):
             said = f"{self.who} did not answer in time"
         return Trouble(RulerError(f"{said}; {_LATER}"), passing=True, done=True)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

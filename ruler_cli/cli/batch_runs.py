@@ -159,7 +159,9 @@ def _say_collected(done: Collected, again: str) -> None:
     for each in done.open:
         if each.remote is not None:
             so_far = f"{each.remote.succeeded + each.remote.failed} of {each.batch.requests} done"
-            say(f"ruler: batch {_name(each.batch)}: {each.remote.label}, {so_far}")
+            ended = each.remote.state == "running" and each.remote.label == "completed"
+            more = "; its results are not there yet, collect again later" if ended else ""
+            say(f"ruler: batch {_name(each.batch)}: {each.remote.label}, {so_far}{more}")
         elif not (each.trouble or each.doubt):
             say(f"ruler: batch {_name(each.batch)}: is being submitted")
     _say_troubles(done.open)

@@ -171,9 +171,11 @@ async def test_key_stays_with_its_host() -> None:
             await call.answer(b"", 302, f"Location: {target}\r\n")
 
         async with serving(play, here) as base, wire(base) as open_wire:
-            assert await every(open_wire.lines("/results", "gone")) == [b"1", b"2"]
-    assert [KEY in head for head in here] == [True, True]
-    assert [KEY in head for head in there] == [False]
+            for name in ("Authorization", "x-api-key"):
+                open_wire.headers = {name: KEY}
+                assert await every(open_wire.lines("/results", "gone")) == [b"1", b"2"]
+    assert [KEY in head for head in here] == [True, True] * 2
+    assert [KEY in head for head in there] == [False] * 2
     assert there[0].startswith("GET /signed?x=1 ")
 
 
