@@ -307,7 +307,11 @@ class Worker(Observer):
         running = asyncio.ensure_future(score(given, self, self._halt))
         while not (await asyncio.wait([running], timeout=_TICK))[0]:
             yield self._report, self._rows()
-        done = await running
+        try:
+            done = await running
+        except RulerError as error:  # replies since the last report are paid for
+            yield replace(self._report, stopped=error), self._rows()
+            return
         stopped = None if isinstance(done.stopped, CapReached) else done.stopped
         yield Report(done.summary, stopped=stopped), self._rows()
 

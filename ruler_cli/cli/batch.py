@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ruler_cli.cli.messages import told
-from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, with_options
+from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, finite, with_options
 from ruler_cli.errors import UsageError
 from ruler_cli.files.location import Location
 
@@ -24,6 +24,7 @@ Settle = Annotated[
     typer.Option(
         metavar="S",
         min=0.0,
+        callback=finite,
         envvar="RULER_SETTLE",
         help="Seconds in which a batch may still appear at its provider after a crash.",
     ),
@@ -31,7 +32,13 @@ Settle = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", envvar="RULER_WAIT", help="Collect until no batch is out.")]
 Timeout = Annotated[
     float,
-    typer.Option(metavar="S", min=0.0, envvar="RULER_WAIT_TIMEOUT", help="Seconds of --wait at most."),
+    typer.Option(
+        metavar="S",
+        min=0.0,
+        callback=finite,
+        envvar="RULER_WAIT_TIMEOUT",
+        help="Seconds of --wait at most.",
+    ),
 ]
 _SETTLE = 120.0
 _LONGEST = 26 * 3600.0

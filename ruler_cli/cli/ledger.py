@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ruler_cli.cli.messages import one_line, safe, safe_value, say, told
-from ruler_cli.cli.options import AsJson, LedgerPath
+from ruler_cli.cli.options import AsJson, LedgerPath, finite
 from ruler_cli.cli.units import count, iso, size
 from ruler_cli.errors import UsageError
 
@@ -77,7 +76,12 @@ def clear(
     ledger: LedgerPath = None,
     older_than: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0.0, help="Only what came before so many days.  [default: all]"),
+        typer.Option(
+            metavar="DAYS",
+            min=0.0,
+            callback=finite,
+            help="Only what came before so many days.  [default: all]",
+        ),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, which happens on a terminal.")
@@ -93,8 +97,6 @@ def clear(
         from ruler_cli.ledger import Ledger, is_there
 
         place = _place_of(ledger)
-        if older_than is not None and not math.isfinite(older_than):
-            raise UsageError(f"--older-than {older_than}: give a number of days, e.g. 90")
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
         if not is_there(place):
             typer.echo(f"removed nothing: there is no {safe(str(place))}")

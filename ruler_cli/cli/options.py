@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -49,6 +50,13 @@ def _rubrics(incomplete: str) -> list[str]:
     if not incomplete.startswith("@"):
         return []
     return ["@" + name for name in glob.glob(glob.escape(incomplete[1:]) + "*")]  # noqa: PTH207 - keeps `./`
+
+
+def finite(value: float | None) -> float | None:
+    """Refuse `nan` and `inf`, which pass every bound."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no number that can be meant; give one such as 60")
+    return value
 
 
 Source = Annotated[

@@ -21,6 +21,8 @@ Because = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", 
 """Why a group is worth a look: no scores; scores against labels; a rollout that addresses the judge;
 few passes for its noise; scores far apart; nothing to learn from; nothing of all that."""
 _ORDER: tuple[Because, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
+_MOST_KINDS, _LONGEST = 32, 100
+"""Kinds of failures that are told apart, and how much of their names is looked at."""
 _Much = tuple[float, ...]
 _Item = TypeVar("_Item")
 _Kept = list[tuple[_Much, int, _Item]]
@@ -47,6 +49,14 @@ def _keep(kept: _Kept[_Item], most: int, much: _Much, number: int, item: _Item) 
         heappush(kept, one)
         return True
     return most > 0 and heappushpop(kept, one) is not one
+
+
+def _is_new(kind: str, kinds: set[str]) -> float:
+    """Note a kind of failure: 1 the first time. A stranger's file cannot fill the set."""
+    kind = kind[:_LONGEST]
+    new = kind not in kinds and len(kinds) < _MOST_KINDS
+    kinds |= {kind} if new else set()
+    return float(new)
 
 
 def _ranked(kept: _Kept[_Item]) -> Iterator[_Item]:
@@ -96,8 +106,7 @@ class Ranking:
             self._first.append(ordinal)
         reasons = _reasons(group) if group.scores else iter(())
         if group.failed:
-            reasons = iter([("failed", (float(group.kind not in self._kinds),))])
-            self._kinds.add(group.kind)
+            reasons = iter([("failed", (_is_new(group.kind, self._kinds),))])
         for because, much in reasons:
             wanted |= _keep(self._kept[because], self._most, much, ordinal, ordinal)
         return wanted
@@ -146,8 +155,7 @@ class Shortlist:
         """Look at the next group of the file."""
         self._number += 1
         if group.failed:
-            self._keep(self._worst, (1.0, float(group.kind not in self._kinds)), group, "failed")
-            self._kinds.add(group.kind)
+            self._keep(self._worst, (1.0, _is_new(group.kind, self._kinds)), group, "failed")
             return
         if not group.scores:
             return
