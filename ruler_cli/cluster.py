@@ -46,8 +46,6 @@ _LEAST_TOKENS = 100_000
 """Tokens per minute that a worker needs: a call larger than its share would pass the limit of all."""
 _TICK, _PAUSE = 0.5, 2.0
 """Seconds between reports, and after a shard under a limit: the next begins with a second's worth at once."""
-_PART = 8 << 20
-"""Bytes of a file that go to another node at once."""
 _COLUMNS = "key, at, seconds, model, status, prompt, completion, cached, body"
 _Rows = list[tuple[Any, ...]]
 
@@ -219,7 +217,7 @@ class _Shards:
                 way = "put them on a disk that all nodes share, or give one file or an address"
                 raise UsageError(f"--engine ray: {why}; {way}")
             with file.open("rb") as stream:
-                while part := stream.read(_PART):
+                while part := stream.read(8 << 20):
                     await worker.take.remote(name, part)
 
     async def _scored(self, slot: int, shard: Shard | None) -> None:
@@ -309,11 +307,11 @@ class Worker(Observer):
             yield self._report, self._rows()
         try:
             done = await running
+            stopped = None if isinstance(done.stopped, CapReached) else done.stopped
+            last = Report(done.summary, stopped=stopped)
         except RulerError as error:  # replies since the last report are paid for
-            yield replace(self._report, stopped=error), self._rows()
-            return
-        stopped = None if isinstance(done.stopped, CapReached) else done.stopped
-        yield Report(done.summary, stopped=stopped), self._rows()
+            last = replace(self._report, stopped=error)
+        yield last, self._rows()
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
