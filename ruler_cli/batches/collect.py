@@ -109,7 +109,11 @@ async def collect(
                 standings.append(standing)
             reached |= {each.batch.account for each in standings if each.remote is not None}
             left = until - time.monotonic()
-            if left <= 0 or not any(_passes(each, reached) for each in standings):
+            more = any(_passes(each, reached) for each in standings)
+            if left > 0 and not more:  # a submission is on record once its requests are written
+                with journal.alone() as idle:
+                    more = not idle
+            if left <= 0 or not more:
                 return Collected(tuple(taken), tuple(standings))
             await anyio.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,17 @@ def test_failed_for_good(name: str, tmp_path: Path, batch_server: BatchServer) -
         assert ledger.stats().rows["fault"] == 2
     assert client.submit().requests == 0
     assert client.submit(retry_failed=True).requests == 2
+
+
+@one_api
+def test_collect_beside_a_submission(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """While another command submits there may be batches to come, and a collection that waits stays."""
+    client = client_of(tmp_path, batch_server, name)
+    with Journal(client.place) as journal, journal.alone():
+        began = time.monotonic()
+        client.collect(wait=0.3)
+        assert time.monotonic() - began >= 0.3
+    assert client.collect(wait=30.0).exit_code == 0
 
 
 @each_api
