@@ -238,7 +238,13 @@ async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt)
         journal.move(batch, "failed", reason=str(error))
         raise
     draft.file.unlink(missing_ok=True)
-    return journal.move(batch, "submitted", remote=remote.id, label=remote.label) or batch
+    created = journal.move(batch, "submitted", remote=remote.id, label=remote.label)
+    if created is None:
+        raise RulerError(
+            f"batch {batch.tag}: was given up by another command while it was created; it is {remote.id} at "
+            "its provider, which bills it: call it off there"
+        )
+    return created
 
 
 async def beside(companion: Callable[[], Coroutine[Any, Any, None]], work: Callable[[], Awaitable[T]]) -> T:

@@ -12,7 +12,7 @@ import pytest
 from ruler_cli.batches.journal import OPEN, Journal
 from ruler_cli.batches.providers import Provider, Remote
 from ruler_cli.batches.submit import TooDear, submit
-from ruler_cli.errors import InterruptedRun, RefusedError, UsageError
+from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
 from ruler_cli.pool.engine import Halt
 from ruler_cli.settings import AskSettings, PoolSettings
 from tests.batch_server import BatchServer
@@ -130,6 +130,21 @@ def test_another_key(client: Client) -> None:
     assert "--forget" in str(standing.trouble)
     assert client.submit().out == 5
     assert batch.tag in str(standing.trouble)
+
+
+def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that another command gives up while it is created is told by its provider's name."""
+    whole = Provider.create
+
+    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+        with Journal(client.place) as journal:
+            (batch,) = journal.batches("creating")
+            journal.move(batch, "abandoned")
+        return await whole(self, file, uploaded, tag)
+
+    monkeypatch.setattr(Provider, "create", create)
+    with pytest.raises(RulerError, match="at its provider, which bills it"):
+        client.submit()
 
 
 def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
