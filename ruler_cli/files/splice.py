@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,14 +19,21 @@ from typing import NamedTuple, cast
 
 from ruler_cli.files.parse import dump
 
-_MEMBER = re.compile(rb'[ \t\r\n,]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+
+def _many(pattern: bytes) -> bytes:
+    """Any number of a pattern, without a way back."""
+    # before Python 3.11.5 a possessive quantifier of a group matched too little (gh-106052)
+    return b"(?:%s)*+" % pattern if sys.version_info >= (3, 11, 5) else b"(?>(?:%s)*)" % pattern
+
+
+_INSIDE = rb'[^"\\]*+' + _many(rb'\\.[^"\\]*+')
+_TEXT = b'"' + _INSIDE + b'"'
+_BARE = rb'[^"\[\]{}]*+'
+_MEMBER = re.compile(rb'[ \t\r\n,]*"(' + _INSIDE + rb')"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 SPACE = re.compile(rb"[ \t\r\n]*")
-_NEXT_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
-
-
-_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NEXT_BRACKET = re.compile(_BARE + _many(_TEXT + _BARE) + rb"([\[\]{}])", re.DOTALL)
 STRING = re.compile(_TEXT, re.DOTALL)
-_QUOTED = rb'"[^"]*+(?:(?<=[^\\]\\)"[^"]*+)*+(?<!\\)"'
+_QUOTED = rb'"[^"]*+' + _many(rb'(?<=[^\\]\\)"[^"]*+') + rb'(?<!\\)"'
 """A string by its quotes alone, in half the time of `_TEXT`: a quote behind a backslash is text. Where
 one stands behind two backslashes or more this matches nothing, and `_TEXT` is asked."""
 
@@ -33,10 +41,10 @@ one stands behind two backslashes or more this matches nothing, and `_TEXT` is a
 @cache  # compiled when the first record is written: the first request does not wait for it
 def _value(string: bytes, depth: int = 10) -> re.Pattern[bytes]:
     """Any value but a container that is nested deeper, in one match: an inner loop in C."""
-    text = rb'[^"\[\]{}]*+(?:' + string + rb'[^"\[\]{}]*+)*+'
+    text = _BARE + _many(string + _BARE)
     container = rb"[\[{]" + text + rb"[\]}]"
     for _ in range(depth - 1):
-        container = rb"[\[{]" + text + rb"(?:" + container + text + rb")*+[\]}]"
+        container = rb"[\[{]" + text + _many(container + text) + rb"[\]}]"
     return re.compile(string + rb'|[^"\[\]{}\s,]++|' + container, re.DOTALL)
 
 
