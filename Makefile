@@ -106,7 +106,7 @@ lock: ## write constraints.txt and constraints-e2e.txt anew from pyproject.toml
 
 # Only for who changes a library's version or entry.js: `make check` needs no npm. The lock holds digests
 # and no address of a registry; `make vendor LOCK=1` writes it anew from package.json.
-VENDOR := ruler_cli/report/web/vendor
+VENDOR := ruler_cli/results/report/web/vendor
 
 vendor: ## bundle the report's JavaScript libraries anew, with npm
 	@rm -rf build/vendor && mkdir -p build/vendor && cp $(VENDOR)/package.json $(VENDOR)/*.js $(VENDOR)/*.mjs build/vendor

@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.batches.apis import APIS
-from tests.batches.matrix import Outcome, ends, kills, table
+from tests.batch.apis import APIS
+from tests.batch.matrix import Outcome, ends, kills, table
 
 
 def _main() -> int:

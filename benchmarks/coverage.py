@@ -16,9 +16,9 @@ from benchmarks.child import LIMIT, PYTHON, ROOT
 from benchmarks.inputs import write_rich
 from benchmarks.results import Result, alone
 from ruler_cli.cli import main
-from ruler_cli.records import Group
-from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.sheet import Sheet
+from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.prompting.layout import Sheet
+from ruler_cli.types import Group
 from tests.judge_server import JudgeServer
 
 _GROUPS, _QUICK = 1_000, 300

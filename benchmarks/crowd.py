@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ruler_cli.files.database import TABLES, files_of
-from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.ledger import Ledger
-from ruler_cli.records import Reply
+from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.ledger.database import TABLES, files_of
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import Reply
 
 _MANY, _FEW = 20_000, 2_000
 """Look-ups that are counted, and rows that an import puts in together."""

@@ -23,7 +23,7 @@ from benchmarks.projection import MEASURED, MODELS, PRICES, SOURCES, Given, Row,
 from benchmarks.results import Result
 from benchmarks.scoring import ended
 from benchmarks.stages import Stages
-from ruler_cli.judges.prices import in_batches, known
+from ruler_cli.judges.pricing import in_batches, known
 
 _SIZES = {"20 kB a group": (200, 2_000, 20_000), "tau-bench": (100, 500, 2_500)}
 _QUICK = {"20 kB a group": (50, 250, 1_000), "tau-bench": (50, 100, 250)}

@@ -16,12 +16,12 @@ from pathlib import Path
 import anyio
 
 from benchmarks.results import Result, alone
-from ruler_cli.judges.choose import Chosen
-from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.judging.panel import pool
 from ruler_cli.pool.engine import Halt, run
-from ruler_cli.pool.panel import pool
-from ruler_cli.records import Group, Line, Record, Reply, Request, Rollout, Usage
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.types import Group, Line, Record, Reply, Request, Rollout, Usage
 from tests.virtual import World, virtually
 
 _GROUPS, _PASSES, _AT_ONCE, _ROLLOUTS = 60, 4, 32, 8

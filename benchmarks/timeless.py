@@ -16,11 +16,11 @@ from unittest.mock import patch
 
 from benchmarks.inputs import write_trios
 from benchmarks.rounds import Case
-from ruler_cli.judges.choose import Chosen
+from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.judges.resolve import Chosen
 from ruler_cli.judges.simulated import Model, score
-from ruler_cli.records import Fault, Reply, Request, Usage
-from ruler_cli.score import score as run
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.run import score as run
+from ruler_cli.types import Fault, Reply, Request, Usage
 from tests.virtual import World, virtually
 
 
@@ -59,7 +59,7 @@ def seen(folder: Path, case: Case) -> list[dict[str, Any]]:
     async def main() -> bool:
         return (await run(settings)).summary.complete
 
-    with patch("ruler_cli.score.choose", lambda judge: Chosen(judges[judge.model], None, None)):
+    with patch("ruler_cli.run.choose", lambda judge: Chosen(judges[judge.model], None, None)):
         if not virtually(main):
             raise SystemExit("not every group was scored")
     return [_report(judge) for judge in judges.values()]

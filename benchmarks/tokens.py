@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
-from ruler_cli.reading import open_input
-from ruler_cli.records import Group
-from ruler_cli.scoring.request import compose, lay_out
-from ruler_cli.settings import AskSettings, InputSettings
+from ruler_cli.config import AskSettings, InputSettings
+from ruler_cli.prompting.prompt import compose, lay_out
+from ruler_cli.reading.input import open_input
+from ruler_cli.types import Group
 
 _ENCODINGS = ("o200k_base", "cl100k_base")
 _ORIGIN = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"

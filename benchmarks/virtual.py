@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.results import Result, alone
-from ruler_cli.judges.choose import Chosen
+from ruler_cli.config import JudgeSettings, PoolSettings
+from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judging.panel import pool
 from ruler_cli.pool.engine import Halt
-from ruler_cli.pool.panel import pool
-from ruler_cli.records import Usage
-from ruler_cli.settings import JudgeSettings, PoolSettings
+from ruler_cli.types import Usage
 from tests.virtual import World, flood, virtually
 
 _RPM, _RPM_QUICK = (10, 60, 500, 5000), (10, 60, 500)

@@ -10,19 +10,18 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from ruler_cli.annotate import group_fields, marks_of
-from ruler_cli.ballots import Verdict
+from ruler_cli.config import CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
-from ruler_cli.judges.choose import choose
-from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.judges.resolve import choose
+from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.judging.panel import pool
 from ruler_cli.pool.engine import Halt
-from ruler_cli.pool.panel import pool
-from ruler_cli.records import Failure, Group, Line, Record, Rollout
-from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.batch_statistics import Batch
 from ruler_cli.scoring.combine import combine
-from ruler_cli.settings import CombineSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.types import Failure, Group, Line, Record, Rollout, Verdict
+from ruler_cli.writing.annotate import group_fields, marks_of
 
 _LOG = "RULER explanation: "
 _ONE = ScoreSettings(InputSettings("-"), "-")

@@ -26,19 +26,19 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli import __version__
+from ruler_cli.config import PoolSettings, ScoreSettings, Shard
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
-from ruler_cli.files.database import WAIT
-from ruler_cli.files.location import Location
-from ruler_cli.judges.choose import environment
-from ruler_cli.judges.faults import clean
-from ruler_cli.judging import judges_of
-from ruler_cli.ledger import Ledger
+from ruler_cli.judges.provider_errors import clean
+from ruler_cli.judges.resolve import environment
+from ruler_cli.judging.adaptive import FIRST
+from ruler_cli.judging.group_run import judges_of
+from ruler_cli.ledger.database import WAIT
+from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import Halt
-from ruler_cli.reading import open_input
-from ruler_cli.score import Done, score
-from ruler_cli.scoring.gain import FIRST
-from ruler_cli.settings import PoolSettings, ScoreSettings, Shard
+from ruler_cli.reading.input import open_input
+from ruler_cli.reading.location import Location
+from ruler_cli.run import Done, score
 
 _ROUNDS, _STRIKES = 3, 3
 """Shards for each worker, so that those that are done early help; workers that may end over one shard."""

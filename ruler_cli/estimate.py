@@ -17,18 +17,18 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
-from ruler_cli.files.requests import Limits
+from ruler_cli.batch.request_files import Limits
+from ruler_cli.config import AskSettings
 from ruler_cli.formats.rewards import number
-from ruler_cli.judges.body import stated_limit
-from ruler_cli.judges.prices import Model, Price
-from ruler_cli.notes import Share
+from ruler_cli.judges.pricing import Model, Price
+from ruler_cli.judges.request_body import stated_limit
 from ruler_cli.pool.budget import Estimates
-from ruler_cli.records import Fault, Group, Reply, Request, Usage
-from ruler_cli.scoring.coverage import Coverage
-from ruler_cli.scoring.request import Part, compose, lay_out, parts, turn_of, turns
-from ruler_cli.scoring.sheet import BYTES_PER_TOKEN, Sheet
-from ruler_cli.settings import AskSettings
-from ruler_cli.statistics.sums import rounded
+from ruler_cli.prompting.coverage import Coverage
+from ruler_cli.prompting.layout import BYTES_PER_TOKEN, Sheet
+from ruler_cli.prompting.prompt import Part, compose, lay_out, parts, turn_of, turns
+from ruler_cli.reading.sample import Share
+from ruler_cli.scoring.sums import rounded
+from ruler_cli.types import Fault, Group, Reply, Request, Usage
 
 Role = Literal["panel", "fallback", "escalation"]
 """When a judge is asked: always, where the one before refuses, or where passes leave a group unresolved."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from ruler_cli.records import Problem, Usage
+from ruler_cli.types import Problem, Usage
 
 
 @dataclass(frozen=True, slots=True)

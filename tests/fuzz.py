@@ -32,10 +32,10 @@ from typing import Any
 import anyio
 
 from ruler_cli.cli.messages import safe
+from ruler_cli.config import InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.errors import RulerError, UnreadableError
-from ruler_cli.files.parse import dump, parse
-from ruler_cli.score import score
-from ruler_cli.settings import InputSettings, JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.reading.parse import dump, parse
+from ruler_cli.run import score
 from tests.fuzz_containers import KINDS, fits, pack, unpack
 from tests.fuzz_truths import EXACT, misplaced, plant
 from tests.values import NASTY

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import RulerError, UnreadableError
-from ruler_cli.files.parse import parse
 from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.interface import lookup
 from ruler_cli.formats.reader import Reader, owner
 from ruler_cli.judges.simulated import truth
-from ruler_cli.records import Line, Rollout
-from ruler_cli.scoring.render import render
-from ruler_cli.settings import InputSettings
+from ruler_cli.prompting.render import render
+from ruler_cli.reading.parse import parse
+from ruler_cli.types import Line, Rollout
 
 _TRUTH = re.compile(r"truth=([0-9]{0,3}\.[0-9]{1,17}|[0-9]{1,3})")
 EXACT = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}

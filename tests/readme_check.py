@@ -38,13 +38,13 @@ import typer.main
 
 from benchmarks import projection
 from ruler_cli.cli import app
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.detect import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.observer import Figures, Summary
-from ruler_cli.reading import open_input
-from ruler_cli.selection.conditions import NAMES, condition
-from ruler_cli.settings import InputSettings
+from ruler_cli.reading.input import open_input
+from ruler_cli.results.select.conditions import NAMES, condition
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

@@ -13,17 +13,17 @@ import anyio
 import orjson
 import pytest
 
+from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings
+from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.judges.choose import Chosen
-from ruler_cli.judges.prices import Model, Price, stated
+from ruler_cli.judges.pricing import Model, Price, stated
+from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.judges.resolve import Chosen
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import Halt
-from ruler_cli.records import Fault, Reply, Request
-from ruler_cli.score import Done, score
-from ruler_cli.scoring.render import blocks
-from ruler_cli.settings import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings
-from ruler_cli.settings import ScoreSettings as Settings
+from ruler_cli.prompting.render import blocks
+from ruler_cli.run import Done, score
+from ruler_cli.types import Fault, Reply, Request
 from tests.conftest import read, write
 from tests.judging_server.asks import expected_score
 from tests.virtual import virtually
@@ -153,8 +153,8 @@ class Stage:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch, groups: Sequence[Any], *judges: Stub) -> None:
         self.path, self.judges = path, {judge.name: judge for judge in judges}
         write(path / "in.jsonl", list(groups))
-        patch.setattr("ruler_cli.score.choose", self._choose)
-        patch.setattr("ruler_cli.score.cached_only", self._cached_only)
+        patch.setattr("ruler_cli.run.choose", self._choose)
+        patch.setattr("ruler_cli.run.cached_only", self._cached_only)
 
     def _choose(self, settings: JudgeSettings) -> Chosen:
         judge = self.judges[settings.model]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ruler_cli.ballots import Outcome, Verdict
-from ruler_cli.delivery import Counts
-from ruler_cli.judges.prices import Price
-from ruler_cli.pool.caller import Caller
+from ruler_cli.config import MaxFailures
+from ruler_cli.judges.pricing import Price
+from ruler_cli.judging.panel import Panel
+from ruler_cli.pool.concurrency import Fixed
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.level import Fixed
-from ruler_cli.pool.panel import Panel
-from ruler_cli.records import Failure, Group, Kind, Usage
-from ruler_cli.settings import MaxFailures
+from ruler_cli.pool.retries import Caller
+from ruler_cli.result_writer import Counts
+from ruler_cli.types import Failure, Group, Kind, Outcome, Usage, Verdict
 from tests.virtual import ASKED, World, virtually
 
 GROUP = Group("g", ())

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.config import AskSettings
 from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Bill, Estimate, Figures, Range
 from ruler_cli.estimate import estimate as estimate_all
-from ruler_cli.judges.choose import LIMITS
-from ruler_cli.judges.prices import Model, Price
-from ruler_cli.notes import Share
+from ruler_cli.judges.pricing import Model, Price
+from ruler_cli.judges.resolve import LIMITS
 from ruler_cli.pool.budget import Estimates
-from ruler_cli.records import Group
-from ruler_cli.scoring.request import compose, lay_out, parts, turns, windows
-from ruler_cli.settings import AskSettings
+from ruler_cli.prompting.prompt import compose, lay_out, parts, turns, windows
+from ruler_cli.reading.sample import Share
+from ruler_cli.types import Group
 from tests.values import group, talk
 
 ASK = AskSettings()

@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.formats.reader import guarded
-from ruler_cli.records import Rollout
-from ruler_cli.score import Done, score
-from ruler_cli.scoring.render import render
-from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.prompting.render import render
+from ruler_cli.run import Done, score
+from ruler_cli.types import Rollout
 from tests.conftest import read, write
 from tests.values import talk
 

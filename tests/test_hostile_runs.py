@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.records import Fault, Reply, Request
-from ruler_cli.scoring.render import blocks
+from ruler_cli.prompting.render import blocks
+from ruler_cli.types import Fault, Reply, Request
 from tests.command import Done, run_here
 from tests.conftest import group, write
 from tests.runs import Stage, Stub, answer, refusing, truthful

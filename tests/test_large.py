@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.observer import Summary
-from ruler_cli.score import score as run_score
-from ruler_cli.settings import AskSettings, InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.run import score as run_score
 from tests.conftest import read, rollout, write
 from tests.judge_server import JudgeServer
 from tests.judging_server.asks import read_ask

@@ -9,10 +9,10 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judging import Item, Judge, JudgeRunner, Outcome
-from ruler_cli.records import Fault, Reply, Request, Usage
-from ruler_cli.scoring.request import lay_out
-from ruler_cli.settings import AskSettings, InputSettings, ScoreSettings
+from ruler_cli.config import AskSettings, InputSettings, ScoreSettings
+from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.types import Fault, Reply, Request, Usage
 from tests.values import group, talk
 
 PLAIN, DENSE = "plain text ", "稠密的文字"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import anyio
 
-from ruler_cli.index import Index
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller, Tries
+from ruler_cli.pool.concurrency import Adaptive, Fixed
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
-from ruler_cli.records import Fault, Line, Record, Reply, Request, Usage
+from ruler_cli.pool.retries import Caller, Tries
+from ruler_cli.reading.index import Index
+from ruler_cli.types import Fault, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.virtual import World, virtually

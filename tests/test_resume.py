@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError
-from ruler_cli.ledger import ReplyCache
-from ruler_cli.pool.caller import Caller
+from ruler_cli.ledger.reply_cache import ReplyCache
+from ruler_cli.pool.concurrency import Fixed
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.level import Fixed
-from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Fault, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.virtual import World, virtually

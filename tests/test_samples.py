@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.files.parse import parse
+from ruler_cli.reading.parse import parse
 from tests.command import Done, run_here
 
 SAMPLES = Path(__file__).parent.parent / "samples"

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ruler_cli.config import MaxFailures, Shard, shard_of
 from ruler_cli.errors import UsageError
-from ruler_cli.index import digest
-from ruler_cli.records import Request
-from ruler_cli.score import Done, score
-from ruler_cli.settings import MaxFailures, Shard, shard_of
+from ruler_cli.reading.index import digest
+from ruler_cli.run import Done, score
+from ruler_cli.types import Request
 from tests.conftest import ROOT, group, rollout
 from tests.fuzz_containers import KINDS, pack, unpack
+from tests.judging.test_adaptive_runs import drawing, groups
 from tests.runs import Stage, Stub, failing, group_of, noisy
-from tests.test_adaptive_runs import drawing, groups
 from tests.virtual import virtually
 
 DAMAGED = (b'{"torn', b"7", b'{"group_id": "no messages"}')

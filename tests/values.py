@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from ruler_cli.config import InputSettings
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.reader import Reader
-from ruler_cli.records import Group, Line, Record, Rollout
-from ruler_cli.settings import InputSettings
+from ruler_cli.types import Group, Line, Record, Rollout
 
 
 def few(number: int, cases: Iterable[Any]) -> list[Any]:

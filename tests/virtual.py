@@ -19,9 +19,9 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
-from ruler_cli.pool.caller import Caller
 from ruler_cli.pool.engine import run
-from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Fault, Reply, Request, Usage
 
 T = TypeVar("T")
 

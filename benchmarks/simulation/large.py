@@ -11,12 +11,12 @@ from statistics import fmean
 from benchmarks.simulation.measures import deviation, spearman
 from benchmarks.simulation.schemes import MEAN, scores_of
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
-from ruler_cli.ballots import Ballot
 from ruler_cli.judges.simulated import Model
-from ruler_cli.scoring.batch import Batch
-from ruler_cli.scoring.sheet import balanced
-from ruler_cli.scoring.windows import Windows, partition
-from ruler_cli.statistics import shifts
+from ruler_cli.prompting.layout import balanced
+from ruler_cli.prompting.windows import Windows, partition
+from ruler_cli.scoring import window_shifts
+from ruler_cli.scoring.batch_statistics import Batch
+from ruler_cli.types import Ballot
 
 SIZE, WINDOW, STEP = 64, 8, 4
 MODEL = Model(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)
@@ -86,7 +86,7 @@ def _anchored(case: Case, anchors: int) -> list[float]:
         window = [*fixed, *rest[start : start + room]]
         ballot = case.ask(case.rng.sample(window, len(window)), 0, anew=True)
         seen.append((ballot.bodies, ballot.scores))
-    return [round(score, 9) for score in shifts.fit(seen, SIZE).scores if score is not None]
+    return [round(score, 9) for score in window_shifts.fit(seen, SIZE).scores if score is not None]
 
 
 def _slid(case: Case) -> list[float]:

@@ -8,11 +8,11 @@ from statistics import fmean, median
 
 from benchmarks.simulation.measures import Measured, deviation, measured, ranks
 from benchmarks.simulation.worlds import Asked, Case, Kind, cases, same
-from ruler_cli.ballots import Ballot, Outcome, Verdict
+from ruler_cli.config import CombineSettings
 from ruler_cli.judges.simulated import Model
-from ruler_cli.scoring.batch import Batch
+from ruler_cli.scoring.batch_statistics import Batch
 from ruler_cli.scoring.combine import combine
-from ruler_cli.settings import CombineSettings
+from ruler_cli.types import Ballot, Outcome, Verdict
 
 WEAK = Model(persistent=0.12, slot=0.10, noise=0.12)
 MEAN = CombineSettings()

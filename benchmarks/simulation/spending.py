@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.simulation.measures import Measured
 from benchmarks.simulation.schemes import combined
 from benchmarks.simulation.worlds import Asked, Kind, cases
-from ruler_cli.scoring.gain import FIRST, Standing, allot
+from ruler_cli.judging.adaptive import FIRST, Standing, allot
 
 BLOCK = 64
 COST_SPREAD = 0.8

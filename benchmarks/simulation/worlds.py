@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
-from ruler_cli.ballots import Ballot, Outcome
 from ruler_cli.judges.simulated import NOISE_SPREAD, Draws, Model, answers
-from ruler_cli.scoring.sheet import CYCLE, balanced
+from ruler_cli.prompting.layout import CYCLE, balanced
+from ruler_cli.types import Ballot, Outcome
 
 Kind = Literal["graded", "outcome"]
 KINDS: tuple[Kind, ...] = ("graded", "outcome")

@@ -12,15 +12,15 @@ from typing import Any
 import orjson
 import typer
 
-from ruler_cli.agreement.measure import KINDS, Agreement, measure, measure_two
-from ruler_cli.agreement.paired import known
 from ruler_cli.cli.messages import one_line, safe, safe_value, say
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.units import count
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
-from ruler_cli.marked.scored import ScoredFile
-from ruler_cli.settings import InputSettings
+from ruler_cli.reading.location import Location
+from ruler_cli.results.agree.measure import KINDS, Agreement, measure, measure_two
+from ruler_cli.results.agree.paired import known
+from ruler_cli.results.scored_file import ScoredFile
 
 _Json = Mapping[str, Any]
 COUNTS = (

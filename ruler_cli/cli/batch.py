@@ -12,7 +12,7 @@ import typer
 from ruler_cli.cli.messages import told
 from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, finite, with_options
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
+from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def submit(
     """
     with told(resume=_again(source)):
         from ruler_cli.cli.batch_runs import run, submitting
-        from ruler_cli.files.database import located
+        from ruler_cli.ledger.database import located
 
         settings = replace(options, max_cost=max_cost).settings(source)
         settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
@@ -187,7 +187,7 @@ def _again(source: str = "") -> str:
 
 
 def _place(text: str | None) -> Path:
-    from ruler_cli.files.database import located
+    from ruler_cli.ledger.database import located
 
     place = located(text)
     if place is None:

@@ -13,19 +13,19 @@ from typing import Any, NoReturn
 import anyio
 import typer
 
-from ruler_cli.batches.collect import Collected, Taken, cancel, collect, status
-from ruler_cli.batches.journal import Batch, there
-from ruler_cli.batches.providers import Providers
-from ruler_cli.batches.recover import Standing
-from ruler_cli.batches.submit import Submitted, TooDear, beside, submit
+from ruler_cli.batch.collect import Collected, Taken, cancel, collect, status
+from ruler_cli.batch.journal import Batch, there
+from ruler_cli.batch.providers import Providers
+from ruler_cli.batch.recover import Standing
+from ruler_cli.batch.submit import Submitted, TooDear, beside, submit
 from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.signals import interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
+from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.files.location import Location
 from ruler_cli.pool.engine import Halt
-from ruler_cli.settings import ScoreSettings
+from ruler_cli.reading.location import Location
 
 _HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
 

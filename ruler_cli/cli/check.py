@@ -13,12 +13,12 @@ import typer
 from ruler_cli.cli.messages import one_line, safe_value, told
 from ruler_cli.cli.options import AsJson, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
-from ruler_cli.files.parse import dump
-from ruler_cli.settings import JudgeSettings, ScoreSettings
+from ruler_cli.config import JudgeSettings, ScoreSettings
+from ruler_cli.reading.parse import dump
 
 if TYPE_CHECKING:
     from ruler_cli.estimate import Bill, Find, Role
-    from ruler_cli.records import Problem
+    from ruler_cli.types import Problem
 
 
 @with_options(
@@ -54,10 +54,10 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     """Print what INPUT holds and what `score` would take; whether all can be scored."""
     from ruler_cli.cli.check_page import batches, facts_of, rows
     from ruler_cli.estimate import estimate
-    from ruler_cli.files.location import Location
-    from ruler_cli.judging import judges_of
-    from ruler_cli.notes import Notes, sample
-    from ruler_cli.reading import open_input
+    from ruler_cli.judging.group_run import judges_of
+    from ruler_cli.reading.input import open_input
+    from ruler_cli.reading.location import Location
+    from ruler_cli.reading.sample import Notes, sample
 
     console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
@@ -82,10 +82,10 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
     from ruler_cli.estimate import Bill
-    from ruler_cli.judges.answer_form import EMBEDDED
-    from ruler_cli.judges.choose import choose, model_of
-    from ruler_cli.judging import judges_of
-    from ruler_cli.ledger import Ledger, ReplyCache
+    from ruler_cli.judges.reply_body import EMBEDDED
+    from ruler_cli.judges.resolve import choose, model_of
+    from ruler_cli.judging.group_run import judges_of
+    from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 
     judges = judges_of(settings)
     embedded = [judge for judge in judges if judge.model in EMBEDDED]

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ruler_cli.batch.request_files import Limits
 from ruler_cli.cli.units import count, rounded
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
-from ruler_cli.files.location import Location
-from ruler_cli.files.parse import dump, parse
-from ruler_cli.files.requests import Limits
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import given
-from ruler_cli.judges.choose import LIMITS, batch_price, batches_of, lists_batches
-from ruler_cli.notes import Notes
-from ruler_cli.reading import Input
-from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.statistics.sums import quantile
+from ruler_cli.judges.resolve import LIMITS, batch_price, batches_of, lists_batches
+from ruler_cli.reading.input import Input
+from ruler_cli.reading.location import Location
+from ruler_cli.reading.parse import dump, parse
+from ruler_cli.reading.sample import Notes
+from ruler_cli.scoring.sums import quantile
 
 HOURS = 24
 """Within so many hours OpenAI and Anthropic are done with a batch; what is not done by then expires."""

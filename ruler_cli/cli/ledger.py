@@ -19,8 +19,8 @@ from ruler_cli.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.importing import Imported, Unread
-    from ruler_cli.ledger import Stats, Status, Tally
+    from ruler_cli.batch.import_replies import Imported, Unread
+    from ruler_cli.ledger.reply_cache import Stats, Status, Tally
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 _DAY = 86400.0
@@ -63,7 +63,7 @@ def stats(
     Exit codes: 0 said; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
     with told():
-        from ruler_cli.ledger import Ledger
+        from ruler_cli.ledger.reply_cache import Ledger
 
         place = _place_of(ledger)
         with Ledger(place, make=False) as kept:
@@ -94,7 +94,7 @@ def clear(
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
     """
     with told():
-        from ruler_cli.ledger import Ledger, is_there
+        from ruler_cli.ledger.reply_cache import Ledger, is_there
 
         place = _place_of(ledger)
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
@@ -146,8 +146,8 @@ def import_(
     2 bad usage, or no such file.
     """
     with told():
-        from ruler_cli.importing import Importer, reply_files
-        from ruler_cli.ledger import Ledger
+        from ruler_cli.batch.import_replies import Importer, reply_files
+        from ruler_cli.ledger.reply_cache import Ledger
 
         place, names = _place_of(ledger), reply_files(replies)
         with Ledger(place) as kept, Importer(kept, model) as importer:
@@ -165,7 +165,7 @@ def import_(
 
 def _place_of(text: str | None) -> Path:
     """Where the ledger is that `--ledger` names; UsageError where it names none."""
-    from ruler_cli.files.database import located
+    from ruler_cli.ledger.database import located
 
     place = located(text)
     if place is None:
@@ -175,7 +175,7 @@ def _place_of(text: str | None) -> Path:
 
 def _cost(tally: Tally) -> float | None:
     """USD at list price; None where it is not known."""
-    from ruler_cli.judges.prices import known
+    from ruler_cli.judges.pricing import known
 
     price = known(tally.model).price
     return None if price is None else price.of(tally.usage)

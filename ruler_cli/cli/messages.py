@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from ruler_cli.errors import InterruptedRun, ReaderGone, RulerError
-from ruler_cli.files.location import Location
+from ruler_cli.reading.location import Location
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What could move a terminal's cursor or colour, or turn what stands on it around."""

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from ruler_cli.cli.messages import say
-from ruler_cli.files.location import Location
+from ruler_cli.reading.location import Location
 
 OPTIONS = {
     "--api-key": "--api-key-env VAR; a key never stands on a command line",

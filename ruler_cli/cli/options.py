@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from ruler_cli.cli import clusters, parsing
-from ruler_cli.cli.refusals import refuse_contradictions
-from ruler_cli.settings import (
+from ruler_cli.cli import option_values, ray_options
+from ruler_cli.cli.contradictions import refuse_contradictions
+from ruler_cli.config import (
     AskSettings,
     CombineSettings,
     InputSettings,
@@ -218,7 +218,7 @@ class ScoreOptions:
     ledger: list[str] | None = _option(
         None,
         "Where paid replies are kept; repeat it to read others as well, e.g. of shards.  [default: "
-        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {parsing.LEDGER_VARIABLE}]",
+        f"ruler/ledger.sqlite in the user's cache directory]  [env var: {option_values.LEDGER_VARIABLE}]",
         metavar="PATH|none",
         envvar=None,  # typer would split what the variable holds at every space
     )
@@ -229,9 +229,9 @@ class ScoreOptions:
     via: Literal["auto", "http", "litellm"] = _option("auto", "How the judge is reached.")
     summary: Path | None = _option(None, "Write the run's summary as JSON.", metavar="FILE")
     progress: Literal["auto", "bar", "log", "none"] = _option("auto", "What stderr shows while it runs.")
-    engine: clusters.Engine = "here"
-    ray_address: clusters.Address = None
-    ray_workers: clusters.Workers = None
+    engine: ray_options.Engine = "here"
+    ray_address: ray_options.Address = None
+    ray_workers: ray_options.Workers = None
     debug: bool = _option(False, "Show each reply.")
 
     def input(self, source: str, *, labels: str | None = None, scored: bool = False) -> InputSettings:
@@ -255,20 +255,20 @@ class ScoreOptions:
             api_base=self.api_base,
             api_key_env=self.api_key_env,
             via=self.via,
-            params=parsing.params(self.param),
+            params=option_values.params(self.param),
             timeout=self.timeout,
         )
-        names = parsing.judges(self.model, self.escalate, fallback=self.fallback)
-        prices = parsing.prices(self.price, len(names))
+        names = option_values.judges(self.model, self.escalate, fallback=self.fallback)
+        prices = option_values.prices(self.price, len(names))
         judges = [replace(usual, model=name, price=each) for name, each in zip(names, prices, strict=True)]
         stronger = None if self.escalate is None else judges.pop()
-        ledger, others = parsing.ledgers(self.ledger)
+        ledger, others = option_values.ledgers(self.ledger)
         settings = ScoreSettings(
             self.input(source),
             output,
             judges[0],
             AskSettings(
-                parsing.rubric(self.rubric),
+                option_values.rubric(self.rubric),
                 self.order,
                 self.seed,
                 None,
@@ -279,7 +279,7 @@ class ScoreOptions:
             PoolSettings(self.concurrency, self.rpm, self.tpm, self.retries, self.max_cost),
             self.on_failure,
             self.failed,
-            parsing.max_failures(self.max_failures),
+            option_values.max_failures(self.max_failures),
             ledger,
             self.retry_failed,
             debug=self.debug,

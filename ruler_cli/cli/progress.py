@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ruler_cli.cli.messages import say
 from ruler_cli.cli.units import count, short
 from ruler_cli.observer import Observer, Status, Summary
-from ruler_cli.records import Problem
+from ruler_cli.types import Problem
 
 if TYPE_CHECKING:
     from tqdm import tqdm

@@ -12,13 +12,13 @@ from ruler_cli.cli.messages import safe, say, told
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
+from ruler_cli.config import AskSettings, InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.settings import AskSettings, InputSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.records import Group
-    from ruler_cli.scoring.request import Part
-    from ruler_cli.scoring.sheet import Sheet
+    from ruler_cli.prompting.layout import Sheet
+    from ruler_cli.prompting.prompt import Part
+    from ruler_cli.types import Group
 
 _COMPARED = 1000
 """Groups' keys that are looked through for one that was not found."""
@@ -54,9 +54,9 @@ def command(
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with told():
-        from ruler_cli.judges.body import messages as written
-        from ruler_cli.judges.choose import answers_of, model_of
-        from ruler_cli.scoring.request import compose, lay_out
+        from ruler_cli.judges.request_body import messages as written
+        from ruler_cli.judges.resolve import answers_of, model_of
+        from ruler_cli.prompting.prompt import compose, lay_out
 
         settings = options.settings(source)
         where, judges = settings.input, [settings.judge, *settings.panel]
@@ -73,7 +73,7 @@ def command(
 
 
 def _name(where: InputSettings) -> str:
-    from ruler_cli.files.location import Location
+    from ruler_cli.reading.location import Location
 
     return Location(where.source).shown
 
@@ -82,7 +82,7 @@ def _group(where: InputSettings, key: str | None) -> Group:
     """The group with the key, or the first."""
     from contextlib import ExitStack
 
-    from ruler_cli.reading import open_input
+    from ruler_cli.reading.input import open_input
 
     name = _name(where)
     seen: list[str] = []
@@ -92,7 +92,7 @@ def _group(where: InputSettings, key: str | None) -> Group:
                 return one
             if len(seen) < _COMPARED:
                 seen.append(one.key)
-    from ruler_cli.nearest import nearest
+    from ruler_cli.suggestions import nearest
 
     meant = None if key is None else nearest(key, seen)
     which = "there is no group" if key is None else f"there is no group {key!r}"
@@ -108,7 +108,7 @@ def _part(group: Group, sheet: Sheet, ask: AskSettings, turn: int, window: int) 
         raise UsageError(
             f"--pass {turn}: {named} has nothing to compare and one pass; --single score makes them more"
         )
-    from ruler_cli.scoring.request import parts
+    from ruler_cli.prompting.prompt import parts
 
     found = parts(sheet, ask, turn - 1)
     if window > max(1, len(found)):
@@ -120,7 +120,7 @@ def _say_how_many(
     group: Group, sheet: Sheet, ask: AskSettings, others: Sequence[AskSettings], part: Part | None
 ) -> None:
     """Which of how many requests this is, where it is not the only one; a warning where it is none."""
-    from ruler_cli.scoring.request import lay_out, obstacle, turns, windows
+    from ruler_cli.prompting.prompt import lay_out, obstacle, turns, windows
 
     problem = obstacle(group, sheet, ask)
     if problem is not None or part is None:

@@ -14,12 +14,12 @@ from ruler_cli.cli.messages import on_ledger, say, scoring, told
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count, size
-from ruler_cli.settings import ScoreSettings
+from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.judges.choose import Target
-    from ruler_cli.records import Request
-    from ruler_cli.rendering import Rendered
+    from ruler_cli.batch.render import Rendered
+    from ruler_cli.judges.resolve import Target
+    from ruler_cli.types import Request
 
 
 @with_options(
@@ -72,13 +72,13 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     """Whether all that is lacking is written."""
     import anyio
 
+    from ruler_cli.batch.render import render
+    from ruler_cli.batch.request_files import RequestFiles, names_for
     from ruler_cli.cli.signals import interruptible
-    from ruler_cli.files.location import Location
-    from ruler_cli.files.requests import RequestFiles, names_for
-    from ruler_cli.judges.choose import LIMITS, cached_only, request_line, target_of
-    from ruler_cli.judging import judges_of
-    from ruler_cli.rendering import render
-    from ruler_cli.writing import refuse_clashes
+    from ruler_cli.judges.resolve import LIMITS, cached_only, request_line, target_of
+    from ruler_cli.judging.group_run import judges_of
+    from ruler_cli.reading.location import Location
+    from ruler_cli.writing.output import refuse_clashes
 
     judges = judges_of(settings)
     for judge in judges:
@@ -117,7 +117,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
 
 
 def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: ScoreSettings) -> None:
-    from ruler_cli.scoring.sheet import BYTES_PER_TOKEN
+    from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 
     again = scoring(sys.argv[2:], settings.input.source, settings.output)
     before = sum(done.failed.values()) - done.unaskable

@@ -14,9 +14,9 @@ from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_opt
 from ruler_cli.cli.progress import Problems, waiting
 from ruler_cli.cli.signals import in_order
 from ruler_cli.cli.units import count
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
-from ruler_cli.settings import InputSettings
+from ruler_cli.reading.location import Location
 
 
 @with_options("output group as_json max_groups labels group_by messages prompt grouping format_")
@@ -99,7 +99,7 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
     from contextlib import ExitStack
 
     from ruler_cli.cli import report_look as look
-    from ruler_cli.marked.scored import ScoredFile
+    from ruler_cli.results.scored_file import ScoredFile
 
     source = Location(where.source)
     with ExitStack() as stack:
@@ -123,7 +123,7 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
     from ruler_cli.cli.report_words import facts
-    from ruler_cli.report.html import MOST_GROUPS, write_html
+    from ruler_cli.results.report.html import MOST_GROUPS, write_html
 
     with waiting() as tick:
         found = write_html(
@@ -148,7 +148,7 @@ def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
 
-    from ruler_cli.report.leaves import readable
+    from ruler_cli.results.report.pages import readable
 
     text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape

@@ -21,8 +21,8 @@ from ruler_cli.cli import report_words as words
 from ruler_cli.cli.report_page import facts
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, moment, seconds, short, usd
-from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.report.group import GroupText, parting
+from ruler_cli.results.report.group import GroupText, parting
+from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

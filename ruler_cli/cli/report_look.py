@@ -11,12 +11,12 @@ from ruler_cli.cli.progress import waiting
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.marked.scored import ScoredFile
-from ruler_cli.nearest import nearest
-from ruler_cli.records import Group
-from ruler_cli.report.figures import Gathering
-from ruler_cli.report.group import GroupText, group_json, page_key
-from ruler_cli.report.telling import Shortlist
+from ruler_cli.results.report.figures import Gathering
+from ruler_cli.results.report.group import GroupText, group_json, page_key
+from ruler_cli.results.report.highlights import Shortlist
+from ruler_cli.results.scored_file import ScoredFile
+from ruler_cli.suggestions import nearest
+from ruler_cli.types import Group
 
 _Found = tuple[Callable[[], dict[str, Any]], Callable[[], None]]
 """Makes the object for a program, and shows the same to a person."""

@@ -16,9 +16,9 @@ from rich.text import Text
 from ruler_cli.cli import report_words as words
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short
-from ruler_cli.marked.values import MarkedGroup
-from ruler_cli.report.figures import Figures
-from ruler_cli.report.telling import Telling
+from ruler_cli.results.report.figures import Figures
+from ruler_cli.results.report.highlights import Telling
+from ruler_cli.results.scored_groups import MarkedGroup
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ruler_cli.cli.units import count, seconds, short, usd
-from ruler_cli.report.figures import Figures
+from ruler_cli.results.report.figures import Figures
 
 SURE = 2.0
 """Standard errors from which on a difference is told."""

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli import clusters
+from ruler_cli.cli import ray_options
+from ruler_cli.cli.contradictions import note_of_shard, refuse_summary, refuse_swapped, warnings
 from ruler_cli.cli.messages import on_ledger, say, told
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console, Progress
-from ruler_cli.cli.refusals import note_of_shard, refuse_summary, refuse_swapped, warnings
 from ruler_cli.cli.summary import closing, write_summary
 from ruler_cli.cli.units import count
+from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import OutputError, ReaderGone, UsageError
-from ruler_cli.files.location import Location
-from ruler_cli.settings import ScoreSettings
+from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
-    from ruler_cli.score import Done
+    from ruler_cli.run import Done
 
 
 @with_options()
@@ -49,7 +49,7 @@ def command(
         refuse_swapped(source, output)
         settings, summary = options.settings(source, output), options.summary
         quiet = options.progress == "none"
-        clusters.refuse(settings, options.engine, options.ray_address, sys.argv[1:])
+        ray_options.refuse(settings, options.engine, options.ray_address, sys.argv[1:])
         if summary is not None:
             refuse_summary(summary, settings)
         for sentence in warnings(settings):
@@ -62,7 +62,7 @@ def command(
             _run(settings, options.progress)
             if options.engine == "here"
             else _run_on_ray(
-                settings, options.progress, options.ray_address, options.ray_workers or clusters.WORKERS
+                settings, options.progress, options.ray_address, options.ray_workers or ray_options.WORKERS
             )
         )
         if not quiet and not isinstance(done.stopped, ReaderGone):
@@ -91,8 +91,8 @@ def _run(
     import anyio
 
     from ruler_cli.cli.signals import interruptible
-    from ruler_cli.files.location import Location
-    from ruler_cli.score import score
+    from ruler_cli.reading.location import Location
+    from ruler_cli.run import score
 
     console = Console(progress, Location(settings.input.source).shown)
     try:
@@ -107,8 +107,8 @@ def _run_on_ray(
     address: str | None,
     workers: int,
 ) -> Done:
-    from ruler_cli.judges.choose import Chosen
-    from ruler_cli.score import chosen_for
+    from ruler_cli.judges.resolve import Chosen
+    from ruler_cli.run import chosen_for
 
     chosen = chosen_for(settings)
     if settings.cached_only or all(isinstance(found, Chosen) and found.embedded for found in chosen):
@@ -116,7 +116,7 @@ def _run_on_ray(
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
     from ruler_cli.cluster import score_on_ray, started
-    from ruler_cli.writing import open_output
+    from ruler_cli.writing.output import open_output
 
     with open_output(settings.input.source, settings.output):
         pass  # told now if it cannot be written
@@ -128,7 +128,7 @@ def _out(settings: ScoreSettings) -> str | None:
     """A clause on the requests of the ledger that are out in batches, None where there are none."""
     if settings.ledger is None:
         return None
-    from ruler_cli.batches.journal import out
+    from ruler_cli.batch.journal import out
 
     number = out(settings.ledger)
     are = "is" if number == 1 else "are"

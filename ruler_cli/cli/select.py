@@ -12,16 +12,16 @@ from ruler_cli.cli.progress import Console, waiting
 from ruler_cli.cli.signals import in_order
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.files.location import Location
+from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
-    from ruler_cli.reading import Input
-    from ruler_cli.selection.select import Keep, Tally
+    from ruler_cli.reading.input import Input
+    from ruler_cli.results.select.select import Keep, Tally
 
 
 def _complete(incomplete: str) -> list[str]:
     """Names of conditions, for the shell."""
-    from ruler_cli.selection.conditions import NAMES
+    from ruler_cli.results.select.conditions import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
@@ -83,8 +83,8 @@ def command(
     usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
     """
     with told(), in_order():
-        from ruler_cli.selection.conditions import condition
-        from ruler_cli.selection.select import select
+        from ruler_cli.results.select.conditions import condition
+        from ruler_cli.results.select.select import select
 
         conditions = list(map(condition, where or ()))
         kept = _keep(keep, by, answer)
@@ -114,7 +114,7 @@ def command(
 def _keep(
     most: int | None, by: Literal["variance", "score", "majority"] | None, answer: str | None
 ) -> Keep | None:
-    from ruler_cli.selection.select import Keep
+    from ruler_cli.results.select.select import Keep
 
     if most is None and by is not None:
         raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_autogen, is_langchain
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.dialects import call_of, part_of, result, turns
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, items, lookup, objects
 from ruler_cli.formats.turns import of_messages
-from ruler_cli.records import Rollout
+from ruler_cli.reading.event_kinds import is_autogen, is_langchain
+from ruler_cli.types import Rollout
 
 _USERS = ("user", "human", "user_proxy", "userproxy", "userproxyagent", "user_proxy_agent")
 _SILENT = ("ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "SelectorEvent", "UserInputRequestedEvent")

@@ -84,7 +84,7 @@ from ruler_cli.formats.turns import (
     told_turns,
     with_answer,
 )
-from ruler_cli.records import Path, Rollout
+from ruler_cli.types import Path, Rollout
 
 
 def _ultra(record: dict[str, Any]) -> list[Rollout]:

@@ -11,10 +11,10 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import Messages, asked_of, first_turn, says
 from ruler_cli.formats.turns import asked_in, json_messages, of_messages, prompt_turns
-from ruler_cli.records import Rollout
+from ruler_cli.reading.parse import dump
+from ruler_cli.types import Rollout
 
 PROMPTS = (
     *("prompt", "instruction", "query", "question", "problem", "input"),

@@ -8,9 +8,9 @@ from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.interface import lookup, plain
-from ruler_cli.records import Rollout
+from ruler_cli.reading.parse import parse_text
+from ruler_cli.types import Rollout
 
 Messages = list[Any]
 

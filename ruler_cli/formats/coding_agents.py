@@ -44,12 +44,12 @@ from itertools import chain
 from typing import Any, TypeGuard
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_openhands
 from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.dialects import calling, result
 from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, items, lookup, objects, plain
 from ruler_cli.formats.turns import prompt_turns, with_submission
-from ruler_cli.records import Rollout
+from ruler_cli.reading.event_kinds import is_openhands
+from ruler_cli.types import Rollout
 
 
 def _swe_agent(record: dict[str, Any]) -> list[Rollout]:

@@ -27,14 +27,14 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.chat import TRANSCRIPT, check_messages
 from ruler_cli.formats.interface import Format, Layout, has, known_by, lookup
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.parallel import columns
 from ruler_cli.formats.turns import answered, column, listed, or_fault, prompt_turns, text_turns
-from ruler_cli.records import Rollout
+from ruler_cli.reading.parse import parse_text
+from ruler_cli.types import Rollout
 
 _GROUP = ("tag", "group_id", "episode_id", "seed")
 _STEP = ", though the file is one step per line"

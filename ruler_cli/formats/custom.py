@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.splice import Patches, Tree, at, read_object
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout, items, lookup
 from ruler_cli.formats.parallel import known, path_of
 from ruler_cli.formats.reader import Reader
@@ -27,7 +26,8 @@ from ruler_cli.formats.turns import (
     rollout,
     with_answer,
 )
-from ruler_cli.records import Line, Path, Record, Rollout
+from ruler_cli.types import Line, Path, Record, Rollout
+from ruler_cli.writing.splice import Patches, Tree, at, read_object
 
 _PROMPTS = ("prompt", "input", "question")
 

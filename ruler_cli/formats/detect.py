@@ -18,18 +18,18 @@ from functools import cache
 from typing import Any
 
 import ruler_cli.formats
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.parse import parse, parse_text
 from ruler_cli.formats import custom
 from ruler_cli.formats.chat import asked_of, says
 from ruler_cli.formats.custom import with_reward
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, Refusal, fits, items, lookup, plain
 from ruler_cli.formats.reader import Reader, guarded
 from ruler_cli.formats.turns import of_texts
-from ruler_cli.nearest import nearest
-from ruler_cli.nearest import path as near_path
-from ruler_cli.records import Line, Record
-from ruler_cli.settings import InputSettings
+from ruler_cli.reading.parse import parse, parse_text
+from ruler_cli.suggestions import nearest
+from ruler_cli.suggestions import path as near_path
+from ruler_cli.types import Line, Record
 
 SAMPLE = 50
 """How many first records must agree."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ruler_cli.files.event_kinds import LANGCHAIN, langchain_body
-from ruler_cli.files.parse import dump
 from ruler_cli.formats.chat import RESULT_KINDS, Messages, unread
 from ruler_cli.formats.interface import first_at, items, lookup, objects
+from ruler_cli.reading.event_kinds import LANGCHAIN, langchain_body
+from ruler_cli.reading.parse import dump
 
 _ROLES = {name.lower(): role for name, role in LANGCHAIN.items()} | {"model": "assistant"}
 _ITEMS = ("function_call", "function_call_output", "reasoning", "message", "web_search_call", "computer_call")

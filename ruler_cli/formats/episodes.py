@@ -45,7 +45,7 @@ from ruler_cli.formats.interface import Format, Layout, first_at, has, items, lo
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.reader import as_text, hashed
 from ruler_cli.formats.turns import or_fault
-from ruler_cli.records import Path, Rollout
+from ruler_cli.types import Path, Rollout
 
 _KEY_PARTS = ("env_name", "task", "step")
 _KEYS = ("task.key", "task.hash", "traces.0.task.key", "traces.0.task.hash")

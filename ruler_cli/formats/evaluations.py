@@ -33,7 +33,7 @@ from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_o
 from ruler_cli.formats.interface import Format, Layout, items, known_by, lookup, objects, plain
 from ruler_cli.formats.reader import hashed
 from ruler_cli.formats.turns import chat_turns, prompt_turns, with_answer
-from ruler_cli.records import Rollout
+from ruler_cli.types import Rollout
 
 _ATTACHED = "attachment://"
 

@@ -22,7 +22,7 @@ from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, lookup, objects, plain
 from ruler_cli.formats.reader import hashed
 from ruler_cli.formats.turns import answer_turns, of_messages, or_fault, prompt_turns
-from ruler_cli.records import Path, Rollout
+from ruler_cli.types import Path, Rollout
 
 _OF_A_RUN = ("sessionId",)
 """Variables of promptfoo that are another value in each run of a test."""

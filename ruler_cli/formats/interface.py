@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.records import Path, Rollout
+from ruler_cli.types import Path, Rollout
 
 PROMPT_HASH = "hash of the prompt"
 """The group key of a dump without one: of what stands before the first assistant turn. No path of a field:

@@ -41,7 +41,7 @@ from ruler_cli.formats.turns import (
     rollout,
     with_submission,
 )
-from ruler_cli.records import Rollout
+from ruler_cli.types import Rollout
 
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import SYSTEM, with_system
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
 from ruler_cli.formats.interface import ID_KEYS, Format, Layout
@@ -27,7 +26,8 @@ from ruler_cli.formats.turns import (
     with_answer,
     with_submission,
 )
-from ruler_cli.records import Path, Rollout
+from ruler_cli.reading.parse import parse_text
+from ruler_cli.types import Path, Rollout
 
 _BESIDE = frozenset((
     *SYSTEM, *ANSWERS, *LISTS, *FIELDS, *(path.split(".", 1)[0] for path in TOOLS),

@@ -11,7 +11,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import Lists, item_at, plain
-from ruler_cli.records import Path
+from ruler_cli.types import Path
 
 
 def columns(*apart: str) -> Lists:

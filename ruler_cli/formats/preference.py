@@ -18,7 +18,6 @@ from itertools import count, takewhile
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.asked import asked_turns, is_prompt, prompt_name
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.interface import Format, Layout, Refusal, lookup
@@ -32,7 +31,8 @@ from ruler_cli.formats.turns import (
     rollout,
     told_turns,
 )
-from ruler_cli.records import Rollout
+from ruler_cli.reading.parse import parse_text
+from ruler_cli.types import Rollout
 
 _PREFERRED = (
     ("chosen", "rejected"),

@@ -10,12 +10,12 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse, parse_text
 from ruler_cli.formats.asked import prompt_key, with_prompt
 from ruler_cli.formats.chat import silence
 from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
 from ruler_cli.formats.rewards import Words
-from ruler_cli.records import Line, Path, Record, Rollout
+from ruler_cli.reading.parse import parse, parse_text
+from ruler_cli.types import Line, Path, Record, Rollout
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import NOTHING, OWN, calling, result
 from ruler_cli.formats.interface import first_at, lookup, objects
-from ruler_cli.records import Rollout
+from ruler_cli.types import Rollout
 
 Event = dict[str, Any]
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
 from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, items, lookup, objects
 from ruler_cli.formats.session_files import (
     Session,
@@ -26,7 +25,8 @@ from ruler_cli.formats.session_files import (
     plain_content,
     text_of,
 )
-from ruler_cli.records import Rollout
+from ruler_cli.reading.event_kinds import is_claude, is_codex, is_exported, is_gemini, is_pi
+from ruler_cli.types import Rollout
 
 Record = Mapping[str, Any]
 Fits = Callable[[Record], bool]

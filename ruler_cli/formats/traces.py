@@ -20,7 +20,6 @@ from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import Messages, first_turn
 from ruler_cli.formats.conversations import (
     Conversation,
@@ -44,7 +43,8 @@ from ruler_cli.formats.dialects import (
 from ruler_cli.formats.interface import Format, first_at, items, lookup
 from ruler_cli.formats.reader import as_text
 from ruler_cli.formats.trace_spans import Span, decoded, spans_of
-from ruler_cli.records import Rollout
+from ruler_cli.reading.parse import parse_text
+from ruler_cli.types import Rollout
 
 _SPANS = ("spans", "observations", "data.spans", "child_runs")
 _ITEMS = (

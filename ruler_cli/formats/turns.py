@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse_text
 from ruler_cli.formats.chat import ASKING, Messages, check_messages, first_turn
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.formats.interface import lookup
-from ruler_cli.records import Path, Rollout
+from ruler_cli.reading.parse import parse_text
+from ruler_cli.types import Path, Rollout
 
 ROLES = {
     **dict.fromkeys(("human", "user", "prompter", "question"), "user"),

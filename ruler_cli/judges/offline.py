@@ -27,9 +27,9 @@ from statistics import median
 
 import orjson
 
-from ruler_cli.judges.answer_form import Judge
-from ruler_cli.records import Reply, Request, Usage
-from ruler_cli.scoring.render import blocks
+from ruler_cli.judges.reply_body import Judge
+from ruler_cli.prompting.render import blocks
+from ruler_cli.types import Reply, Request, Usage
 
 BEST = 0.8
 FAULT = 0.1

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import MissingKeyError
+from ruler_cli.judges.reply_body import MissingKeyError
 
 _AWS = (
     "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY | AWS_PROFILE_NAME | AWS_WEB_IDENTITY_TOKEN AWS_ROLE_NAME | @aws"

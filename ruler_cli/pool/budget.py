@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ruler_cli.records import Request, Usage
+from ruler_cli.types import Request, Usage
 
 
 class Budget:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-from ruler_cli.records import Fault
+from ruler_cli.types import Fault
 
 _TURNS, _SHARE = 2, 2
 """Times that others were answered after a refusal, and how many of them for each, until refusals count as

@@ -12,11 +12,11 @@ import anyio
 
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
+from ruler_cli.pool.concurrency import Fixed
 from ruler_cli.pool.cooldown import Breaker, Cooldown
 from ruler_cli.pool.engine import Halt
-from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.limits import Entry, Window
-from ruler_cli.records import Fault, Request, Usage
+from ruler_cli.types import Fault, Request, Usage
 
 Cost = Callable[[Usage], float | None]
 INTERRUPTED = Fault("interrupted", "the run was stopped before this group was judged", "group", sent=False)

@@ -8,11 +8,10 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, fsum, sqrt
 
-from ruler_cli.ballots import Miss, Outcome, RolloutScore, Verdict
-from ruler_cli.records import Failure
-from ruler_cli.scoring.batch import Batch, Table, anova, mean, tables
-from ruler_cli.settings import CombineSettings
-from ruler_cli.statistics import reliability
+from ruler_cli.config import CombineSettings
+from ruler_cli.scoring import reliability
+from ruler_cli.scoring.batch_statistics import Batch, Table, anova, mean, tables
+from ruler_cli.types import Failure, Miss, Outcome, RolloutScore, Verdict
 
 _BALANCED = 2
 """Passes from which on the scores of an escalation stand: an order and its reverse."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ruler_cli.records import Group, Rollout
+from ruler_cli.types import Group, Rollout
 from tests.values import group, talk
 
 OTHERS = ("I booked the flight.", "There is no such flight.")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from ruler_cli.config import AskSettings, InputSettings
 from ruler_cli.errors import RulerError
-from ruler_cli.reading import open_input
-from ruler_cli.scoring.request import lay_out
-from ruler_cli.settings import AskSettings, InputSettings
+from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.reading.input import open_input
 from tests.conftest import ROOT, SHARED
 
 

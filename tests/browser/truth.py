@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ruler_cli.marked.scored import ScoredFile
-from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.report.group import GroupText
-from ruler_cli.report.telling import Ranking
-from ruler_cli.settings import InputSettings
+from ruler_cli.config import InputSettings
+from ruler_cli.results.report.group import GroupText
+from ruler_cli.results.report.highlights import Ranking
+from ruler_cli.results.scored_file import ScoredFile
+from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
 
 Range = tuple[float | None, float | None]
 _ROLLOUT = ("score", "label", "bytes", "slot", "spread")

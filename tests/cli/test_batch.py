@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.files.requests import Limits
-from ruler_cli.judges.choose import LIMITS
+from ruler_cli.batch.request_files import Limits
+from ruler_cli.judges.resolve import LIMITS
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 

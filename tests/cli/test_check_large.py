@@ -89,7 +89,7 @@ def both(ruler: Ruler, monkeypatch: pytest.MonkeyPatch) -> Both:
     def check(path: Path, *args: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = []
         for small in (1 << 40, 0):
-            monkeypatch.setattr("ruler_cli.notes.SMALL", small)
+            monkeypatch.setattr("ruler_cli.reading.sample.SMALL", small)
             found.append(json.loads(ruler("check", path, "--json", *args).stdout))
         return found[0], found[1]
 
@@ -162,7 +162,7 @@ def test_kept(both: Both, ruler: Ruler, server: JudgeServer, tmp_path: Path) -> 
 def test_same_each_time(tmp_path: Path) -> None:
     """What is told of a file does not change from run to run: the sample is drawn by the groups' keys."""
     path = dump(tmp_path / "in.jsonl", 300, uneven, "scattered")
-    code = "import ruler_cli.notes as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
+    code = "import ruler_cli.reading.sample as e; e.SMALL = 0; from ruler_cli.cli import main; main()"
     said = set()
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}

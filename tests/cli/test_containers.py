@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.engine import Halt
-from ruler_cli.score import score
-from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.run import score
 from tests.conftest import Ruler, group, read, rollout, write
 
 SCORE = ("-m", "offline", "--ledger", "none")

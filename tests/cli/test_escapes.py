@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.files.parse import parse
+from ruler_cli.reading.parse import parse
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler, rollout, write
 from tests.judge_server import JudgeServer

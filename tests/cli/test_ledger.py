@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.judges.answer_form import reply_of
-from ruler_cli.ledger import Ledger
-from ruler_cli.records import Fault, Reply
+from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import Fault, Reply
 from tests.conftest import ROOT, Ruler
 
 BODY = {

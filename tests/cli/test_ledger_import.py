@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.files.compression import zstd
-from ruler_cli.ledger import Ledger
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.reading.compression import zstd
+from tests.batch.test_import_replies import expired, good, key, long
 from tests.conftest import Ruler
-from tests.test_importing import expired, good, key, long
 
 
 def written(path: Path, *lines: bytes) -> Path:

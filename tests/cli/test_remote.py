@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ruler_cli.config import InputSettings, JudgeSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.files.compression import zstd
 from ruler_cli.observer import Observer
-from ruler_cli.records import Problem
-from ruler_cli.score import Done, score
-from ruler_cli.settings import InputSettings, JudgeSettings, MaxFailures, ScoreSettings
+from ruler_cli.reading.compression import zstd
+from ruler_cli.run import Done, score
+from ruler_cli.types import Problem
 from tests.conftest import Ruler, group, rollout
-from tests.files.object_store import Store
 from tests.judge_server import JudgeServer
+from tests.reading.object_store import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ruler_cli.cli import report_words as words
-from ruler_cli.report.figures import Gathering
+from ruler_cli.results.report.figures import Gathering
 
 O: dict[str, Any] = {**Gathering().figures()}  # noqa: E741 - figures are o throughout
 O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}

@@ -13,9 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ruler_cli.scoring import words
+from ruler_cli.prompting import templates
 
-_AGAIN = (words.corrected("\0").partition("\0")[0], words.shorter(), words.missing({}).partition(":")[0])
+_AGAIN = (
+    templates.corrected("\0").partition("\0")[0],
+    templates.shorter(),
+    templates.missing({}).partition(":")[0],
+)
 """How the notes begin with which an answer is asked for once more."""
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.annotate import annotate
-from ruler_cli.files.parse import parse
+from ruler_cli.config import OnFailure
 from ruler_cli.formats.reader import Reader
-from ruler_cli.records import Mark, Record, Rollout
-from ruler_cli.settings import OnFailure
+from ruler_cli.reading.parse import parse
+from ruler_cli.types import Mark, Record, Rollout
+from ruler_cli.writing.annotate import annotate
 from tests.conftest import ROOT
 from tests.values import line, reader
 

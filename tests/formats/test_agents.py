@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.scoring.render import render
+from ruler_cli.prompting.render import render
 from tests.formats.changes import keyed, sample
 from tests.values import read, reader, talk
 

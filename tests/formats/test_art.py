@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.records import Record
+from ruler_cli.types import Record
 from tests.values import line, read, reader
 
 SYSTEM = {"role": "system", "content": "You are helpful."}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.config import AskSettings, OnFailure
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
-from ruler_cli.records import Group, compared
-from ruler_cli.scoring.request import lay_out
-from ruler_cli.settings import AskSettings, OnFailure
+from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.types import Group, compared
 from tests.formats.changes import LOST, SCORED, changed, same_twice, written
 from tests.values import read, reader, talk
 

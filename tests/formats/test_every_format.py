@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import fits
 from ruler_cli.formats.rewards import number
-from ruler_cli.score import score
-from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.reading.parse import parse
+from ruler_cli.run import score
 from tests.conftest import ROOT, SHARED
 from tests.formats.changes import LOST, SCORED, changed, keyed, raws, same_twice, written
 from tests.formats.frameworks import READERS

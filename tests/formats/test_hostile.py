@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.parse import parse
 from ruler_cli.observer import Summary
-from ruler_cli.score import score
-from ruler_cli.settings import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.reading.parse import parse
+from ruler_cli.run import score
 from tests.formats.changes import raws
 from tests.formats.test_every_format import EXAMPLES, each_layout
 from tests.fuzz import bare

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.records import Fault, Reply, Request
+from ruler_cli.types import Fault, Reply, Request
 from tests.runs import BROKEN, Stage, Stub, answer
 from tests.values import read, talk
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.scoring.render import render
+from ruler_cli.prompting.render import render
 from tests.values import read, reader
 
 MESSAGE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "72"}]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.scoring.render import render
+from ruler_cli.prompting.render import render
 from tests.formats.changes import LOST, SCORED, changed, sample, written
 from tests.values import line, read, reader, talk
 

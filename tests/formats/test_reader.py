@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.annotate import annotate
 from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.writing.annotate import annotate
 from tests.formats.changes import GROUP, SCORED, written
 from tests.values import line, read, reader, talk, values
 

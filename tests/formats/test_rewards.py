@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from ruler_cli.config import InputSettings
 from ruler_cli.formats.rewards import Words, number, passed
 from ruler_cli.formats.rewards import given as as_given
-from ruler_cli.reading import open_input
-from ruler_cli.settings import InputSettings
+from ruler_cli.reading.input import open_input
 from tests.values import read, talk, values
 
 NUMBERS: list[Any] = [

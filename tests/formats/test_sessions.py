@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.files.open import open_container
-from ruler_cli.files.parse import parse
 from ruler_cli.formats.detect import detect, formats
 from ruler_cli.formats.session_files import Session
 from ruler_cli.formats.sessions import gemini
-from ruler_cli.records import Line, Rollout
-from ruler_cli.scoring.render import render
-from ruler_cli.settings import InputSettings
+from ruler_cli.prompting.render import render
+from ruler_cli.reading.open import open_container
+from ruler_cli.reading.parse import parse
+from ruler_cli.types import Line, Rollout
 from tests.formats.changes import raws
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples/formats"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.files.open import open_container
-from ruler_cli.files.parse import parse
 from ruler_cli.formats.conversations import _above
 from ruler_cli.formats.trace_spans import spans_of
-from ruler_cli.records import Rollout
-from ruler_cli.scoring.render import render
+from ruler_cli.prompting.render import render
+from ruler_cli.reading.open import open_container
+from ruler_cli.reading.parse import parse
+from ruler_cli.types import Rollout
 from tests.formats.changes import keyed, sample
 from tests.formats.test_detect import refused
 from tests.values import read

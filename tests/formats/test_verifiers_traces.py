@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from ruler_cli.config import AskSettings
 from ruler_cli.errors import UnreadableError
-from ruler_cli.records import Group
-from ruler_cli.scoring.render import render
-from ruler_cli.scoring.request import lay_out
-from ruler_cli.settings import AskSettings
+from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.render import render
+from ruler_cli.types import Group
 from tests.formats.changes import LOST, SCORED, written
 from tests.values import read, reader, talk
 

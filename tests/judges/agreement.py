@@ -15,13 +15,13 @@ from pathlib import Path
 
 import orjson
 
-from ruler_cli.agreement.measure import Agreement, measure
+from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import Offline
-from ruler_cli.marked.values import MarkedGroup, MarkedRollout
-from ruler_cli.records import Group, Line, Record, Rollout
-from ruler_cli.scoring.reply import read
-from ruler_cli.scoring.request import compose, lay_out
-from ruler_cli.settings import AskSettings
+from ruler_cli.prompting.prompt import compose, lay_out
+from ruler_cli.results.agree.measure import Agreement, measure
+from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.scoring.parse_reply import read
+from ruler_cli.types import Group, Line, Record, Rollout
 
 
 def read_groups(path: Path) -> list[Group]:

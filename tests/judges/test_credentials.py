@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import ruler_cli
+from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import providers
-from ruler_cli.judges.body import Answering
-from ruler_cli.judges.choose import choose
+from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
 from ruler_cli.judges.providers import PROVIDERS, Need, Way, needs_of, variables
-from ruler_cli.judges.through_litellm import LitellmJudge, _litellm, read_error
-from ruler_cli.records import Fault, Request
-from ruler_cli.settings import JudgeSettings
+from ruler_cli.judges.request_body import Answering
+from ruler_cli.judges.resolve import choose
+from ruler_cli.types import Fault, Request
 from tests.conftest import Ruler, group, write
 
 # litellm and its clients warn of their own affairs at import and at exit

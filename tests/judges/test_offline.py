@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.answer_form import Judge
 from ruler_cli.judges.offline import Offline, observe, rate
-from ruler_cli.records import Fault, Request, Usage
-from ruler_cli.scoring.render import render
-from ruler_cli.scoring.reply import read
+from ruler_cli.judges.reply_body import Judge
+from ruler_cli.prompting.render import render
+from ruler_cli.scoring.parse_reply import read
+from ruler_cli.types import Fault, Request, Usage
 from tests.judges.agreement import agreement
 from tests.values import few
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import ruler_cli
-from ruler_cli.judges.choose import choose
-from ruler_cli.records import Reply, Request
-from ruler_cli.settings import JudgeSettings
+from ruler_cli.config import JudgeSettings
+from ruler_cli.judges.resolve import choose
+from ruler_cli.types import Reply, Request
 from tests.conftest import group
 from tests.judges.raw_server import answer, serving
 

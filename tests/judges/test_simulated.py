@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.answer_form import Judge
+from ruler_cli.judges.reply_body import Judge
 from ruler_cli.judges.simulated import Draws, Model, Simulated, answers, score, slot_curve, truth
-from ruler_cli.records import Fault, Request, Usage
-from ruler_cli.scoring.reply import read
+from ruler_cli.scoring.parse_reply import read
+from ruler_cli.types import Fault, Request, Usage
 
 _LETTERS = "bcdfghjklm"
 _EXACT = Model(persistent=0, slot=0, noise=0, level=0)

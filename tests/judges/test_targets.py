@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
+from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.choose import Target, choose, request_line, target_of
-from ruler_cli.records import Request
-from ruler_cli.settings import JudgeSettings
+from ruler_cli.judges.resolve import Target, choose, request_line, target_of
+from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
 from tests.sdk_types import assert_typed
 from tests.values import NASTY

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.faults import classify, named, wait_of
+from ruler_cli.judges.provider_errors import classify, named, wait_of
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)

@@ -12,13 +12,13 @@ import anyio
 import orjson
 import pytest
 
+from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.answer_form import reply_of, usage_of
-from ruler_cli.judges.body import Answering
-from ruler_cli.judges.choose import choose
-from ruler_cli.judges.http import HttpJudge
-from ruler_cli.records import Fault, Reply, Request, Usage
-from ruler_cli.settings import JudgeSettings
+from ruler_cli.judges.openai_http import HttpJudge
+from ruler_cli.judges.reply_body import reply_of, usage_of
+from ruler_cli.judges.request_body import Answering
+from ruler_cli.judges.resolve import choose
+from ruler_cli.types import Fault, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.pool.cooldown import DISTINCT, OUTAGE, Breaker
-from ruler_cli.records import Fault
+from ruler_cli.types import Fault
 
 BROKEN = Fault("transport", "it is broken", "call")
 BUSY = Fault("transport", "it is busy", "call", rate=True)

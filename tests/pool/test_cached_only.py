@@ -7,11 +7,11 @@ from pathlib import Path
 
 import anyio
 
-from ruler_cli.ledger import Ledger, ReplyCache
-from ruler_cli.pool.caller import CachedOnly
+from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.engine import Halt
-from ruler_cli.records import UNANSWERED, Fault, Reply, Request
-from tests.test_ledger import MARK, reply
+from ruler_cli.pool.retries import CachedOnly
+from ruler_cli.types import UNANSWERED, Fault, Reply, Request
+from tests.ledger.test_reply_cache import MARK, reply
 
 ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
 

@@ -7,13 +7,13 @@ import math
 import anyio
 import pytest
 
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.concurrency import Adaptive, Fixed
 from ruler_cli.pool.cooldown import Cooldown
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.level import Adaptive, Fixed
 from ruler_cli.pool.limits import Window
-from ruler_cli.records import Fault, Reply, Request
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Fault, Reply, Request
 from tests.virtual import Gateway, World, flood, virtually
 
 

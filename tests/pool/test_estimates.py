@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.pool.budget import ANSWER, CHARACTERS_PER_TOKEN, PER_LABEL, Estimates
-from ruler_cli.records import Request, Usage
+from ruler_cli.types import Request, Usage
 
 ASKED = Request("s" * 1000, "u" * 2800, ("a", "b", "c", "d"))
 TWICE = Request("s" * 2000, "u" * 5600, ASKED.labels)

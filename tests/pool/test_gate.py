@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.concurrency import Fixed
 from ruler_cli.pool.cooldown import DISTINCT
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
-from ruler_cli.pool.level import Fixed
 from ruler_cli.pool.limits import Window
-from ruler_cli.records import Fault, Request, Usage
+from ruler_cli.types import Fault, Request, Usage
 from tests.virtual import ASKED, virtually
 
 T = TypeVar("T")

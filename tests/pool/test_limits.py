@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.concurrency import Adaptive
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Gate
-from ruler_cli.pool.level import Adaptive
 from ruler_cli.pool.limits import Window
-from ruler_cli.records import Request, Usage
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Request, Usage
 from tests.values import few
 from tests.virtual import World, flood, virtually
 

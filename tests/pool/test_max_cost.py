@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from ruler_cli.judges.prices import Price
+from ruler_cli.judges.pricing import Price
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.caller import Caller
+from ruler_cli.pool.concurrency import Fixed
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import CAPPED, Gate
-from ruler_cli.pool.level import Fixed
-from ruler_cli.records import Fault, Reply, Request, Usage
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Fault, Reply, Request, Usage
 from tests.values import few
 from tests.virtual import World, flood, virtually
 

@@ -6,17 +6,17 @@ import resource
 
 import pytest
 
-from ruler_cli.files.database import open_files
-from ruler_cli.judges.choose import Chosen
-from ruler_cli.judges.prices import Price
-from ruler_cli.pool import panel as module
-from ruler_cli.pool.caller import Caller
+from ruler_cli.config import JudgeSettings, PoolSettings
+from ruler_cli.judges.pricing import Price
+from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judging import panel as module
+from ruler_cli.judging.panel import pool
+from ruler_cli.ledger.database import open_files
+from ruler_cli.pool.concurrency import Adaptive, Fixed
 from ruler_cli.pool.engine import Halt
 from ruler_cli.pool.gate import Permit
-from ruler_cli.pool.level import Adaptive, Fixed
-from ruler_cli.pool.panel import pool
-from ruler_cli.records import Request, Usage
-from ruler_cli.settings import JudgeSettings, PoolSettings
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Request, Usage
 from tests.virtual import World, virtually
 
 PRICE = Price(1e-6, 10e-6, 0.5e-6)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.caller import RATE_SECONDS, RATE_TRIES, Tries, delay
-from ruler_cli.records import Fault
+from ruler_cli.pool.retries import RATE_SECONDS, RATE_TRIES, Tries, delay
+from ruler_cli.types import Fault
 
 BROKEN = Fault("transport", "it is broken", "call")
 BUSY = Fault("transport", "it is busy", "call", rate=True)

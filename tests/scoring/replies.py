@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ruler_cli.records import Fault, Group, Reply, Request, Usage
-from ruler_cli.scoring.render import blocks
+from ruler_cli.prompting.render import blocks
+from ruler_cli.types import Fault, Group, Reply, Request, Usage
 from tests.values import group, talk
 
 TRUTH = {"a": 0.1, "b": 0.5, "c": 0.9}

@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Miss, Outcome
-from ruler_cli.records import Failure, Kind
+from ruler_cli.types import Ballot, Failure, Kind, Miss, Outcome
 
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
 

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.ballots import Ballot, Miss, Outcome, Verdict
-from ruler_cli.records import Failure
-from ruler_cli.scoring.batch import Batch
+from ruler_cli.config import CombineSettings
+from ruler_cli.scoring.batch_statistics import Batch
 from ruler_cli.scoring.combine import combine, ordered
-from ruler_cli.settings import CombineSettings
+from ruler_cli.types import Ballot, Failure, Miss, Outcome, Verdict
 from tests.scoring.saying import ballot, groups, judged, miss, scores
 
 

@@ -1,0 +1,94 @@
+"""The direct path: one POST to an OpenAI-compatible chat completions endpoint.
+
+aiohttp, because a call through it costs a tenth of the CPU of the provider SDKs and so the judge,
+not the client, is what is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from ruler_cli.judges.provider_errors import Refusal, clean
+from ruler_cli.judges.reply_body import answer_of
+from ruler_cli.judges.request_body import Answering, ChatJudge, chat_body
+from ruler_cli.types import Fault, Reply, Request
+
+_BIGGEST = 32 << 20
+"""Bytes of an answer that are read; a longer one is no verdict."""
+_CONNECT = 30.0
+"""Seconds to make a connection."""
+
+
+@dataclass(slots=True)
+class HttpJudge(ChatJudge):
+    """A judge behind `{base}/chat/completions`."""
+
+    _session: aiohttp.ClientSession | None = None
+
+    @property
+    def _patience(self) -> float:
+        return min(_CONNECT, self.timeout)
+
+    def _unreached(self, why: str) -> Fault:
+        reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?"
+        return Fault("transport", reason, "call", sent=False, billed=False)
+
+    async def _post(self, request: Request, how: Answering) -> Reply | Fault | Refusal:
+        if self._session is None:
+            raise RuntimeError("the judge is not open")
+        body = chat_body(self.model, self.params, request, how)
+        try:
+            async with self._session.post(
+                f"{self.base}/chat/completions", data=body, allow_redirects=False
+            ) as response:
+                data = await response.content.read(_BIGGEST)
+                while chunk := await response.content.read(_BIGGEST):
+                    data += chunk
+                    if len(data) > _BIGGEST:
+                        return Fault("transport", "the judge's answer is larger than 32 MiB", "call")
+        except aiohttp.ConnectionTimeoutError:
+            return self._unreached(f"no connection within {self._patience:g} s")
+        except aiohttp.ClientConnectorError as error:
+            return self._unreached(clean(str(error.os_error), self.key))
+        except (aiohttp.InvalidURL, ValueError) as error:  # a name that cannot be looked up, a bad proxy
+            return Fault("transport", f"the judge's address cannot be used ({clean(str(error))})", "run")
+        except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
+            why = clean(str(error) or type(error).__name__, self.key)
+            return Fault("transport", f"the connection to the judge broke ({why})", "call")
+        return answer_of(response.status, data, response.headers, self.key)
+
+    async def __aenter__(self) -> Self:
+        """Open the session; its pool has no ceiling of its own."""
+        headers = {"Content-Type": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            # the deadline is around the whole call; a host that is not there is told sooner
+            timeout=aiohttp.ClientTimeout(sock_connect=self._patience),
+            headers=headers,
+            proxy=proxy_of(self.base or ""),  # aiohttp would ask the environment at every call
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+
+
+def proxy_of(base: str) -> str | None:
+    """The proxy that the environment names for an endpoint, if any."""
+    parts = urlsplit(base)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)

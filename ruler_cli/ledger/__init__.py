@@ -1,0 +1,1 @@
+"""Every reply by its content, in SQLite; several ledgers read as one."""

@@ -1,0 +1,1 @@
+"""A group → the requests to its judge; pure."""

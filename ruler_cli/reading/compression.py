@@ -1,0 +1,126 @@
+"""Bytes ↔ lines, gzip and Zstandard: known by the first bytes when reading, by the name when writing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+from ruler_cli.errors import UsageError
+from ruler_cli.types import Line
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+PARQUET_MAGIC = b"PAR1"
+ZIP_MAGIC = b"PK\x03\x04"
+_BUFFER = 1 << 18
+BOM = b"\xef\xbb\xbf"
+_FOREIGN = {
+    b"\xff\xfe": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "UTF-16 text; convert it with: iconv -f UTF-16 -t UTF-8",
+    b"{\x00": "UTF-16 text; convert it with: iconv -f UTF-16LE -t UTF-8",
+    b"\x00{": "UTF-16 text; convert it with: iconv -f UTF-16BE -t UTF-8",
+    b"PAR1": "Parquet; write it as JSON lines first, e.g. "
+    "pandas.read_parquet(p).to_json(out, orient='records', lines=True)",
+    b"PK\x03\x04": "a zip archive; unpack it and give the JSON lines inside",
+    b"BZh": "bzip2; decompress it with bunzip2, or recompress as .gz or .zst",
+    b"\xfd7zXZ": "xz; decompress it with unxz, or recompress as .gz or .zst",
+}
+
+
+def compressed(name: str, stream: BinaryIO) -> BinaryIO:
+    """Wrap a stream for writing as the name's ending asks: .gz, .zst, anything else plain."""
+    if name.endswith(".gz"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename=""))
+    if name.endswith(".zst"):
+        made = zstd.ZstdFile(stream, "wb")
+        made.write(b"")  # else a file of no records would have no frame, which other programs call damaged
+        return cast(BinaryIO, made)
+    return stream
+
+
+def decompressed(name: str, stream: io.BufferedReader[Any]) -> BinaryIO:
+    """A stream as text, whatever the compression; UsageError for what holds no text."""
+    with readable(name):
+        head = stream.peek(8)[:8]
+    for magic, says in _FOREIGN.items():
+        if head.startswith(magic):
+            raise UsageError(f"{name}: is {says}")
+    if head.startswith(GZIP_MAGIC):
+        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=stream), _BUFFER))
+    if head.startswith(ZSTD_MAGIC):
+        return cast(BinaryIO, io.BufferedReader(zstd.ZstdFile(stream, "rb"), _BUFFER))
+    return cast(BinaryIO, stream)
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Turn what makes bytes unreadable into a UsageError with the way out."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
+        raise UsageError(
+            f"{name}: the compressed data is damaged or cut off ({error}); compress it again, or "
+            "pipe what can be unpacked into `ruler score -`"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read: {error.strerror}") from None
+
+
+class FromFile(io.RawIOBase):
+    """A regular file from its first byte on, read by place: several may read one descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        """`fd` stays open and is its owner's to close."""
+        self._fd, self._at = fd, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """Fill what there is room for."""
+        found = os.pread(self._fd, len(room), self._at)
+        room[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+def from_file(fd: int) -> io.BufferedReader[FromFile]:
+    """A regular file from its first byte on, whoever else reads it."""
+    return io.BufferedReader(FromFile(fd), _BUFFER)
+
+
+def capped(stream: BinaryIO, most: int) -> Iterator[bytes]:
+    """Every line with its LF; of one with more than `most` bytes the first `most` and a little more."""
+    while line := stream.readline(most + 2):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_BUFFER)
+
+
+def lines(name: str, stream: Iterable[bytes]) -> Iterator[Line]:
+    r"""Every line that is not blank, split at LF only (U+2028 and U+0085 are text)."""
+    offset = 0
+    with readable(name):
+        for number, whole in enumerate(stream, 1):
+            start, size = offset, len(whole)
+            offset += size
+            raw = whole[:-1] if whole.endswith(b"\n") else whole
+            if number == 1 and raw.startswith(BOM):
+                raw, start = raw[3:], start + 3
+            if raw and not raw.isspace():
+                yield Line(number, start, raw)
+
+
+__all__ = ["BOM", "GZIP_MAGIC", "PARQUET_MAGIC", "ZIP_MAGIC", "ZSTD_MAGIC", "zstd"]

@@ -1,0 +1,297 @@
+"""One JSON document as records, the items of its list or its objects; and if a text is one, or JSON lines.
+
+(a) a list of objects, compact or pretty-printed; (b) one object that holds the records in a list
+member of a known name, or in that of an object in it; (c) objects over several lines, one or one after
+another (`jq .` prints so).
+What is no record, down to the indentation, is copied when records are written back. Each pass finds the
+records anew, so memory does not grow with their number: it holds a window, and the value that is looked at.
+Nothing here trusts the text: it may end anywhere or be no JSON at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, BinaryIO
+
+import orjson
+
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.reading.compression import BOM, readable
+from ruler_cli.reading.container import Container, Encoder, task_of
+from ruler_cli.reading.parse import parse
+from ruler_cli.types import Line
+from ruler_cli.writing.splice import SPACE, STRING, end_of
+
+Read = Callable[[int, int], bytes]
+"""Bytes of the text: offset and size; fewer at its end."""
+
+HOLDERS = {
+    "trajectory_groups": None, "simulations": None, "samples": "eval", "evalCaseResults": None,
+    "eval_case_results": None, "eval_cases": None, "evalCases": None,
+}  # fmt: skip
+"""Members that hold the records of a document (ART, tau2-bench, Inspect, ADK), and what must stand before."""
+NESTED = "results"
+"""A member that holds an object which holds the records under the same name (promptfoo)."""
+
+_BLANK = b" \t\r\n"
+_WINDOW = 1 << 20
+_AHEAD = 20
+"""Lines behind a first one that does not end, of which one that is whole shows that lines are records."""
+_LARGEST = 64 << 20
+"""Bytes around the list of records beyond which nobody looks at them."""
+
+
+class Text:
+    """A window that moves forward: `at` in every method is an offset into the whole text."""
+
+    def __init__(self, read: Read, at: int = 0) -> None:
+        """Begin at an offset."""
+        self._read, self._base, self._buf = read, at, b""
+
+    def skip(self, at: int) -> tuple[int, bytes]:
+        """The next byte that is no white space, and where it stands; no byte at the end."""
+        while True:
+            found = SPACE.match(self._buf, at - self._base)
+            at = max(at, self._base + found.end()) if found else at
+            if at - self._base < len(self._buf) or not self._more(at):
+                return at, self.slice(at, at + 1)
+
+    def value_end(self, at: int) -> int | None:
+        """Just behind the value that starts here; None if the text ends first or none starts."""
+        while True:
+            end = end_of(self._buf, at - self._base)
+            ended = end is not None and (end < len(self._buf) or self._buf[end - 1 : end] in b'"]}')
+            if ended or not self._more(at):
+                return None if end is None else self._base + end
+
+    def slice(self, start: int, end: int) -> bytes:
+        """Bytes of the last value or line."""
+        return self._buf[start - self._base : end - self._base]
+
+    def _more(self, keep: int) -> bool:
+        """Read on; what stands before `keep` is forgotten. False at the end."""
+        kept = self._buf[max(0, keep - self._base) :]
+        new = self._read(self._base + len(self._buf), max(_WINDOW, len(kept)))
+        self._base += len(self._buf) - len(kept)
+        self._buf = kept + new
+        return bool(new)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a document holds its records: the list, or the first object, begins at `start`.
+
+    `listed` is false for objects one after another. `name` is the member that holds the list.
+    """
+
+    start: int
+    listed: bool = True
+    name: str = ""
+
+
+def shape_of(read: Read) -> Shape | None:
+    """How a text is a document; None if it is JSON lines, or nothing that can be told."""
+    head = read(0, _WINDOW)
+    at = len(head) - len(head.removeprefix(BOM).lstrip(_BLANK))
+    head = read(at, _WINDOW)
+    line, lf, rest = head.partition(b"\n")
+    long = not lf and len(head) == _WINDOW
+    ended = not long and end_of(line, 0) is not None
+    if ended and rest.strip(_BLANK):
+        return None
+    if head[:1] == b"[":
+        return Shape(at) if ended or head[1:].lstrip(_BLANK)[:1] in b'{["-0123456789tfnNI]' else None
+    if head[:1] != b"{" or not (ended or long or _opens(line)):
+        return None
+    # a torn line may seem to go on to the end of a large file
+    whole = ended or long
+    if not whole and not _goes_on(head):
+        return None
+    found = _holder(lambda place, size: read(place, size) if place < at + _LARGEST else b"", at)
+    return found or (None if whole else Shape(at, listed=False))
+
+
+def may_be_document(line: bytes) -> bool:
+    """Tell if a text whose first line that is not blank is this one could be a document."""
+    line = line.removeprefix(BOM).strip()
+    if line[:1] != b"{" or end_of(line, 0) is None:
+        return line[:1] == b"[" or (line[:1] == b"{" and _opens(line))
+    return _holder(lambda at, size: line[at : at + size], 0) is not None
+
+
+def _opens(line: bytes) -> bool:
+    """Tell if an object that does not end on this line may go on below: no string is torn."""
+    return b'"' not in STRING.sub(b"", line) and line[1:].strip()[:1] in (b"", b'"')
+
+
+def _goes_on(head: bytes) -> bool:
+    """Tell if an object whose first line does not end goes on below, and no JSON lines behind a torn one."""
+    end = end_of(head, 0)
+    with contextlib.suppress(UnreadableError):
+        if end is not None and parse(head[:end], exact=False):
+            return True
+    lines = [line for text in head.split(b"\n")[1:] if (line := text.strip(_BLANK))]
+    lines.append(b"{" if len(head) < _WINDOW else b"")  # the end of the text, or nobody knows
+    return not any(
+        line[:1] == b"{" and end_of(line, 0) == len(line) and below[:1] == b"{"
+        for line, below in pairwise(lines[: _AHEAD + 1])
+    )
+
+
+def _holder(read: Read, at: int, within: str = "") -> Shape | None:
+    """Where the list of records stands in the object that starts here; None if it holds none.
+
+    `within` is the name of the member that holds this object.
+    """
+    keys: set[str] = set()
+    text = Text(read, at)
+    at, byte = text.skip(at + 1)
+    while byte == b'"':
+        end = text.value_end(at)
+        key = "" if end is None else _key(text.slice(at, end))
+        at, byte = (at, b"") if end is None else text.skip(end)
+        if byte != b":":
+            return None
+        at, byte = text.skip(at + 1)
+        known = not within and key in HOLDERS and HOLDERS[key] in {None, *keys}
+        if byte == b"[" and (known or key == within):
+            return Shape(at, name=key)
+        inner = _holder(read, at, NESTED) if byte == b"{" and key == NESTED and not within else None
+        end = text.value_end(at) if inner is None else None
+        if end is None:
+            return inner
+        keys.add(key)
+        at, byte = text.skip(end)
+        if byte == b",":
+            at, byte = text.skip(at + 1)
+    return None
+
+
+def _key(name: bytes) -> str:
+    try:
+        return str(orjson.loads(name))
+    except orjson.JSONDecodeError:
+        return ""
+
+
+class Document(Container):
+    """A JSON document in a regular file, or in a temporary one."""
+
+    plain = True
+
+    def __init__(self, name: str, fd: int, shape: Shape) -> None:
+        """`fd` stays open."""
+        super().__init__(name)
+        self._fd, self._shape, self._checked = fd, shape, False
+        self.held = bool(shape.name)
+        self.unit = "item" if shape.listed else "object"
+
+    def fileno(self) -> int:
+        """The file."""
+        return self._fd
+
+    @property
+    def task(self) -> str:  # type: ignore[override]  # read when it is asked for: few need it
+        """The task that stands before the list of records."""
+        head = self.read(0, min(self._shape.start, _LARGEST)) if self.held else b""
+        return task_of(head.removeprefix(BOM) + b"[]}")
+
+    def read(self, at: int, size: int) -> bytes:
+        """Bytes of the document; UsageError if the system does not give them."""
+        with readable(self.name):
+            return os.pread(self._fd, size, at)
+
+    def encoder(self, stream: BinaryIO) -> Encoder:
+        """Writes the document again, with other records."""
+        return _Rewritten(self, stream)
+
+    def records(self) -> Iterator[Line]:
+        """Every item; UsageError behind the last one if the text is damaged."""
+        listed, number = self._shape.listed, 0
+        text = Text(self.read, self._shape.start)
+        at, byte = text.skip(self._shape.start + listed)
+        while byte != (b"]" if listed else b""):
+            end = None if byte in b"]},:" else text.value_end(at)
+            if end is None:
+                raise self._damaged(f"before or in {self.unit} {number + 1}")
+            number += 1
+            yield Line(number, at, text.slice(at, end), self.place(number))
+            at, byte = text.skip(end)
+            if listed and byte == b",":
+                at, byte = text.skip(at + 1)
+                byte = b"," if byte == b"]" else byte
+            elif listed and byte != b"]":
+                raise self._damaged(f"before or in {self.unit} {number + 1}")
+        if listed and not self._checked:
+            self._check(at + 1, number)
+        self._checked = True
+
+    def _check(self, end: int, number: int) -> None:
+        """Refuse what would be damaged without its records; `end` is just behind their list."""
+        size = os.fstat(self._fd).st_size - end
+        if self._shape.start + size > _LARGEST:
+            return
+        around = self.read(0, self._shape.start).removeprefix(BOM) + b"[]" + self.read(end, size)
+        try:
+            json.loads(around.decode("utf-8", "replace"), parse_int=len, object_pairs_hook=self._once)
+        except (ValueError, RecursionError):
+            raise self._damaged(f"behind {self.unit} {number}") from None
+
+    def _once(self, members: list[tuple[str, Any]]) -> None:
+        if self.held and sum(name == self._shape.name for name, _ in members) > 1:
+            raise UsageError(
+                f"{self.name}: holds `{self._shape.name}` twice, and readers see only the last; take one of "
+                "them out"
+            )
+
+    def _damaged(self, where: str) -> UsageError:
+        return UsageError(
+            f"{self.name}: is a JSON document that is damaged, or ends too soon, {where}; write it "
+            "anew, or mend it: `jq . FILE` names the line"
+        )
+
+
+class _Rewritten:
+    """The document with other records; one that is left out takes its comma along."""
+
+    def __init__(self, document: Document, stream: BinaryIO) -> None:
+        self._document, self._stream, self._records = document, stream, document.records()
+        self._number = self._first = self._before = self._start = self._end = 0
+        self._empty = True
+
+    def put(self, number: int, body: bytes) -> None:
+        """What stands before this record, and its new bytes."""
+        while self._number < number:
+            self._step()
+        self._between()
+        self._stream.write(body)
+
+    def end(self) -> None:
+        """What stands behind the last record, or all but the records where none was put."""
+        with contextlib.suppress(UsageError, StopIteration):  # what stands before the damage is copied
+            while True:
+                self._step()
+        if self._empty and self._number:
+            self._between()
+        self._copy(self._end, os.fstat(self._document.fileno()).st_size)
+
+    def _step(self) -> None:
+        line = next(self._records)
+        self._number, self._before = line.number, self._end
+        self._start, self._end = line.offset, line.offset + len(line.raw)
+        self._first = self._first if line.number > 1 else line.offset
+
+    def _between(self) -> None:
+        """Copy what stands in front of this record, or of the first one if none was put."""
+        self._copy(*((0, self._first) if self._empty else (self._before, self._start)))
+        self._empty = False
+
+    def _copy(self, at: int, end: int) -> None:
+        while piece := self._document.read(at, max(0, min(_WINDOW, end - at))):
+            self._stream.write(piece)
+            at += len(piece)

@@ -1,0 +1,304 @@
+"""Records → groups: by line, consecutive, or scattered.
+
+A file is surveyed first (`survey`): every line is read, its group key noted, and nothing is judged
+before the whole input is known to be readable. The notes stand in a temporary SQLite file, so
+memory does not grow with the dump. It is read again for the groups, and refused if it is another file
+by then. From stdin there is no second look: groups must be adjacent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Literal, Protocol
+
+from ruler_cli.config import Shard
+from ruler_cli.errors import UnreadableError, UsageError
+from ruler_cli.formats.reader import Reader
+from ruler_cli.reading.index import Index, Place, digest, place
+from ruler_cli.reading.openings import Openings, number
+from ruler_cli.types import Group, Line, Problem, Record
+
+OnProblem = Callable[[Problem], None]
+LineOf = Callable[[int, int, bytes], Line]
+"""The number of a record, its offset and its bytes → the line that it is."""
+Where = Callable[[int], str]
+"""The number of a record → how a sentence names its place."""
+OnRecord = Callable[[Record, int], object]
+"""Takes each record, and how many rollouts begin in it: parts of one that stand in several records are
+counted once."""
+
+
+def line_of(number: int) -> str:
+    """The place of a record of JSON lines."""
+    return f"line {number}"
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a first look at a file found; sizes are rollouts per group, the parts of one joined.
+
+    `mine` is how many of the groups are the run's own: all of them, but for a shard.
+    `end` is the number of the last line and the offset behind it: what is appended later is not read.
+    `reader` knows the words that all records have for rewards and outcomes: groups are read with it.
+    """
+
+    reader: Reader
+    grouping: Literal["line", "consecutive", "scattered"] = "line"
+    records: int = 0
+    groups: int = 0
+    mine: int = 0
+    rollouts: int = 0
+    smallest: int = 0
+    largest: int = 0
+    singles: int = 0
+    repeated: tuple[int, int] | None = None
+    openings: Openings = field(default_factory=Openings)
+    first_mixed: int = 0
+    end: tuple[int, int] = (0, 0)
+    where: Where = line_of
+
+    def warnings(self) -> list[str]:
+        """What makes the group key look wrong, a sentence each."""
+        key = "hash of the prompt" if self.reader.by_prompt else f"key `{self.reader.key}`"
+        out: list[str] = []
+        way = "if that is not meant, name another key with --group-by PATH"
+        if self.groups > 1 and self.singles == self.groups:
+            lies = "" if self.reader.format.shape == "group" else f" ({key})"
+            out.append(
+                f"every group has one rollout{lies}: nothing can be compared" + (f"; {way}" if lies else "")
+            )
+        elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
+            out.append(f"all {self.records} records are one group ({key}); {way}")
+        elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
+            out.append(f"group sizes are very uneven, {self.smallest} to {self.largest} ({key}); {way}")
+        if self.repeated:
+            first, second = self.repeated
+            out.append(
+                f"{self.where(first)} and {self.where(second)} have the same `{self.reader.key}`; each is "
+                "judged as a group of its own"
+            )
+        return out + self.openings.sentences()
+
+
+def records(
+    lines: Iterable[Line], read: Callable[[Line], tuple[Record, ...]], on_problem: OnProblem
+) -> Iterator[Record]:
+    """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
+    for line in lines:
+        try:
+            found = read(line)
+        except UnreadableError as error:
+            on_problem(Problem(line.number, str(error), line.raw, line.place))
+            continue
+        yield from found
+
+
+def survey(
+    lines: Iterable[Line],
+    reader: Reader,
+    grouping: str,
+    index: Index,
+    on_problem: OnProblem,
+    where: Where = line_of,
+    on_record: OnRecord | None = None,
+    shard: Shard | None = None,
+) -> Survey:
+    """Read the whole input once; decide how its groups lie, and which are those of a shard."""
+    whole = reader.format.shape != "trajectory"
+    if whole and grouping in ("consecutive", "scattered"):
+        raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
+    openings = Openings(reader.format.simulated_user)
+    found = Survey(reader, where=where, openings=openings)
+
+    def noted() -> Iterator[Line]:
+        for line in lines:
+            found.end = (line.number, line.offset + len(line.raw))
+            yield line
+
+    compare = not reader.by_prompt  # else rollouts of one group begin alike
+    last, runs = b"", 0
+    for record in records(noted(), reader.glance, on_problem):
+        found.records += 1
+        found.reader = found.reader.knowing((record,))
+        key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
+        mine = shard is None or shard.holds(digest(str(record.key)))
+        begins = openings.look(record.rollouts, record.line.where, compare=whole or compare)
+        if whole or len(begins) > 1:
+            openings.compared(begins, str(record.key))
+        opening = number(begins[0]) if begins and not whole else None
+        short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
+        found.rollouts += rollouts
+        if short != last:
+            last, runs = short, runs + 1
+        if on_record is not None:
+            on_record(record, rollouts)
+    index.flush()
+    sizes = index.sizes(each_line=whole)
+    found.groups, found.smallest, found.largest, found.singles, found.mine = sizes
+    if whole:
+        found.repeated = index.repeated_key()
+        return found
+    if compare:
+        openings.mixed, found.first_mixed = index.mixed()
+    adjacent = runs == found.groups
+    if grouping == "consecutive" and not adjacent:
+        one, other = index.repeated_key(apart=True) or (0, 0)
+        raise UsageError(
+            f"--grouping consecutive: {where(one)} and {where(other)} are one group with others "
+            "between; leave --grouping at auto"
+        )
+    if grouping != "line":
+        found.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
+    return found
+
+
+def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
+    """Of all lines those of the run's own groups that could be read, by what a survey noted."""
+    numbers = (number for number, _, _ in index.lines())
+    wanted = next(numbers, None)
+    for line in lines:
+        if line.number == wanted:
+            yield line
+            wanted = next((number for number in numbers if number != wanted), None)
+
+
+def streamed(
+    found: Iterable[Record],
+    reader: Reader,
+    grouping: str,
+    index: Index,
+    openings: Openings,
+    on_record: OnRecord | None,
+    shard: Shard | None,
+) -> Iterator[Group]:
+    """Groups of a stream, with the look at each that a survey has of a file.
+
+    Adjacent records of one key are a group; a key that comes back is a UsageError.
+    """
+    whole = reader.format.shape != "trajectory"
+    alone = whole or grouping == "line"
+    for group in by_line(found) if alone else _runs(found):
+        number = group.records[0].line.number
+        before = number if alone else index.first_seen(group.key, number)
+        if before != number:
+            raise UsageError(
+                f"line {number}: group {group.key!r} comes back after it ended (it began at line "
+                f"{before}); from stdin groups must be adjacent: have all of it kept on disk first "
+                "with --grouping scattered, or give the input as a file"
+            )
+        short = b"" if whole else digest(group.key)
+        for record in group.records:
+            if on_record is not None:
+                on_record(record, index.rollouts(record, short))
+        openings.compared(openings.look(group.rollouts, group.records[0].line.where), group.key)
+        if shard is None or shard.holds(digest(group.key)):
+            yield group
+
+
+def by_line(found: Iterable[Record]) -> Iterator[Group]:
+    """Each record is a group."""
+    for record in found:
+        yield Group(str(record.key), (record,))
+
+
+class File(Protocol):
+    """What has a file that can be read anywhere."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+
+def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line) -> Iterator[Group]:
+    """Groups whose records lie apart, fetched by offset, in the order of their first record.
+
+    The stream must be a plain file; its buffer is passed by, which would be filled for each record.
+    `line_of` makes a line of a record's number, offset and bytes.
+    """
+    for places in index.places():
+        yield fetched(stream, reader, places, line_of)
+
+
+def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
+    """One group, by where its records are; UnreadableError where something else stands there now."""
+    found: list[Record] = []
+    for nth, start, size in places:
+        found += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
+    return Group(str(found[0].key), tuple(found))
+
+
+def part_of(group: Group, first: int) -> Group:
+    """Of a columnar line's groups the one whose record has a number; any other group as it is."""
+    if group.records[0].parts == 1:
+        return group
+    record = next(record for record in group.records if place(record) == first)
+    return Group(str(record.key), (record,))
+
+
+def grouped(lines: Iterable[Line], reader: Reader, grouping: str) -> Iterator[Group]:
+    """Groups that are lines, or adjacent lines, of a file that was surveyed."""
+    read = (record for line in lines for record in reader.read(line))
+    return by_line(read) if grouping == "line" else _runs(read)
+
+
+def _runs(read: Iterable[Record]) -> Iterator[Group]:
+    """Adjacent records of one key."""
+    for key, members in itertools.groupby(read, key=lambda record: record.key):
+        yield Group(str(key), tuple(members))
+
+
+def surveyed(again: Iterator[Line], found: Survey) -> Iterator[Line]:
+    """The lines that the survey read: none that were appended since, and the last one unchanged."""
+    number = found.end[0]
+    at = (0, 0)
+    for line in again:
+        if line.number > number:
+            break
+        at = (line.number, line.offset + len(line.raw))
+        if line.number == number and at != found.end:
+            break
+        yield line
+    if at != found.end:
+        raise UnreadableError(found.where(number))
+
+
+@contextmanager
+def unchanged(name: str) -> Iterator[None]:
+    """Turn it into a UsageError that something else stands now where a record of a surveyed file stood."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise UsageError(f"{name} changed while it was read ({error}); run again when it is whole") from None
+
+
+def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader | None:
+    """The reader with a label of each file in its keys; None if the keys tell the tasks apart by themselves.
+
+    Indices of tasks begin at 0 in every file of an evaluation: without a label the first tasks of all of
+    them would be one group. `tasks` are names of files → what each says it belongs to, or "". If files
+    name several tasks, that is the label. Else it is the outermost folder, or the file, that explains as
+    many groups of different openings as the files do.
+    """
+    named = {name: task for name, task in tasks.items() if task}
+    if len(set(named.values())) > 1 and len(named) == len(tasks):
+        return replace(reader, labels=named, labelled="task")
+    if reader.by_prompt or len(tasks) < 2 or not index.mixed()[0]:
+        return None
+    files = {name: name for name in tasks}
+    least, _ = index.mixed(files)
+    if least >= index.mixed()[0]:
+        return None
+    for depth in range(1, max(len(PurePath(name).parts) for name in tasks)):
+        folders = {name: _folder(name, depth) for name in tasks}
+        if index.mixed(folders)[0] == least:
+            return replace(reader, labels=folders, labelled="folder")
+    return replace(reader, labels=files, labelled="file")
+
+
+def _folder(name: str, depth: int) -> str:
+    """The outermost folders of a file, as many as there are."""
+    return "/".join(PurePath(name).parts[:-1][:depth])

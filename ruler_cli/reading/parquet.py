@@ -1,0 +1,261 @@
+"""A Parquet file as records, each row one JSON object, and annotated records as a Parquet file.
+
+Rows come in small batches, so memory depends on the size of rows and pages, and not on that of row groups.
+
+A file needs its schema before its first row, and the last row may show that a score does not fit its
+column. So `put` only keeps the columns that changed, on disk, and `end` writes the file. Columns that did
+not change are the source's own, in its row groups, with their types and metadata. New values have the type
+that pyarrow infers; `ruler` and new objects are JSON text. A column of several types gets one that holds
+them all, or becomes JSON text as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial, reduce
+from typing import Any, BinaryIO
+
+import orjson
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.reading.arrow import cells, conformed, merged, parsed, wider
+from ruler_cli.reading.container import Container, Encoder
+from ruler_cli.reading.scratch import Scratch
+from ruler_cli.types import Line
+from ruler_cli.writing.splice import read_object
+
+_BATCH = 4 << 20
+"""Bytes of rows that are decoded at once."""
+_ROWS = 256
+"""The most rows at once: a dictionary makes a column look much smaller in the file than its rows are."""
+_PAGES = 1 << 20
+"""Bytes that are read ahead in each column."""
+_GROUP = 64 << 20
+"""Bytes of Arrow data that one row group is made of at most."""
+
+
+class Parquet(Container):
+    """A Parquet file that is open; rows are numbered from 1."""
+
+    unit = "row"
+
+    def __init__(self, name: str, stream: BinaryIO) -> None:
+        """`stream` can be searched, stays open, and must not be used by anybody else meanwhile.
+
+        Raises UsageError if it is no Parquet file, or pyarrow is missing.
+        """
+        super().__init__(name)
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise UsageError(
+                f"{name}: is Parquet; install the reader with: pip install 'ruler-cli[parquet]'"
+            ) from None
+        # One handle for every reader: it takes care that two of them do not move each other.
+        self._file = pa.PythonFile(stream, mode="r")
+        with _damage(name):
+            self.metadata = pq.read_metadata(self._file)
+            self.schema = self.metadata.schema.to_arrow_schema()
+        names = self.schema.names
+        if twice := next((column for column in names if names.count(column) > 1), ""):
+            raise UsageError(f"{name}: two columns are named `{twice}`; rename one of them")
+
+    def records(self) -> Iterator[Line]:
+        """Every row as the JSON text of one object, its keys in the order of the columns."""
+        keys = [orjson.dumps(name) + b":" for name in self.schema.names]
+        number = 0
+        for _, batch in self.batches():
+            with _damage(self.name):
+                columns = list(map(cells, batch.columns, self.schema.names))
+            for row in zip(*columns, strict=True):
+                number += 1
+                raw = b"{" + b",".join(map(bytes.__add__, keys, row)) + b"}"
+                yield Line(number, number - 1, raw, f"row {number}")
+
+    def batches(self) -> Iterator[tuple[int, Any]]:
+        """The rows as Arrow record batches, each with the number of its row group."""
+        import pyarrow.parquet as pq
+
+        with _damage(self.name):
+            # `pre_buffer` would hold a whole row group in memory, threads would hold a batch each.
+            file = pq.ParquetFile(self._file, metadata=self.metadata, pre_buffer=False, buffer_size=_PAGES)
+            for number in range(self.metadata.num_row_groups):
+                group = self.metadata.row_group(number)
+                rows = max(1, min(_ROWS, _BATCH * group.num_rows // max(1, group.total_byte_size)))
+                for batch in file.iter_batches(rows, [number], use_threads=False):
+                    yield number, batch
+
+    def encoder(self, stream: BinaryIO) -> Encoder:
+        """Writes annotated rows as a Parquet file with this one's schema and what is new."""
+        return _Rewritten(self, stream)
+
+
+class _Rewritten:
+    """The table with other rows; nothing reaches the stream before `end`."""
+
+    def __init__(self, source: Parquet, stream: BinaryIO) -> None:
+        self._source, self._stream = source, stream
+        self._batches, self._end = source.batches(), 0
+        self._batch: Any = None
+        self._rows: dict[int, bytes] = {}
+        """The place in the batch of each row that was put, and its record."""
+        self._kinds: dict[str, list[Any]] = {name: [] for name in source.schema.names}
+        """The types of each column's values in all batches."""
+        self._changed: set[str] = set()
+        self._spool = Scratch()
+        weakref.finalize(self, self._spool.close)
+
+    def put(self, number: int, body: bytes) -> None:
+        """Take the annotated row with this number."""
+        while number > self._end:
+            self._flush()
+            _, self._batch = next(self._batches, (0, None))
+            if self._batch is None:
+                raise UsageError(
+                    f"{self._source.name}: changed while it was read; run again when it is whole"
+                )
+            self._end += len(self._batch)
+        self._rows[number - 1 - self._end + len(self._batch)] = body
+
+    def end(self) -> None:
+        """Write the file: every row that was put, in a schema that holds all of them."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._flush()
+        schema, metadata = self._schema(), self._source.metadata
+        codec = metadata.row_group(0).column(0).compression if metadata.num_rows else "SNAPPY"
+        how = {"compression": codec.replace("UNCOMPRESSED", "NONE")}
+        try:
+            with pq.ParquetWriter(pa.PythonFile(self._stream, "w"), schema, **how) as writer:
+                for table in _row_groups(self._written(schema)):
+                    writer.write_table(table, len(table))
+        except pa.ArrowException as error:  # a type that this version reads and does not write
+            raise OutputError(
+                f"{self._source.name}: this version of pyarrow cannot write it again ({_said(error)}); "
+                "update pyarrow, or leave out the column that is meant"
+            ) from None
+        self._spool.close()
+
+    def _flush(self) -> None:
+        """Spool the columns that have other values now, for the rows of this batch that were put."""
+        if self._batch is None:
+            return
+        rows, self._rows = self._rows, {}
+        changed = {}
+        if rows:
+            with _damage(self._source.name):
+                changed = self._new_columns(_picked(self._batch, list(rows)), list(rows.values()))
+        self._spool.put((list(rows), changed))
+
+    def _new_columns(self, batch: Any, bodies: list[bytes]) -> dict[str, Any]:
+        """The columns of a batch that the records changed or brought."""
+        import pyarrow as pa
+
+        columns, changed = _columns(batch), {}
+        found = [read_object(body).members for body in bodies]
+        for name in dict.fromkeys([*self._kinds, *(key for members in found for key in members)]):
+            array = columns.get(name, pa.nulls(len(bodies)))
+            was, new = cells(array, name), []
+            for body, members in zip(bodies, found, strict=True):
+                new.append(body[slice(*members[name][1:])] if name in members else b"null")
+            if new != was or name not in self._kinds:
+                array = merged(array, list(map(parsed, was)), list(map(parsed, new)), name)
+                changed[name] = array
+            kinds = self._kinds.setdefault(name, [])
+            if array.null_count < len(array) and array.type not in kinds:
+                kinds.append(array.type)
+        self._changed |= changed.keys()
+        return changed
+
+    def _schema(self) -> Any:
+        """The source's, with types that hold what is new, new columns behind, and metadata that agrees."""
+        import pyarrow as pa
+
+        fields = {field.name: field for field in self._source.schema}
+        for name in [name for name in self._kinds if name in self._changed]:
+            field = fields.get(name, pa.field(name, pa.float64()))
+            kind = reduce(wider, self._kinds[name] or [field.type])
+            fields[name] = field.with_type(kind).with_nullable(True)
+            if len(self._kinds[name]) > 1 and not self._holds(fields[name]):
+                kind = reduce(partial(wider, text=True), self._kinds[name])
+                fields[name] = fields[name].with_type(kind)
+        metadata = dict(self._source.schema.metadata or {})
+        with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
+            notes = json.loads(metadata[b"pandas"])  # not of columns that have another type now
+            notes["columns"] = [x for x in notes["columns"] if x["field_name"] not in self._changed]
+            metadata[b"pandas"] = json.dumps(notes).encode()
+        return pa.schema(fields.values(), metadata or None)
+
+    def _holds(self, field: Any) -> bool:
+        """Tell if a column's type holds all of its values: a float rounds large integers."""
+        import pyarrow as pa
+
+        with contextlib.suppress(pa.ArrowException):
+            return all(len(batch) for _, batch in self._written(pa.schema([field])))
+        return False
+
+    def _written(self, schema: Any) -> Iterator[tuple[int, Any]]:
+        """The rows that were put, as they are written, in batches with their row group's number."""
+        import pyarrow as pa
+
+        for (group, batch), (rows, changed) in zip(self._source.batches(), self._spool.all(), strict=False):
+            if rows:
+                columns = _columns(_picked(batch, rows)) | changed
+                found = (columns.get(name, pa.nulls(len(rows))) for name in schema.names)
+                arrays = list(map(conformed, found, schema.types))
+                yield group, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _columns(batch: Any) -> dict[str, Any]:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+def _picked(batch: Any, rows: list[int]) -> Any:
+    """Some rows of a batch, slice by slice, because `take` does not know every type."""
+    import pyarrow as pa
+
+    return batch if len(rows) == len(batch) else pa.concat_batches([batch.slice(at, 1) for at in rows])
+
+
+def _row_groups(batches: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+    """Batches of one row group of the source as one table, or as several where it is large."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    now = size = 0
+    for group, batch in batches:
+        if held and (group != now or size > _GROUP):
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+        held.append(batch)
+        size, now = size + batch.nbytes, group
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
+    """Turn what pyarrow cannot read into a sentence."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise UsageError(f"{name}: cannot be read: {os.strerror(error.errno)}") from None
+        raise UsageError(
+            f"{name}: is damaged, or no whole Parquet file ({_said(error)}); write it anew, or copy it again"
+        ) from None
+
+
+def _said(error: BaseException) -> str:
+    """The library's own words as far as they are safe to print."""
+    first = (str(error).splitlines() or [""])[0]
+    return "".join(c if c.isprintable() and c.isascii() else "?" for c in first)[:150].rstrip(". ")

@@ -1,0 +1,90 @@
+"""Two scored files of one input → their groups side by side, by key and content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import zip_longest
+from typing import Any
+
+from ruler_cli.reading.parse import dump
+from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.types import Group, Rollout
+
+Known = tuple[MarkedGroup, tuple[bytes, ...]]
+"""A group, and a digest of the messages of each rollout, by which it is known in another file."""
+
+
+def known(group: Group, marked: MarkedGroup) -> Known:
+    """A group with the digests of its rollouts."""
+    parts = group.rollouts
+    held = (b"".join(_messages(parts[at]) for at in one.at) for one in marked.rollouts)
+    return marked, tuple([blake2b(one, digest_size=8).digest() for one in held])
+
+
+def _messages(rollout: Rollout) -> bytes:
+    try:
+        return b"".join(dump(messages) for messages in (rollout.messages, *rollout.histories))
+    except RecursionError:  # so deep that it can be read but not written
+        return b""
+
+
+def paired(
+    first: Iterator[Known],
+    second: Iterator[Known],
+    matched: dict[str, Any],
+    on_unlike: Callable[[str], object],
+) -> Iterator[tuple[MarkedGroup, MarkedGroup]]:
+    """Groups of both files with the same rollouts, both with the labels of either.
+
+    `matched` becomes the number of such `groups`, that of `unlike` ones (of one key, but with other
+    rollouts or labels), and how many are `alone` in each file; `on_unlike` gets a sentence for each that is
+    left out. Files in one order are read side by side; memory holds groups that wait for the other file's.
+    """
+    matched |= {"groups": 0, "unlike": 0}
+    waiting: tuple[dict[tuple[str, int], Known], ...] = ({}, {})
+    times: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for found in zip_longest(first, second):
+        for side, one in enumerate(found):
+            if one is None:
+                continue
+            name = one[0].key
+            key = (name, times[side][name])  # a key may stand in a file more than once
+            times[side][name] += 1
+            other = waiting[1 - side].pop(key, None)
+            if other is None:
+                waiting[side][key] = one
+                continue
+            both = (other, one) if side else (one, other)
+            if why := _unlike(*both):
+                matched["unlike"] += 1
+                on_unlike(f"group {name!r}: {why}; it is left out")
+                continue
+            matched["groups"] += 1
+            yield _labelled(both[0][0], both[1][0]), _labelled(both[1][0], both[0][0])
+    matched["alone"] = [len(groups) for groups in waiting]
+    for side, where in enumerate(("first", "second")):
+        for alone, _ in waiting[side]:
+            on_unlike(f"group {alone!r} stands only in the {where} file; it is left out")
+
+
+def _unlike(one: Known, other: Known) -> str:
+    """Why two groups of one key are not the same; empty if they are."""
+    sizes = len(one[1]), len(other[1])
+    if sizes[0] != sizes[1]:
+        return f"has {sizes[0]} rollouts in the first file and {sizes[1]} in the second"
+    if differ := sum(a != b for a, b in zip(one[1], other[1], strict=True)):
+        return f"{differ} of its {sizes[0]} rollouts are others in the second file than in the first"
+    labels = ((a.label, b.label) for a, b in zip(one[0].rollouts, other[0].rollouts, strict=True))
+    if any(None not in pair and pair[0] != pair[1] for pair in labels):
+        return "its labels in the first file are not those in the second"
+    return ""
+
+
+def _labelled(one: MarkedGroup, other: MarkedGroup) -> MarkedGroup:
+    """A group with the labels of its like where it has none of its own."""
+    both = zip(one.rollouts, other.rollouts, strict=True)
+    rollouts = tuple(replace(a, label=b.label) if a.label is None else a for a, b in both)
+    return replace(one, rollouts=rollouts)

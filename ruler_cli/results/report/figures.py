@@ -1,0 +1,290 @@
+"""Groups of a scored file, one after another → the figures of the run; no group is kept.
+
+The figures are one JSON object, which `ruler report --json` prints, a page for a browser embeds and the
+terminal's page puts into words. Names are stable; new ones may be added. null: it is not known. Money is
+in USD, times are in seconds or ISO 8601 in UTC, sizes in bytes. A bin holds its `from` and not its `to`,
+but for the last one; values outside all bins count in the first or the last.
+
+- `groups` {all, scored, failed, unmarked, tied, live, one_score}: scored ones are either tied or live, and
+  tied ones have `one_score` if rollouts differ and the judge gave all the same
+- `rollouts` {all, scored, failed, labelled, suspect}
+- `failed_by_kind` {kind: groups}; `reasons` [{kind, reason, groups, first}], the commonest, alike but for
+  numbers, in the words of the first group, whose key `first` is
+- `flags` {flag: groups}, `judges` {name: groups}, `passes` {number: groups}; beyond 24 different ones
+  `other`
+- `cost_usd` over the `cost_groups` that tell it; `usage` {calls, prompt_tokens, completion_tokens,
+  cached_tokens}; `latency_s` {p50, p90, p99, max} of a group
+- `started_at`, `ended_at`: of the first and the last group
+- `scores` {bins [{from, to, n}], mean, sd}: rollouts by score
+- `spread` {bins, median}: groups by the standard deviation of their scores
+- `against_label` {cells [{score [from, to], label [from, to], n}], pairs, against, agreement}: rollouts by
+  score and label, a single label as [y, y]; pairs of unlike labels in a group, and how many of them the
+  judge orders against the labels (a tie is half of one)
+- `slots` {bins [{from, to, mean, error, n}], groups}: how far the scores of a pass are above its mean by
+  the position at which the judge saw the rollout, 0 first, 1 last; groups judged in windows are left out
+- `lengths` {cells [{score, bytes [from, to], n}], slope, error, correlation, groups}: rollouts by score and
+  bytes; `slope` is what twice the bytes bring within a group, `error` its standard error
+- `reliability` {bins, median, groups}
+- `over_time` {unit, bins [{from, to, groups, failed {kind: groups}}], left_out}: `unit` is `time`, in
+  seconds since 1970, or `group`, the number in the file; `left_out` groups tell no time, or one more
+  than a year off
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ruler_cli.results.report.bins import (
+    GROUPS,
+    OTHER,
+    SECONDS,
+    Bins,
+    Labels,
+    Reasons,
+    Tally,
+    along,
+    quantile,
+)
+from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.scoring.sums import LengthSums, Moments, SlotCurve, middle
+from ruler_cli.types import Usage
+
+Figures = Mapping[str, Any]
+"""The figures of a run, as described above."""
+REASONS = 6
+"""How many reasons of failures are told."""
+_YEAR = 366 * 86400.0
+_TIMED = 0.9
+"""The share of judged groups that must tell a time for an axis of time."""
+_ROUNDED = 0.0005 + 1e-9
+"""How far a position in a file may be from the slot that it stands for."""
+_MOST = 1000
+"""Rollouts shown at once up to which three decimals tell each slot from the next."""
+
+
+class Gathering:
+    """The figures of a run as its groups come; of a group it keeps some numbers, of a rollout its label.
+
+    Times: groups judged more than a year from the median time are no part of the axis of time, nor of
+    the run's start and end. If they and groups that tell no time are more than one in ten, the axis
+    is the number of the group in the file.
+    """
+
+    def __init__(self) -> None:
+        self._groups = Counter[str]()
+        self._rollouts = Counter[str]()
+        self._kinds, self._flags, self._judges, self._passes = Tally(12), Tally(), Tally(), Tally()
+        self._reasons = Reasons()
+        self._cost, self._costed, self._usage = 0.0, 0, Usage()
+        self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")
+        self._scores, self._spreads, self._reliability = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
+        self._tenths = Bins(1, 10)
+        self._labels = Labels(self._tenths)
+        self._lengths = Counter[tuple[int, int]]()
+        self._moments, self._length, self._slots = Moments(), LengthSums(), SlotCurve()
+        self._pairs, self._against = 0, 0.0
+        # of judged groups: their number in the file, the time if it is known, and the kind of failure
+        self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
+
+    def add(self, group: MarkedGroup) -> None:
+        """Count the next group of the file."""
+        self._groups["all"] += 1
+        self._groups[group.status] += 1
+        for flag in group.flags:
+            self._flags.add(flag)
+        if group.status != "unmarked":
+            self._judged(group)
+        self._each_rollout(group)
+        if group.scores:
+            self._scored(group)
+
+    def _judged(self, group: MarkedGroup) -> None:
+        if group.failed:
+            self._reasons.add(group.kind, group.reason, group.key)
+        if group.judge:
+            self._judges.add(group.judge)
+        if group.passes is not None:
+            self._passes.add(str(group.passes))
+        if group.cost is not None:
+            self._cost += group.cost
+            self._costed += 1
+        self._usage += group.usage
+        if group.latency is not None:
+            self._latency.append(group.latency)
+        self._numbers.append(self._groups["all"])
+        self._times.append(math.nan if group.judged_at is None else group.judged_at)
+        self._failures.append(sys.intern(self._kinds.add(group.kind)) if group.failed else "")
+
+    def _each_rollout(self, group: MarkedGroup) -> None:
+        self._rollouts["all"] += len(group.rollouts)
+        for rollout in group.rollouts:
+            self._rollouts["failed"] += rollout.status == "failed"
+            self._rollouts["suspect"] += rollout.suspect
+            self._rollouts["labelled"] += rollout.label is not None
+            if rollout.score is None:
+                continue
+            self._scores.add(rollout.score)
+            if rollout.label is not None:
+                self._labels.add(rollout.score, rollout.label)
+            self._lengths[self._tenths.place(rollout.score), rollout.size.bit_length()] += 1
+
+    def _scored(self, group: MarkedGroup) -> None:
+        self._groups["tied"] += group.tied
+        self._groups["one_score"] += group.one_score
+        self._moments.add(group.scores)
+        if group.sd is not None:
+            self._spreads.add(round(group.sd, 9))  # as the table has it, which the bin's mark leads to
+            self._spread.append(group.sd)
+        if group.reliability is not None:
+            self._reliability.add(group.reliability)
+            self._reliable.append(group.reliability)
+        against, pairs = group.disputes
+        self._against += against
+        self._pairs += pairs
+        known = [(r.size, r.judged) for r in group.rollouts if r.judged is not None]
+        if len(known) > 1:
+            self._length.add([size for size, _ in known], [score for _, score in known])
+        self._slots.add(*requests(group))
+
+    def figures(self) -> Figures:
+        """All figures of the groups so far."""
+        groups, rollouts = self._groups, self._rollouts
+        groups["live"] = groups["scored"] - groups["tied"]
+        rollouts["scored"] = self._moments.number
+        timed = self._timed()
+        of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "one_score")
+        shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+        return {
+            "groups": {name: groups[name] for name in of_groups},
+            "rollouts": {name: rollouts[name] for name in ("all", "scored", "failed", "labelled", "suspect")},
+            "failed_by_kind": self._kinds.found(),
+            "reasons": self._reasons.commonest(REASONS),
+            "flags": self._flags.found(),
+            "judges": self._judges.found(),
+            "passes": _by_number(self._passes.found()),
+            "cost_usd": self._cost if self._costed else None,
+            "cost_groups": self._costed,
+            "usage": usage_json(self._usage),
+            "latency_s": {name: quantile(self._latency, share) for name, share in shares.items()},
+            "started_at": iso(min((at for at, _ in timed), default=None)),
+            "ended_at": iso(max((at for at, _ in timed), default=None)),
+            **self._charts(),
+            "over_time": self._over_time(timed),
+        }
+
+    def _charts(self) -> dict[str, Any]:
+        n, pairs, trend = self._moments.number, self._pairs, self._length.found()
+        return {
+            "scores": {
+                "bins": self._scores.bars(),
+                "mean": self._moments.mean if n else None,
+                "sd": math.sqrt(self._moments.square / n) if n else None,
+            },
+            "spread": {"bins": self._spreads.bars(), "median": quantile(self._spread, 0.5)},
+            "against_label": {
+                "cells": self._labels.cells(),
+                "pairs": pairs,
+                "against": self._against,
+                "agreement": 1 - self._against / pairs if pairs else None,
+            },
+            "slots": {
+                "bins": [
+                    {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
+                    for b in self._slots.curve()
+                ],
+                "groups": self._slots.groups,
+            },
+            "lengths": {
+                "cells": [
+                    {"score": self._tenths.ends(score), "bytes": [float(1 << size >> 1), 2.0**size], "n": n}
+                    for (score, size), n in sorted(self._lengths.items())
+                ],
+                "slope": trend.slope if trend else None,
+                "error": trend.error if trend else None,
+                "correlation": trend.correlation if trend else None,
+                "groups": trend.groups if trend else 0,
+            },
+            "reliability": {
+                "bins": self._reliability.bars(),
+                "median": quantile(self._reliable, 0.5),
+                "groups": len(self._reliable),
+            },
+        }
+
+    def _timed(self) -> list[tuple[float, str]]:
+        """Times of judged groups at most a year from the median time, with the kind of failure."""
+        known = [one for one in zip(self._times, self._failures, strict=True) if math.isfinite(one[0])]
+        median = quantile([at for at, _ in known], 0.5)
+        return [] if median is None else [one for one in known if abs(one[0] - median) <= _YEAR]
+
+    def _over_time(self, timed: Sequence[tuple[float, str]]) -> dict[str, Any]:
+        judged = len(self._numbers)
+        if timed and len(timed) >= _TIMED * judged:
+            return {"unit": "time", "bins": along(timed, SECONDS, 0), "left_out": judged - len(timed)}
+        numbered = list(zip(self._numbers, self._failures, strict=True))
+        return {"unit": "group", "bins": along(numbered, GROUPS, 1), "left_out": 0}
+
+
+def usage_json(usage: Usage) -> dict[str, int]:
+    """Calls and tokens."""
+    return {
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+    }
+
+
+def iso(at: float | None) -> str | None:
+    """Seconds since 1970 as a date and a time; None for a year that no calendar has."""
+    try:
+        return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _by_number(found: dict[str, int]) -> dict[str, int]:
+    """Numbers of passes, the lowest first; those that are no number before them."""
+    return dict(sorted(found.items(), key=lambda item: int(item[0]) if item[0] != OTHER else 0))
+
+
+def requests(group: MarkedGroup) -> list[tuple[float, ...]]:
+    """For each pass that counts, the scores of the distinct rollouts in the order in which they were shown.
+
+    Identical rollouts share their slots and count once. Nothing if the marks do not tell which rollouts
+    a request showed, or where: windows, a rollout that is missing, passes without their scores.
+    """
+    if "windows" in group.flags:
+        return []
+    shown: dict[tuple[float, ...], tuple[float, ...]] = {}
+    for rollout in group.rollouts:
+        if rollout.status == "scored":
+            alone = () if rollout.judged is None or len(rollout.slots) != 1 else (rollout.judged,)
+            shown.setdefault(rollout.slots, rollout.pass_scores or alone)
+    passes = {len(row) for row in (*shown, *shown.values())}
+    if len(passes) != 1 or len(shown) > _MOST:
+        return []
+    found = [
+        sorted((places[turn], given[turn]) for places, given in shown.items()) for turn in range(*passes)
+    ]
+    last = len(shown) - 1
+    if any(abs(at * last - slot) > _ROUNDED * last for row in found for slot, (at, _) in enumerate(row)):
+        return []
+    return [tuple(score for _, score in row) for row in found]
+
+
+def stretches(group: MarkedGroup) -> list[list[float] | None]:
+    """The stretch of the slot curve in which each rollout counts, pass by pass; None if it does not."""
+    size = len(next(iter(requests(group)), ()))
+    if size < 2:
+        return [None] * len(group.rollouts)
+    return [
+        [middle(round(at * (size - 1)), size) for at in rollout.slots] if rollout.status == "scored" else None
+        for rollout in group.rollouts
+    ]

@@ -1,0 +1,254 @@
+"""SCORED → one HTML file that opens offline: figures, table and texts as data, scripts that show them.
+
+The page's policy lets nothing run but its own scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ruler_cli import __version__
+from ruler_cli.config import InputSettings
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.reading.grouping import OnProblem
+from ruler_cli.reading.location import Location
+from ruler_cli.results.report import pages
+from ruler_cli.results.report.figures import Figures, Gathering
+from ruler_cli.results.report.group import page_key, shorter
+from ruler_cli.results.report.highlights import RULE, Ranking
+from ruler_cli.results.report.pages import Leaves
+from ruler_cli.results.scored_file import ScoredFile
+from ruler_cli.writing.atomic import WholeFile
+
+MOST_GROUPS = 10_000
+"""Rows of the table, unless the user says otherwise."""
+SCRIPTS = (
+    *("vendor/lib.js", "base.js"),
+    *("conditions.js", "plots.js", "charts.js", "overview.js", "filters.js", "table.js"),
+    *("turns.js", "turnlist.js", "rollouts.js", "grouphead.js", "group.js", "app.js"),
+)
+"""The page's scripts in the order in which they run: each may use what those before it have made."""
+STYLES = ("report.css", "overview.css", "group.css")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: `size` bytes, with so many `rows` of all `groups`; `doubt` is about the labels.
+
+    `left_out` says in whole sentences what the page does not hold, empty if it holds everything.
+    """
+
+    size: int
+    groups: int
+    rows: int
+    left_out: str
+    doubt: str | None
+
+
+def write_html(
+    where: InputSettings,
+    target: str,
+    *,
+    on_problem: OnProblem,
+    facts: Callable[[Figures], Iterable[tuple[str, str]]],
+    most: int = MOST_GROUPS,
+    made: datetime | None = None,
+    on_group: Callable[[], object] = lambda: None,
+) -> Written:
+    """Write the report of a scored file to `target`, which ends in .html or is `-` for stdout.
+
+    `on_problem` gets each record that cannot be read, `on_group` is called for each group. `facts` puts
+    figures into words, without any text of the input, for a browser that runs no scripts. `made` is the
+    time that the page says, `now()` by default. UsageError if the input cannot be read, holds no mark of
+    ruler, or the target cannot have this name; OutputError if it cannot be written to its end. Without
+    success no file appears, and one that was there stays.
+    """
+    made = made or now(os.environ)
+    with ExitStack() as stack:
+        file = _created(target, where.source, stack)
+        scored, found, ranking, gathering = (
+            ScoredFile(where, stack, on_problem), Leaves(stack), Ranking(most), Gathering(),
+        )  # fmt: skip
+        for ordinal, (group, marked) in enumerate(scored.groups(), 1):
+            gathering.add(marked)
+            if ranking.add(ordinal, marked):
+                found.put(ordinal, group, marked)
+            on_group()
+        figures, counts = gathering.figures(), found.finish(ranking.chosen())
+        name, all_, rows = _name(where.source), figures["groups"]["all"], counts["rows"]
+        left_out = _left_out("SCORED" if name == Location("-").shown else name, all_, **counts)
+        rule = left_out or "Nothing is left out: every group and its whole text are here."
+        head = {
+            "version": 1,
+            "source": name,
+            "found": scored.input.found(),
+            "made": f"{made.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "ruler": __version__,
+            "figures": _figures(figures),
+            "left_out": {
+                "groups": all_ - rows, "texts": rows - counts["texts"], "cut": counts["cut"], "rule": rule,
+            },
+        }  # fmt: skip
+        size = _put(file, target, _page(head, facts(figures), found))
+        return Written(size, all_, rows, left_out, scored.doubt)
+
+
+def _created(name: str, source: str, stack: ExitStack) -> WholeFile:
+    """Open FILE.html, or stdout for `-`; nothing is left of it if the stack ends with an error."""
+    if name != "-":
+        _refuse(name, source)
+    file = Location(name).create()
+
+    def undo(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(OSError):  # a full disk, of which the error speaks
+                file.discard()
+
+    stack.push(undo)
+    return file
+
+
+def _put(file: WholeFile, name: str, pieces: Iterable[str]) -> int:
+    """Write the page and let the file appear; the number of its bytes."""
+    try:
+        size = sum(file.stream.write(piece.encode()) for piece in pieces)
+        file.end()
+        file.commit()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"{name}: cannot be written: {error.strerror}; make room, then run the same command again"
+        ) from None
+    return size
+
+
+def _refuse(name: str, source: str) -> None:
+    """UsageError where a report cannot have this name."""
+    if Location(name).remote:
+        raise UsageError(
+            f"{Location(name).public}: a report is written to a file of this machine, such as report.html"
+        )
+    path = Path(name)
+    own = Location(source).local and path.exists() and Path(source).exists()
+    if own and path.samefile(source):
+        raise UsageError(f"{name}: is the scored file itself; give the report another name")
+    if path.is_dir():
+        raise UsageError(f"{name}: is a directory; give a file name, such as {path / 'report.html'}")
+    if path.suffix.lower() != ".html":
+        raise UsageError(
+            f"{name}: a report is one HTML file; name it {path.with_suffix('.html')}, or give `-` for stdout"
+        )
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{name}: is no file; give another name, or `-` for stdout")
+    where = Location(source)
+    if where.local and where.many and where.listed().would_hold(Location(name)):
+        raise UsageError(f"{name}: lies in SCORED and would be read as a part of it; give a place outside")
+
+
+def now(environ: Mapping[str, str]) -> datetime:
+    """The time, or what SOURCE_DATE_EPOCH says it is, so that a file can be made twice."""
+    said = environ.get("SOURCE_DATE_EPOCH")
+    try:
+        return datetime.fromtimestamp(int(said), UTC) if said else datetime.now(UTC)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"SOURCE_DATE_EPOCH={said}: is no number of seconds since 1970; unset it") from None
+
+
+def _name(source: str) -> str:
+    """An input as a page that is handed on names it: without the folders of this machine."""
+    return Path(source).absolute().name if Location(source).local else Location(source).shown
+
+
+def _figures(figures: Figures) -> dict[str, Any]:
+    """The figures, with keys as the rows have them and no sentence of a megabyte."""
+    judges = {shorter(name, pages.NAME): groups for name, groups in figures["judges"].items()}
+    short = [
+        reason | {"reason": shorter(reason["reason"], pages.NAME), "first": page_key(reason["first"])}
+        for reason in figures["reasons"]
+    ]
+    return {**figures, "judges": judges, "reasons": short}
+
+
+def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int) -> str:
+    """What is left out, by which rule, and what shows it, in whole sentences; empty if nothing is."""
+    command = f"`ruler report {shlex.quote(source)}"
+    said = []
+    if rows < all_:
+        said.append(
+            f"The table holds {rows:,} of {all_:,} groups; the figures count all of them. "
+            f"{RULE} {command} -o report.html --max-groups {all_}` has every group."
+        )
+    if texts + huge < rows:
+        said.append(
+            f"The texts of {texts:,} of {rows:,} groups are here, the most telling first, "
+            f"until the next does not fit into {pages.MOST_TEXTS >> 20} MiB."
+        )
+    if huge:
+        said.append(f"{huge:,} groups of very many rollouts have no text here.")
+    if cut:
+        texts_are = "text is" if cut == 1 else "texts are"
+        said.append(f"{cut:,} very long {texts_are} cut, with a mark at each place.")
+    if said:
+        said.append(f"{command} --group KEY` shows any group whole.")
+    return " ".join(said)
+
+
+def web_files(names: Iterable[str]) -> list[str]:
+    """Texts of the package's own files."""
+    folder = files(__package__) / "web"
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves) -> Iterator[str]:
+    """The page's text in pieces: the texts of groups are pulled as it is written."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # a report's alone
+    from markupsafe import Markup
+
+    kept = Environment(
+        loader=PackageLoader("ruler_cli.results.report", "web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    name = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", head["source"])  # nothing turns or hides the text
+    scripts = web_files(SCRIPTS)
+    # only the package's own files are HTML as they stand, never what was read
+    return kept.get_template("report.html.j2").generate(
+        policy=_policy(scripts),
+        style=Markup("\n".join(web_files(STYLES))),  # noqa: S704
+        scripts=[Markup(script) for script in scripts],  # noqa: S704
+        licences=Markup(web_files(["vendor/LICENSES.txt"])[0]),  # noqa: S704
+        title=f"{name} · ruler report",
+        ruler=head["ruler"],
+        caption=f"What ruler found in {name}, {head['made']}",
+        figures=[fact for fact in facts if fact[1]],
+        left_out=head["left_out"]["rule"],
+        data=found.data(head).decode(),
+        said=found.said().decode(),
+        texts=found.blocks(),
+    )
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    """The Content Security Policy: these scripts run, and nothing is ever loaded."""
+    digests = (base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts)
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )

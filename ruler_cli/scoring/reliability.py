@@ -1,0 +1,311 @@
+"""How far the mean of a group's passes can be trusted: analysis of variance, and noise learnt from the batch.
+
+Scores are in [0, 1], a variance in their square. Every value here is a closed form of sums, with the
+special functions behind an F test and a fitted F distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, exp, fsum, inf, lgamma, log, log1p, sqrt
+
+from ruler_cli.scoring.sums import Moments
+
+ROUNDING = 0.05**2 / 12
+"""The variance that rounding to a grid of .05 adds, evenly distributed over a step."""
+
+_ZERO = 1e-18
+"""Mean squares of scores in [0, 1] below this are the rounding of binary fractions, not noise."""
+
+_SAME = 5e-10
+"""Scores that differ by less are one score: passes added in another order, or rounded to nine decimals."""
+
+_MOST_PASSES = 1_000_000
+"""More passes than this are the same as never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anova:
+    """The two-way analysis of variance of a table rollout × pass, without interaction.
+
+    `ms_item` and `ms_res` are the mean squares between rollouts and of what rollout and pass leave over,
+    with their degrees of freedom; without any for the residual, `ms_res` is 0 and says nothing. `n`
+    rollouts were seen `k` times each, on average where the table has holes. `efficiency` is how
+    precise the rollouts' scores are on average against what `ms_item` takes them for; 1 for a whole table.
+    """
+
+    ms_item: float
+    ms_res: float
+    n: int
+    k: float
+    df_item: int
+    df_res: int
+    efficiency: float = 1.0
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[float]]) -> Anova:
+        """Of a whole table: `columns[j][i]` is the score of rollout i in pass j.
+
+        The model of ICC case 3 (Shrout & Fleiss 1979) and C (McGraw & Wong 1996): a pass may be stricter
+        than another as a whole, which is taken out.
+        """
+        k, n = len(columns), len(columns[0])
+        items = [fsum(row) / k for row in zip(*columns, strict=True)]
+        passes = [fsum(column) / n for column in columns]
+        grand = fsum(passes) / k
+        between = k * fsum((item - grand) ** 2 for item in items)
+        rest = fsum(
+            (y - item - mean + grand) ** 2
+            for column, mean in zip(columns, passes, strict=True)
+            for y, item in zip(column, items, strict=True)
+        )
+        return cls.fitted(between, n - 1, rest, (n - 1) * (k - 1), n, k)
+
+    @classmethod
+    def fitted(
+        cls, between: float, df_item: int, rest: float, df_res: int, n: int, k: float, efficiency: float = 1.0
+    ) -> Anova:
+        """Of sums of squares: of the rollouts, adjusted for all else in the model, and of the residuals."""
+        return cls(_mean(between, df_item), _mean(rest, df_res), n, k, df_item, df_res, efficiency)
+
+
+def _mean(square: float, df: int) -> float:
+    mean = square / df if df > 0 else 0.0
+    return mean if mean > _ZERO else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What a batch says of the noise of any group: as good as `variance` seen with `df` degrees of freedom.
+
+    `df` is 0 where the batch says nothing and infinite where groups do not differ. `pooled` are the
+    degrees of freedom that the batch has in all: nothing learnt from it is known better than that.
+    """
+
+    df: float = 0.0
+    variance: float = 0.0
+    pooled: float = inf
+
+    def shrink(self, ms_res: float, df: float) -> tuple[float, float]:
+        """A group's noise variance drawn towards the batch's, and its degrees of freedom.
+
+        s̃² = (d₀ s₀² + d s²)/(d₀ + d) on d₀ + d (Smyth 2004), at most those of all groups
+        together, as in limma's eBayes. (0, 0) where nothing is known.
+        """
+        if self.df == inf:
+            return self.variance, max(self.pooled, df)
+        if self.df <= 0:
+            return (ms_res, df) if df > 0 else (0.0, 0.0)
+        total = self.df + df
+        variance = (self.df * self.variance + df * ms_res) / total
+        return variance, max(df, min(total, self.pooled))
+
+
+class Noise:
+    """Residual variances of a batch as running sums: s² ~ s₀² F(d, d₀) fitted by moments of log s².
+
+    Smyth 2004, section 6.2 (limma's fitFDist): e = log s² − ψ(d/2) + log(d/2) has the mean
+    log s₀² − ψ(d₀/2) + log(d₀/2) and the variance trigamma(d/2) + trigamma(d₀/2).
+
+    In the logarithm s² counts as ROUNDING at least. Judges answer on a grid of .05, so passes often agree
+    exactly: that says that they differ by less than the grid, and log 0 would say infinitely more than
+    that and drown every other group.
+    """
+
+    def __init__(self) -> None:
+        self._logs = Moments()  # of e
+        self._trigamma = 0.0
+        self._df = 0.0
+        self._pooled = 0.0  # sum of d s²
+        self._prior: Prior | None = None
+
+    def add(self, ms_res: float, df: float) -> None:
+        """Count one group's residual mean square; without degrees of freedom it says nothing."""
+        if df <= 0:
+            return
+        self._prior = None
+        variance = max(ms_res, ROUNDING)
+        self._logs.add([log(variance) - digamma(df / 2) + log(df / 2)])
+        self._trigamma += trigamma(df / 2)
+        self._df += df
+        self._pooled += df * variance
+
+    def prior(self) -> Prior:
+        """What is known by now; after fewer than two groups nothing.
+
+        Where groups differ no more than chance has them differ, d₀ is infinite and s₀² the pooled
+        variance, which is then the maximum likelihood estimate.
+        """
+        self._prior = self._prior or self._fitted()
+        return self._prior
+
+    def _fitted(self) -> Prior:
+        groups = self._logs.number
+        if groups < 2:
+            return Prior(pooled=self._df)
+        between = self._logs.square / (groups - 1) - self._trigamma / groups
+        if between <= 0:
+            return Prior(inf, self._pooled / self._df, self._df)
+        df = 2 * trigamma_inverse(between)
+        return Prior(df, exp(self._logs.mean + digamma(df / 2) - log(df / 2)), self._df)
+
+
+def rate(anova: Anova, prior: Prior, alpha: float = 0.05) -> tuple[float, bool] | None:
+    """The reliability of the mean of a group's passes, in [0, 1], and whether its rollouts are tied.
+
+    None where nothing is known of the noise. ICC(C,k) = max(0, 1 − s̃²/MS_item) (McGraw & Wong 1996, case 3
+    of Shrout & Fleiss 1979) with the shrunk noise; in a table with holes the mean's error is larger by
+    1/efficiency. Rollouts are tied unless MS_item/s̃² ~ F(df_item, d₀ + d) is rejected at alpha, the
+    moderated F test of Smyth 2004. No difference is a tie, any difference beside no noise is none.
+    """
+    variance, df = prior.shrink(anova.ms_res, anova.df_res)
+    if df <= 0:
+        return None
+    signal = anova.ms_item - variance
+    icc = signal / (signal + variance / anova.efficiency) if signal > 0 else 0.0
+    if anova.ms_item <= 0 or variance <= 0:
+        return icc, anova.ms_item <= 0
+    return icc, f_survival(anova.ms_item / variance, anova.df_item, df) > alpha
+
+
+def one_score(scores: Iterable[float | None]) -> bool:
+    """Whether the scores there are tell nothing apart: there are some, and all are the same."""
+    found = [score for score in scores if score is not None]
+    return bool(found) and max(found) - min(found) < _SAME
+
+
+def passes_for(icc_k: float, k: float, target: float = 0.9) -> int | None:
+    """How many passes bring the reliability `icc_k` of the mean of k passes to `target`, 1 at least.
+
+    Spearman–Brown: m = k · target (1 − icc)/(icc (1 − target)). None where no number of passes does, or
+    none below a million.
+    """
+    if icc_k >= 1 or target <= 0:
+        return 1
+    if icc_k <= 0 or target >= 1:
+        return None
+    passes = k * (target / (1 - target)) * ((1 - icc_k) / icc_k)
+    if passes > _MOST_PASSES:
+        return None
+    # k passes at just the target need k, whatever the last binary digit says.
+    return max(1, ceil(passes * (1 - 1e-12)))
+
+
+_FAR = 12.0
+"""From here on the asymptotic series below give double precision with the terms they have."""
+
+_TINY = 1e-300
+"""Stands for a zero denominator in Lentz's method."""
+
+_PRECISE = 1e-15
+
+_ALMOST_CHI = 1e6
+"""Where d2 is so many times d1 the continued fraction loses digits, and F is χ² to as many."""
+
+
+def digamma(x: float) -> float:
+    """ψ(x), the derivative of log Γ, for x > 0.
+
+    Abramowitz & Stegun 1964: 6.3.5 (recurrence) up to where 6.3.18 (asymptotic) is exact.
+    """
+    below = 0.0
+    while x < _FAR:
+        below += 1 / x
+        x += 1
+    t = 1 / (x * x)
+    series = t * (1 / 12 - t * (1 / 120 - t * (1 / 252 - t * (1 / 240 - t * (1 / 132 - t * 691 / 32760)))))
+    return log(x) - 0.5 / x - series - below
+
+
+def trigamma(x: float) -> float:
+    """The derivative of ψ, for x > 0 (Abramowitz & Stegun 1964: 6.4.6 and 6.4.12)."""
+    below = 0.0
+    while x < _FAR:
+        below += 1 / (x * x)
+        x += 1
+    t = 1 / (x * x)
+    series = t * (1 / 6 - t * (1 / 30 - t * (1 / 42 - t * (1 / 30 - t * (5 / 66 - t * 691 / 2730)))))
+    return (1 + 0.5 / x + series) / x + below
+
+
+def _tetragamma(x: float) -> float:
+    """The second derivative of ψ, for x > 0 (Abramowitz & Stegun 1964: 6.4.6 and 6.4.13)."""
+    below = 0.0
+    while x < _FAR:
+        below += 2 / (x * x * x)
+        x += 1
+    t = 1 / (x * x)
+    series = t * (1 / 2 - t * (1 / 6 - t * (1 / 6 - t * (3 / 10 - t * (5 / 6 - t * 691 / 210)))))
+    return -(1 + 1 / x + series) * t - below
+
+
+def trigamma_inverse(y: float) -> float:
+    """The x > 0 with trigamma(x) = y, for y > 0.
+
+    Newton's method on 1/trigamma, which is convex and nearly linear: from 0.5 + 1/y, never above the root, it
+    rises to it in a few steps (Smyth 2004, appendix). Beyond the limits the leading terms are exact.
+    """
+    if y > 1e15:
+        return 1 / sqrt(y)
+    if y < 1e-15:
+        return 1 / y
+    x = 0.5 + 1 / y
+    for _ in range(50):
+        now = trigamma(x)
+        step = now * (1 - now / y) / _tetragamma(x)
+        x += step
+        if abs(step) < 1e-14 * x:
+            break
+    return x
+
+
+def incomplete_beta(a: float, b: float, x: float, rest: float | None = None) -> float:
+    """The regularized incomplete beta function I_x(a, b), for a, b > 0 and x in 0..1.
+
+    `rest` is 1 − x where the caller knows it better than by subtraction. The continued fraction
+    DLMF 8.17.22, on the side of the mean where it converges fast, by Lentz's method.
+    """
+    rest = 1 - x if rest is None else rest
+    if x <= 0:
+        return 0.0
+    if rest <= 0:
+        return 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, rest, x)
+
+    def term(m: int) -> float:
+        half = m // 2
+        if m % 2:
+            return -(a + half) * (a + b + half) * x / ((a + m - 1) * (a + m))
+        return half * (b - half) * x / ((a + m - 1) * (a + m))
+
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
+    log_x = log(x) if x < 0.5 else log1p(-rest)
+    log_rest = log(rest) if rest < 0.5 else log1p(-x)
+    return exp(a * log_x + b * log_rest - log_beta) / a * _lentz(term)
+
+
+def _lentz(term: Callable[[int], float]) -> float:
+    """1/(1 + t₁/(1 + t₂/(1 + …))) (Thompson & Barnett 1986)."""
+    c, d, value = 1.0, 0.0, 1.0
+    for m in range(1, 100_000):
+        t = term(m)
+        d = 1 / (1 + t * d or _TINY)
+        c = 1 + t / c or _TINY
+        value *= c * d
+        if abs(c * d - 1) < _PRECISE:
+            break
+    return 1 / value
+
+
+def f_survival(f: float, d1: float, d2: float) -> float:
+    """The probability that an F variable with d1 and d2 degrees of freedom exceeds f.
+
+    Abramowitz & Stegun 1964: 26.6.2. d1 > 0 is finite; d2 may be infinite, and 10⁶ d1 is as good as that.
+    """
+    if f <= 0:
+        return 1.0
+    d2 = min(d2, _ALMOST_CHI * d1)
+    whole = d2 + d1 * f
+    return incomplete_beta(d2 / 2, d1 / 2, d2 / whole, d1 * f / whole)

@@ -1,0 +1,371 @@
+"""The values that flow through a run: line → record → group → request → reply → verdict → mark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["reply", "transport", "refused", "too_long", "input", "budget", "interrupted"]
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record of INPUT: 1-based number in its order, byte offset in the decompressed stream, bytes.
+
+    `place` is how a sentence names it where it is not simply `line NUMBER`. `source` is the name of its
+    file where INPUT is several.
+    """
+
+    number: int
+    offset: int
+    raw: bytes
+    place: str = ""
+    source: str = ""
+
+    @property
+    def where(self) -> str:
+        """How a sentence names it."""
+        return self.place or f"line {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something of the input that could not be read: where, why, and its bytes, verbatim."""
+
+    line: int
+    reason: str
+    raw: bytes
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        """How a sentence names it."""
+        return self.place or f"line {self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One trajectory as a format read it: messages, further histories, tools, original reward.
+
+    `path` leads from the record to the trajectory's own object, or is its place in the lists of a
+    columnar record; `fault` says why it cannot be judged. Rollouts of a group with the same `member`
+    are parts of one, in their order: judged as one, with one score. `key` is the group's where a
+    record holds rollouts of several. `outcome` is what a verifier said, as it stands in the dump.
+    `asked` is how many first messages are the prompt, None: those before the agent's first turn.
+    """
+
+    messages: list[Any]
+    path: Path = ()
+    histories: tuple[list[Any], ...] = ()
+    tools: Any = None
+    reward: Any = None
+    fault: str | None = None
+    outcome: Any = None
+    member: str | None = None
+    key: str | None = None
+    asked: int | None = None
+
+    @property
+    def problem(self) -> str:
+        """The fault as a sentence about the record: with the rollout's place in it, if it has one."""
+        where = ".".join(map(str, self.path))
+        return f"`{where}` {self.fault}" if where else str(self.fault)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line that was read: its rollouts and what it says of their group.
+
+    A columnar line gives one Record for each group in it, the `part`th of `parts`.
+    """
+
+    line: Line
+    rollouts: tuple[Rollout, ...]
+    key: str | None = None
+    rubric: str | None = None
+    tools: Any = None
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All rollouts of one task, in input order, with the records they stand in."""
+
+    key: str
+    records: tuple[Record, ...]
+
+    @property
+    def rollouts(self) -> list[Rollout]:
+        """Every rollout of every record, in input order."""
+        return [rollout for record in self.records for rollout in record.rollouts]
+
+    @property
+    def rubric(self) -> str | None:
+        """The group's own rubric: the first that a record states."""
+        return next((r.rubric for r in self.records if r.rubric), None)
+
+    @property
+    def tools(self) -> Any:
+        """The group's own tools: the first that a record states."""
+        return next((r.tools for r in self.records if r.tools), None)
+
+    @property
+    def compared(self) -> int:
+        """How many rollouts the judge is to compare."""
+        return compared(self.rollouts)
+
+    @property
+    def size(self) -> int:
+        """Bytes of input that the group holds in memory."""
+        return sum(len(record.line.raw) // record.parts for record in self.records)
+
+
+def compared(rollouts: Sequence[Rollout]) -> int:
+    """How many rollouts there are when those of one `member` are joined."""
+    parts = [rollout.member for rollout in rollouts if rollout.member is not None]
+    return len(rollouts) - len(parts) + len(set(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or more calls, as the judge reported them."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Sum, field by field."""
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.calls + other.calls,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the judge: the two messages, the labels to answer, room for the answer.
+
+    `turn` is the number of the pass that asks, from 0: two passes may ask the same and are two calls.
+    `room` is in tokens; a `fitted` one is all that the judge's context leaves.
+    """
+
+    system: str
+    user: str
+    labels: tuple[str, ...]
+    room: int | None = None
+    turn: int = 0
+    fitted: bool = field(default=False, compare=False)
+
+    @property
+    def size(self) -> int:
+        """Characters of the prompt."""
+        return len(self.system) + len(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the judge answered; `refusal` is its own word that it will not.
+
+    `body` is the chat completion as it came, JSON without the key; what is kept is that. `seconds` is
+    what the judge took for it, in `posts` requests where it refused a form of the answer; `kept` tells
+    that it was not asked now but before, `thought` that the judge thought before it answered.
+    """
+
+    text: str
+    usage: Usage = Usage()
+    truncated: bool = False
+    refusal: str | None = None
+    body: bytes = field(default=b"", repr=False, compare=False)
+    seconds: float = field(default=0.0, compare=False)
+    kept: bool = field(default=False, compare=False)
+    posts: int = field(default=1, compare=False)
+    thought: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A call without a usable answer.
+
+    `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not
+    before `retry_after` seconds where the server named them. `rate` tells that a limit was passed
+    and nothing is broken. `context` is the judge's context and this request's size in tokens, where
+    the server named both. `sent` is False where the request certainly never reached the judge.
+    `body` is an answer that came, and may have been paid for, but is no chat completion.
+    """
+
+    kind: Kind
+    reason: str
+    scope: Literal["run", "group", "call"]
+    retry_after: float | None = None
+    context: tuple[int, int] | None = None
+    sent: bool = True
+    billed: bool = True
+    rate: bool = False
+    body: bytes = field(default=b"", repr=False, compare=False)
+    kept: bool = field(default=False, compare=False)
+    posts: int = field(default=1, compare=False)
+
+
+UNANSWERED = Fault(
+    "transport",
+    "the ledger holds no answer to what was to be asked, and no judge is asked",
+    "group",
+    sent=False,
+)
+"""What a request comes to where only kept answers count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A group that could not be scored: what kind of failure, and one sentence."""
+
+    kind: Kind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What ruler writes on one trajectory: the score (None: failed) and the `ruler` object.
+
+    `independent_reward` is not in `fields`: it is taken from the record's own bytes.
+    """
+
+    score: float | None
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """One usable answer: what one judge gave the distinct rollouts of one request.
+
+    `judge` is its number in the panel, `turn` the pass and `window` the part of the group that was shown
+    at once, from 0 (0 where that was all of it). `bodies` are distinct rollouts in the order shown, so
+    that a place in it is a slot; `scores` in [0, 1] and `explanations` are aligned with it.
+    """
+
+    judge: int
+    turn: int
+    window: int
+    bodies: tuple[int, ...]
+    scores: tuple[float, ...]
+    explanations: tuple[str, ...]
+    rescaled: bool = False
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A request that brought no scores: of which judge, pass and window, and why."""
+
+    judge: int
+    turn: int
+    window: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that was said of a group before it becomes a verdict: no text of the dump, no batch needed.
+
+    `owner[i]` is the distinct body of rollout i, None where it could not be read and `faults[i]` says
+    why. `sizes` are bytes of each body, `suspects` bodies whose text addresses a judge. `judges` is how
+    many were to score it, `windows` how many parts of a pass (1: all at once). `final` is the judge whose
+    scores stand alone because the group was escalated to it. `rewards` are the first original rewards
+    of the rollouts, `outcomes` whether a verifier passed them, None where there is none.
+
+    `seconds` is what judges took for their replies, `kept` that none of them had to be asked for, `used`
+    the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now,
+    `ended` when this run had judged it, in seconds since 1970 in UTC.
+    """
+
+    owner: tuple[int | None, ...]
+    faults: tuple[str, ...]
+    sizes: tuple[int, ...]
+    ballots: tuple[Ballot, ...] = ()
+    misses: tuple[Miss, ...] = ()
+    suspects: frozenset[int] = frozenset()
+    shortened: int = 0
+    judges: int = 1
+    windows: int = 1
+    final: int | None = None
+    rewards: tuple[float | None, ...] = ()
+    outcomes: tuple[bool | None, ...] = ()
+    seconds: float = 0.0
+    kept: bool = False
+    used: tuple[Usage, ...] = ()
+    paid: tuple[Usage, ...] = ()
+    ended: float = 0.0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there was nothing to compare: one rollout, or all identical."""
+        return len(self.sizes) == 1
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all replies of the group."""
+        return sum(self.used, Usage())
+
+    @property
+    def rescaled(self) -> int:
+        """How many replies stood on a scale to 10."""
+        return sum(ballot.rescaled for ballot in self.ballots)
+
+    @property
+    def unknown(self) -> int:
+        """How many ids in replies belong to no rollout."""
+        return sum(ballot.unknown for ballot in self.ballots)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutScore:
+    """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
+
+    `judged` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
+    `by_judge` that of each judge by its number, `spread` the standard deviation over passes. `slots` are
+    where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave it
+    there, before any correction. `suspect`: its text addresses a judge.
+    """
+
+    score: float | None
+    explanation: str
+    judged: float | None = None
+    spread: float | None = None
+    by_judge: Mapping[int, float] = field(default_factory=dict)
+    slots: tuple[float, ...] = ()
+    pass_scores: tuple[float, ...] = ()
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The scores of a group's rollouts, in input order, and how good they are.
+
+    `used` are the numbers of the judges whose scores they are the mean of. `reliability` is that of the
+    mean of all passes, `passes_for` how many would bring it to 0.9; both are None where one pass tells
+    nothing. `tied`: no relative signal, for rollouts are alike, or have one score, or passes do not tell
+    the differences from noise. `one_score`: rollouts differ, and judges gave all the same. `degraded`:
+    some pass failed.
+    """
+
+    rollouts: tuple[RolloutScore, ...]
+    used: tuple[int, ...] = ()
+    passes: int = 1
+    tied: bool = False
+    one_score: bool = False
+    reliability: float | None = None
+    weight: float | None = None
+    passes_for: int | None = None
+    degraded: bool = False
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """The score of each rollout."""
+        return tuple([rollout.score for rollout in self.rollouts])

@@ -1,0 +1,1 @@
+"""Scores and a record's bytes → the annotated record → a file, atomically."""

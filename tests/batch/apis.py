@@ -1,0 +1,69 @@
+"""A provider against the loopback server, and files of requests for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ruler_cli.batch.providers import ANTHROPIC, OPENAI, Providers, Remote
+from ruler_cli.config import JudgeSettings
+from tests.batch_server import BatchServer
+
+KEY = "sk-0123456789abcdef"
+TAG = "tag-1"
+APIS = ("openai", "anthropic")
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def api(
+    name: str, server: BatchServer, waits: list[float] | None = None, **settings: Any
+) -> AsyncIterator[Any]:
+    """The provider of that name; it notes the seconds that it would have waited."""
+    noted = [] if waits is None else waits
+
+    async def pause(seconds: float) -> None:
+        noted.append(seconds)
+
+    async with Providers() as providers:
+        base = getattr(server, name)
+        made = providers.of(JudgeSettings(f"{name}/m", api_base=base, api_key=KEY, **settings))
+        made.wire.pause = pause
+        yield made
+
+
+def request(name: str, at: int, model: str = "m", text: str = "") -> dict[str, Any]:
+    """One request as the API takes it, of two rollouts whose true scores follow from `at`."""
+    rollouts = "".join(
+        f'<trajectory id="{label}">\n{text} {at} truth={truth}\n</trajectory>\n'
+        for label, truth in (("a", 0.25), ("b", (at % 5) / 4))
+    )
+    user = {"role": "user", "content": f'{rollouts}\ntrajectory_ids to score: ["a","b"]'}
+    if name == "anthropic":
+        params = {"model": model, "max_tokens": 100, "system": "Judge.", "messages": [user]}
+        return {"custom_id": f"{at:032x}", "params": params}
+    body = {"model": model, "messages": [{"role": "system", "content": "Judge."}, user]}
+    return {"custom_id": f"{at:032x}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def requests(path: Path, name: str, count: int, model: str = "m", start: int = 0, *, times: int = 1) -> Path:
+    """A file of requests, each so many times."""
+    made = OPENAI if name == "openai" else ANTHROPIC
+    lines = [json.dumps(request(name, start + i, model)).encode() for i in range(count)] * times
+    path.write_bytes(made.opening + made.between.join(lines) + made.closing)
+    return path
+
+
+async def submit(made: Any, file: Path, tag: str = TAG) -> Remote:
+    """Upload and create."""
+    remote = await made.create(file, await made.upload(file, tag), tag)
+    assert isinstance(remote, Remote)
+    return remote
+
+
+async def every(items: AsyncIterator[T]) -> list[T]:
+    """All of a stream."""
+    return [item async for item in items]

@@ -1,0 +1,229 @@
+"""A client that dies at any step, and what the provider has billed once others have made it good."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+from ruler_cli.batch.collect import Collected, collect
+from ruler_cli.batch.journal import Batch, Journal, State
+from ruler_cli.batch.providers import Provider, Providers
+from ruler_cli.batch.recover import Standing, recover
+from ruler_cli.batch.render import render
+from ruler_cli.batch.submit import Submitted, submit
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.errors import UsageError
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.observer import Observer
+from ruler_cli.pool.engine import Halt
+from tests.batch.apis import KEY
+from tests.batch_server import BatchServer
+from tests.conftest import group, write
+
+T = TypeVar("T")
+WINDOW = 0.1
+"""Seconds in which a lost batch may still appear, where listings are not late."""
+
+
+class Crash(BaseException):
+    """The end of the client, as sudden as in one process it can be."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """Counts the steps of a client; at the `fatal` one it dies, and can do nothing more."""
+
+    fatal: int = -1
+    passed: list[str] = field(default_factory=list)
+    writes: str = "what is meant"
+    died: str = ""
+
+    def reach(self, name: str) -> None:
+        """One more step."""
+        if self.died:
+            raise Crash(self.died)
+        if len(self.passed) == self.fatal:
+            self.died = name
+            raise Crash(name)
+        self.passed.append(name)
+
+
+def mortal(provider: Any, steps: Steps) -> Any:
+    """A provider, each call to which has a moment before and one after it."""
+
+    def call(name: str) -> Callable[..., Awaitable[Any]]:
+        whole = getattr(provider, name)
+
+        async def called(*args: Any) -> Any:
+            steps.reach(f"before {name}")
+            found = await whole(*args)
+            steps.reach(f"after {name}")
+            return found
+
+        return called
+
+    def stream(name: str) -> Callable[..., AsyncIterator[Any]]:
+        whole = getattr(provider, name)
+
+        async def streamed(*args: Any) -> AsyncIterator[Any]:
+            steps.reach(f"before {name}")
+            async for each in whole(*args):
+                yield each
+                if name == "results":
+                    steps.reach("within results")
+            steps.reach(f"after {name}")
+
+        return streamed
+
+    for name in ("upload", "create", "retrieve", "cancel"):
+        setattr(provider, name, call(name))
+    for name in ("listed", "results"):
+        setattr(provider, name, stream(name))
+    return provider
+
+
+class Loopback(Providers):
+    """The providers of a test's server."""
+
+    def __init__(self, limits: dict[str, int], steps: Steps | None) -> None:
+        super().__init__()
+        self.limits, self.steps = limits, steps
+
+    def of(self, judge: JudgeSettings) -> Provider:
+        """The provider of a judge, its waits left out."""
+        if judge.api_base is None:
+            raise UsageError("a test asks nobody else")
+
+        async def pause(seconds: float) -> None:
+            """Wait for nothing."""
+
+        made = super().of(replace(judge, api_key=KEY, api_key_env=None))
+        made.wire.pause = pause
+        made.limits = replace(made.limits, **self.limits)
+        return made if self.steps is None else mortal(made, self.steps)
+
+
+@contextlib.contextmanager
+def mortal_disk(steps: Steps) -> Iterator[None]:
+    """Each commit of the journal, and of answers, has a moment before and one after it."""
+    commit, move, keep_all = Journal._commit, Journal.move, Ledger.keep_all
+
+    def slow_commit(self: Journal) -> None:
+        what, steps.writes = steps.writes, Steps().writes
+        steps.reach(f"before a commit: {what}")
+        commit(self)
+        steps.reach(f"after a commit: {what}")
+
+    def named_move(self: Journal, batch: Batch, state: State, **fields: Any) -> Batch | None:
+        steps.writes = state
+        return move(self, batch, state, **fields)
+
+    def slow_keep(self: Ledger, answers: Any) -> Any:
+        steps.reach("before answers are kept")
+        held = keep_all(self, answers)
+        steps.reach("after answers are kept")
+        return held
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "_commit", slow_commit)
+        patch.setattr(Journal, "move", named_move)
+        patch.setattr(Ledger, "keep_all", slow_keep)
+        yield
+
+
+class Listener(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        """Something to know."""
+        self.notes.append(sentence)
+
+    def warn(self, sentence: str) -> None:
+        """Something wrong."""
+        self.warnings.append(sentence)
+
+
+class Client:
+    """Submits and collects, as one process after another does, on one ledger."""
+
+    def __init__(
+        self, folder: Path, server: BatchServer, name: str, groups: int = 5, model: str = "m", **limits: int
+    ) -> None:
+        """`limits` are the provider's: `requests` and `bytes` of a batch."""
+        self.server, self.name, self.limits, self.window = server, name, limits, WINDOW
+        self.source = write(folder / "in.jsonl", [group(f"g{i}", 0.25, (i % 5) / 4) for i in range(groups)])
+        self.place, self.listener = folder / "ledger.sqlite", Listener()
+        judge = JudgeSettings(f"{name}/{model}", api_base=getattr(server, name), api_key=KEY)
+        self.settings = ScoreSettings(
+            InputSettings(str(self.source)), str(folder / "out.jsonl"), judge, ledger=self.place
+        )
+
+    def submit(self, steps: Steps | None = None, **changed: Any) -> Submitted:
+        """One process that submits."""
+        settings = replace(self.settings, **changed)
+
+        async def main() -> Submitted:
+            async with self.providers(steps) as providers:
+                return await submit(
+                    settings, providers, lambda batch: None, self.listener, Halt(), self.window
+                )
+
+        return self._run(main, steps)
+
+    def collect(self, steps: Steps | None = None, wait: float = 0.0) -> Collected:
+        """One process that collects."""
+
+        async def main() -> Collected:
+            async with self.providers(steps) as providers:
+                return await collect(
+                    self.place, providers, lambda taken: None, self.listener, window=self.window, wait=wait,
+                    pause=0.01,
+                )  # fmt: skip
+
+        return self._run(main, steps)
+
+    def until_all_is_in(self, rounds: int = 8) -> int:
+        """Submit and collect in turn until nothing is lacking; how many rounds that took."""
+        for number in range(1, rounds + 1):
+            submitted = self.submit()
+            collected = self.collect(wait=5.0)
+            if not submitted.batches and not submitted.out and not submitted.doubts and not collected.open:
+                return number
+        raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
+
+    def recover(self, window: float, *, give_up: bool) -> list[Standing]:
+        """Recover, and the batches in doubt then."""
+
+        async def main() -> list[Standing]:
+            async with self.providers(None) as providers:
+                with Journal(self.place) as journal:
+                    return await recover(journal, providers, self.listener, window, give_up=give_up)
+
+        return self._run(main, None)
+
+    def batches(self) -> list[Batch]:
+        """Every batch on record."""
+        with Journal(self.place) as journal:
+            return journal.batches()
+
+    def lacking(self) -> int:
+        """How many requests the ledger does not answer."""
+        return sum(anyio.run(render, self.settings, lambda seat, key, request: None).requests)
+
+    def providers(self, steps: Steps | None) -> Providers:
+        """The way to the server."""
+        return Loopback(self.limits, steps)
+
+    def _run(self, main: Callable[[], Awaitable[T]], steps: Steps | None) -> T:
+        with mortal_disk(steps) if steps is not None else contextlib.nullcontext():
+            return anyio.run(main)

@@ -1,0 +1,86 @@
+"""A server on loopback that does as a test says, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from ruler_cli.batch.http import Wire, connections
+
+KEY = "sk-0123456789abcdef"
+
+
+@dataclass
+class Call:
+    """One request: its head as it came, and the way back; `body` reads what it announced."""
+
+    head: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def body(self) -> int:
+        """Read the body without keeping it; its bytes in number."""
+        found = re.search(r"content-length: (\d+)", self.head, re.IGNORECASE)
+        left = length = int(found[1]) if found else 0
+        while left:
+            left -= len(piece := await self.reader.read(min(left, 1 << 16)))
+            if not piece:
+                break
+        return length - left
+
+    async def answer(self, body: bytes, status: int = 200, more: str = "") -> None:
+        """Send an answer, whole."""
+        head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\n{more}"
+        self.writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        await self.writer.drain()
+
+
+Play = Callable[[Call], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def serving(play: Play, heads: list[str]) -> AsyncIterator[str]:
+    """The address of a server that plays for each connection; it notes the heads of all requests."""
+
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            heads.append(head)
+            await play(Call(head, reader, writer))
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.ensure_future(talk(reader, writer)))
+
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # so that who sends has to wait
+    listener.bind(("127.0.0.1", 0))
+    server = await asyncio.start_server(meet, sock=listener)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
+
+
+@contextlib.asynccontextmanager
+async def wire(
+    base: str, waits: list[float] | None = None, seconds: float = 10.0, key: str | None = KEY
+) -> AsyncIterator[Wire]:
+    """A wire that does not really wait."""
+    noted = [] if waits is None else waits
+
+    async def pause(seconds: float) -> None:
+        noted.append(seconds)
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with connections() as session:
+        yield Wire(session, "the batch API at x", base, headers, key, seconds, pause)

@@ -1,0 +1,260 @@
+"""What comes in: answers once, failures for good as marks, the rest free to be submitted again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ruler_cli.batch.collect import cancel
+from ruler_cli.batch.http import UnreachedError
+from ruler_cli.batch.journal import OPEN, Journal
+from ruler_cli.batch.providers import Provider, Remote
+from ruler_cli.errors import UsageError
+from ruler_cli.ledger.reply_cache import Ledger
+from tests.batch.apis import APIS
+from tests.batch.crashes import Client
+from tests.batch_server import BatchServer, rows
+
+each_api = pytest.mark.parametrize("name", APIS)
+one_api = pytest.mark.parametrize("name", APIS[:1])
+
+
+def client_of(folder: Path, server: BatchServer, name: str, model: str = "m", **limits: int) -> Client:
+    """A client with six requests."""
+    return Client(folder, server, name, 6, model, **limits)
+
+
+@each_api
+def test_failed_for_now(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Rows that failed for now, or are not there, are free; the next submission takes them, and no other."""
+    for kind in ("error", "expired", "missing"):
+        (tmp_path / kind).mkdir()
+        client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
+        client.submit()
+        done = client.collect()
+        (batch,) = client.batches()
+        assert (batch.state, batch.answered, batch.failed, batch.left_out) == ("collected", 4, 0, 2), kind
+        assert (done.exit_code, done.left_out) == (1, 2)
+        assert client.submit().requests == 2
+        assert client.collect().exit_code == 0
+
+
+@each_api
+def test_failed_for_good(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A row that is refused is a mark in the ledger, and is asked again only where that is wanted."""
+    client = client_of(tmp_path, batch_server, name, "some-row-refused")
+    client.submit()
+    done = client.collect()
+    assert (done.exit_code, client.batches()[0].failed, done.left_out) == (0, 2, 0)
+    with Ledger(client.place) as ledger:
+        assert ledger.stats().rows["fault"] == 2
+    assert client.submit().requests == 0
+    assert client.submit(retry_failed=True).requests == 2
+
+
+@one_api
+def test_collect_beside_a_submission(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """While another command submits there may be batches to come, and a collection that waits stays."""
+    client = client_of(tmp_path, batch_server, name)
+    with Journal(client.place) as journal, journal.alone():
+        began = time.monotonic()
+        client.collect(wait=0.3)
+        assert time.monotonic() - began >= 0.3
+    assert client.collect(wait=30.0).exit_code == 0
+
+
+@each_api
+def test_odd_rows(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Rows that are none, come twice or were not asked for are counted, told, and harm no other."""
+    for kind, answered, odd in (("malformed", 4, 2), ("duplicate", 6, 0), ("foreign", 6, 2)):
+        (tmp_path / kind).mkdir()
+        client = client_of(tmp_path / kind, batch_server, name, f"some-row-{kind}")
+        client.submit()
+        (taken,) = client.collect().taken
+        assert taken.imported is not None
+        assert taken.imported.foreign + taken.imported.unreadable == odd
+        assert (taken.batch.answered, taken.batch.left_out) == (answered, 6 - answered), kind
+        assert len(client.listener.warnings) == odd
+        with Ledger(client.place) as ledger:
+            assert ledger.stats().rows["answer"] == answered
+
+
+def test_invalid(tmp_path: Path) -> None:
+    """A batch that its provider finds invalid is failed, with the reason, and frees what it held."""
+    with BatchServer(fails=True) as server:
+        client = client_of(tmp_path, server, "openai")
+        client.submit()
+        done = client.collect()
+        (batch,) = client.batches()
+        assert (batch.state, batch.left_out, done.exit_code) == ("failed", 6, 3)
+        assert "The batch is not valid, said the test." in batch.reason
+        server.conduct.fails = False
+        client.until_all_is_in()
+        assert client.lacking() == 0
+
+
+@one_api
+def test_wait(name: str, tmp_path: Path) -> None:
+    """With a wait it looks again until all has ended, or the time is over."""
+    with BatchServer(pace="retrieve") as server:
+        client = client_of(tmp_path, server, name, requests=2)
+        client.submit()
+        assert client.collect().exit_code == 1
+        assert client.collect(wait=30.0).exit_code == 0
+        assert [batch.state for batch in client.batches()] == ["collected"] * 3
+    (tmp_path / "late").mkdir()
+    with BatchServer(pace="advance") as server:
+        client = client_of(tmp_path / "late", server, name)
+        client.submit()
+        assert client.collect(wait=0.2).open[0].remote is not None
+
+
+@each_api
+def test_cancel(name: str, tmp_path: Path) -> None:
+    """What a batch that was called off had done is taken in, the rest is free."""
+    with BatchServer(pace="retrieve") as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        client.collect()
+
+        async def stop() -> None:
+            async with client.providers(None) as providers:
+                (found,) = await cancel(
+                    client.place, providers, [client.batches()[0].tag[:12]], client.listener
+                )
+                assert found.remote is not None
+
+        anyio.run(stop)
+        client.collect(wait=10.0)
+        (batch,) = client.batches()
+        assert (batch.state, batch.answered, batch.left_out) == ("canceled", 3, 3)
+        client.until_all_is_in()
+        assert (server.billed, server.billed_again) == (6, 0)
+
+
+@one_api
+def test_forget(name: str, tmp_path: Path) -> None:
+    """A batch that is given up frees its requests without a word to its provider."""
+    with BatchServer(pace="advance") as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        steps = len(server.steps)
+
+        async def stop(names: list[str]) -> None:
+            async with client.providers(None) as providers:
+                await cancel(client.place, providers, names, client.listener, forget=True)
+
+        for wrong in ("nobody", client.batches()[0].tag[:3]):
+            with pytest.raises(UsageError, match="ruler batch status"):
+                anyio.run(stop, [wrong])
+        anyio.run(stop, [str(client.batches()[0].remote)])
+        assert len(server.steps) == steps
+        assert client.batches()[0].state == "abandoned"
+        assert client.submit().requests == 6
+
+
+def test_lost_at_provider(tmp_path: Path, batch_server: BatchServer) -> None:
+    """A batch that is not there, or is another's now, stays out, and keeps no other back."""
+    client = client_of(tmp_path, batch_server, "openai")
+    for model in ("gone", "taken", "n"):
+        client.submit(judge=replace(client.settings.judge, model=f"openai/{model}"))
+    del batch_server.store.batches["batch_0001"]
+    batch_server.store.batches["batch_0002"].metadata = {"ruler": "of-another"}
+    done = client.collect()
+    assert done.exit_code == 3
+    assert all("--forget" in str(each.trouble) for each in done.open)
+    assert [each.batch.model for each in done.open] == ["openai/gone", "openai/taken"]
+    assert [each.batch.model for each in done.taken] == ["openai/n"]
+    assert client.submit(judge=replace(client.settings.judge, model="openai/gone")).out == 6
+
+
+@one_api
+def test_key_in_rows(
+    name: str, tmp_path: Path, batch_server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that a provider sends back in its rows stands neither in the ledger nor in a sentence."""
+    key = "of-no-known-form-0123"
+    monkeypatch.setattr("tests.batch.crashes.KEY", key)
+    monkeypatch.setitem(rows._ERRORS, "refused", (400, "invalid_request_error", f"{key} has no right"))
+    client = client_of(tmp_path, batch_server, name, "some-row-refused")
+    client.submit()
+    (taken,) = client.collect().taken
+    assert taken.batch.reason.endswith("[key] has no right")
+    assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("ledger.sqlite*"))
+
+
+@one_api
+def test_taken_by_another(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """What another process takes in meanwhile is passed over, without a warning about its rows."""
+    client, first = client_of(tmp_path, batch_server, name), True
+    client.submit()
+
+    def meanwhile(step: str) -> None:
+        nonlocal first
+        if step == "retrieve" and first:
+            first = False
+            with Journal(client.place) as journal:
+                journal.move(journal.batches(*OPEN)[0], "collected", answered=6, failed=0, left_out=0)
+
+    batch_server.before = meanwhile
+    done = client.collect()
+    assert (done.taken, done.open, client.listener.warnings) == ((), (), [])
+    assert "results" not in batch_server.steps
+
+
+@one_api
+def test_cut_off(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A row that comes cut off is fetched once more: it is paid for."""
+    client = client_of(tmp_path, batch_server, name)
+    client.submit()
+    (remote,) = batch_server.store.batches.values()
+    files, id = batch_server.store.files, str(remote.output)
+    whole, files[id] = files[id], files[id][:-40]
+
+    def mend(step: str) -> None:
+        if step == "results":
+            files[id] = whole
+
+    batch_server.after = mend
+    assert client.collect().exit_code == 0
+    assert client.batches()[0].answered == 6
+
+
+@one_api
+def test_renewed_key(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """A batch whose name is known is collected with a new key of the same address: keys expire."""
+    client = client_of(tmp_path, batch_server, name)
+    client.submit()
+    with Journal(client.place) as journal:
+        address, _, _ = client.batches()[0].account.partition(".")
+        journal._db.execute("UPDATE batches SET account = ?", (f"{address}.another",))
+    assert client.collect().exit_code == 0
+    client.submit(retry_failed=True)
+    assert client.lacking() == 0
+
+
+@one_api
+def test_network_gone_for_a_while(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait of hours outlives a network that is gone in between, but not an address that never answered."""
+    looks = 0
+
+    async def retrieve(self: Provider, id: str) -> Remote:
+        nonlocal looks
+        looks += 1
+        if looks in gone:
+            raise UnreachedError("it cannot be reached")
+        return await whole(self, id)
+
+    whole, gone = Provider.retrieve, {2, 3}
+    monkeypatch.setattr(Provider, "retrieve", retrieve)
+    with BatchServer(pace="retrieve") as server:
+        client = client_of(tmp_path, server, name)
+        client.submit()
+        assert client.collect(wait=30.0).exit_code == 0
+        client.submit(judge=replace(client.settings.judge, model=f"{name}/n"))
+        looks, gone = 0, {1}
+        assert client.collect(wait=30.0).exit_code == 3

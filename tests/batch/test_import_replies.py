@@ -1,0 +1,262 @@
+"""Replies into a ledger: any order, any number of times, by several at once, and nothing covered."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.batch.import_replies import Imported, Importer, Unread, take_in_stream
+from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.ledger.reply_cache import Ledger
+from ruler_cli.types import Fault, Reply
+from tests.conftest import ROOT
+
+MARK = Fault("refused", "the judge answered 400: no", "group")
+TOO_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
+
+
+def key(name: object) -> bytes:
+    """The key of a request."""
+    return blake2b(str(name).encode(), digest_size=16).digest()
+
+
+def row(name: object, response: Any = None, error: Any = None) -> bytes:
+    """A line of a batch's output or error file."""
+    return json.dumps({"custom_id": key(name).hex(), "response": response, "error": error}).encode()
+
+
+def body(text: str, **more: Any) -> dict[str, Any]:
+    """A chat completion."""
+    choice = {"message": {"content": text}, "finish_reason": "stop"}
+    return {
+        "model": "gpt-4o",
+        "choices": [choice],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2},
+    } | more
+
+
+def good(name: object, text: str = "fine") -> bytes:
+    """A row with an answer."""
+    return row(name, {"status_code": 200, "request_id": "r", "body": body(text)})
+
+
+def long(name: object) -> bytes:
+    """A row of a request that failed for good."""
+    error = {"message": TOO_LONG, "code": "context_length_exceeded"}
+    return row(name, {"status_code": 400, "request_id": "r", "body": {"error": error}})
+
+
+def expired(name: object) -> bytes:
+    """A row of a request that is to be asked again."""
+    return row(name, None, {"code": "batch_expired", "message": "not executed"})
+
+
+def broken(name: object) -> bytes:
+    """A row whose body is no chat completion."""
+    return row(name, {"status_code": 200, "request_id": "r", "body": {"choices": []}})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """An empty ledger."""
+    with Ledger(tmp_path / "ledger.sqlite") as opened:
+        yield opened
+
+
+def held(ledger: Ledger) -> dict[str, str]:
+    """What stands for each request: the text of its answer, or the kind of its failure."""
+    found = {}
+    for (one,) in ledger._read("SELECT DISTINCT key FROM replies"):
+        kept = ledger.find(one)
+        if kept is not None:
+            found[one.hex()] = kept.text if isinstance(kept, Reply) else kept.kind
+    return found
+
+
+def take_in(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> Imported:
+    """Put every row of a reply file on record."""
+    with Importer(ledger, model) as importer:
+        for number, line in enumerate(lines, 1):
+            if importer.add(line, number):
+                importer.flush()
+    return importer.result
+
+
+def rows_of(ledger: Ledger) -> int:
+    """How many rows a ledger has."""
+    return sum(ledger.stats().rows.values())
+
+
+# what is kept
+
+
+def test_taken(ledger: Ledger) -> None:
+    """Answers and failures for good are kept as a live run keeps them; what is to be asked again is not."""
+    file = [good(1), b"\n", long(2), expired(3), broken(4), b"  ", good(5, "else"), good(1)]
+    found = take_in(file, ledger)
+    assert (found.rows, found.new, found.known, found.whole) == (6, 2, 1, False)
+    assert (found.failed, found.again) == ({"too_long": 1}, {"expired": 1, "no chat completion": 1})
+    assert held(ledger) == {key(1).hex(): "fine", key(2).hex(): "too_long", key(5).hex(): "else"}
+    assert ledger.stats().rows == {"answer": 2, "truncated": 0, "refusal": 0, "odd": 1, "fault": 1}
+    kept = ledger.find(key(1))
+    assert kept == reply_of(json.dumps(body("fine")).encode())
+    failed = ledger.find(key(2))
+    assert isinstance(failed, Fault)
+    assert failed.context == (4096, 5000)
+
+
+def test_whole(ledger: Ledger) -> None:
+    """Where every row is an answer, or stands beside one, all of it is in the ledger."""
+    assert take_in([good(1), expired(1), good(2)], ledger) == Imported(3, 2)
+    assert take_in([], ledger).whole
+
+
+def test_model(ledger: Ledger) -> None:
+    """The ledger names the model as it is told, else as the reply does, else as unknown."""
+    take_in([good(1)], ledger, "openai/gpt-4o")
+    take_in([good(2), json.dumps({"custom_id": key(3).hex().upper(), "text": "x"}).encode()], ledger)
+    assert [tally.model for tally in ledger.stats().models] == ["gpt-4o", "openai/gpt-4o", "unknown"]
+
+
+def test_answers_stay(ledger: Ledger) -> None:
+    """An answer that is there is covered by nothing: no other answer, no failure, no broken body."""
+    for name, finish in enumerate(("stop", "length", "content_filter")):
+        said = body("first")
+        said["choices"][0]["finish_reason"] = finish
+        ledger.keep(key(name), "m", reply_of(json.dumps(said).encode()), 1.0)
+        found = take_in([good(name, "second"), long(name), expired(name), broken(name)], ledger)
+        assert found == Imported(4, 0, 1)
+    assert (set(held(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
+
+
+def test_marks_of_before(ledger: Ledger) -> None:
+    """A request that failed for good before is not asked again, so it is not counted as if it were."""
+    ledger.keep(key(1), "m", MARK, 0.0)
+    assert take_in([expired(1), broken(1)], ledger) == Imported(2, open={key(1): (True, "before")})
+    assert rows_of(ledger) == 1
+
+
+MAKERS = (good, long, expired, broken)
+rows = st.lists(st.tuples(st.sampled_from(MAKERS), st.integers(0, 3)), max_size=12)
+
+
+@given(picked=rows, seed=st.randoms(use_true_random=False), before=rows)
+def test_any_order(
+    tmp_path_factory: pytest.TempPathFactory,
+    picked: list[tuple[Any, int]],
+    seed: random.Random,
+    before: list[tuple[Any, int]],
+) -> None:
+    """The order of the rows changes nothing, neither what is held nor what is told, whatever was there."""
+    file = [make(name) for make, name in picked]
+    told = []
+    for turn in range(2):
+        folder = tmp_path_factory.mktemp("any")
+        with Ledger(folder / "ledger.sqlite") as ledger:
+            take_in([make(name) for make, name in before], ledger)
+            found = take_in(file, ledger)
+            told.append((found, held(ledger)))
+        if not turn:
+            seed.shuffle(file)
+    assert told[0] == told[1]
+
+
+# what is not taken
+
+
+def test_not_ours(ledger: Ledger) -> None:
+    """A row with another custom_id is counted and named with its line, fit for a terminal."""
+    names = ["request-1", "\x1b[31m\n" + "x" * 1000, key(1).hex() + "0", "", "٣" * 32]
+    lines = [json.dumps({"custom_id": name, "text": "x"}).encode() for name in names]
+    found = take_in([good(1), *lines, b"{}", good(2)], ledger)
+    assert (found.new, found.foreign, found.unreadable, rows_of(ledger)) == (2, 5, 1, 2)
+    assert [one.where for one in found.odd] == [f"line {number}" for number in range(2, 8)]
+    assert "'request-1'" in found.odd[0].reason
+    assert found.odd[-1] == Unread(7, "has no custom_id", "line 7")
+    for one in found.odd:
+        assert one.reason.isprintable()
+        assert len(one.reason) < 200
+
+
+# many, and several at once
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    """Two that import the same rows at once, each in an order of its own, add every answer once."""
+    made = [good(name) for name in range(2500)] + [long(name) for name in range(0, 2500, 7)]
+    added, both = 0, []
+    for seed in (1, 2):
+        random.Random(seed).shuffle(made)
+        (tmp_path / f"{seed}.jsonl").write_bytes(b"\n".join(made))
+        words = ["ledger", "import", f"{seed}.jsonl", "--ledger", "ledger.sqlite", "--json"]
+        command = [sys.executable, "-m", "ruler_cli", *words]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        both.append(subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE))
+    for one in both:
+        added += json.loads(one.communicate(timeout=120)[0])["new"]
+    assert added == 2500
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.stats().rows["answer"] == 2500
+        assert set(held(ledger).values()) == {"fine"}
+
+
+# the importer
+
+
+def test_keys(ledger: Ledger) -> None:
+    """Restricted to some requests, every other one is a foreign one."""
+    with Importer(ledger, keys={key(1)}) as importer:
+        importer.add(good(1), 1)
+        importer.add(good(2), 2)
+    found = importer.result
+    assert (found.new, found.foreign, held(ledger)) == (1, 1, {key(1).hex(): "fine"})
+    assert key(2).hex() in found.odd[0].reason
+
+
+def test_fates(ledger: Ledger) -> None:
+    """Each row's request is told with what it has come to, once that is on record."""
+    take_in([good("held")], ledger)
+    told: list[tuple[bytes, str]] = []
+
+    def on_key(one: bytes, fate: str) -> None:
+        assert (ledger.find(one) is not None) == (fate != "again")
+        told.append((one, fate))
+
+    with Importer(ledger, on_key=on_key) as importer:
+        for line in (good(1), long(2), expired(3), broken(4), expired("held"), b"{}", long(5), good(5)):
+            importer.add(line, 1)
+        assert not told
+    assert sorted(told) == sorted(
+        [
+            *((key(1), "answer"), (key(2), "failed"), (key(3), "again"), (key(4), "again")),
+            *((key("held"), "answer"), (key(5), "failed"), (key(5), "answer")),
+        ]
+    )
+    assert [fate for one, fate in told if one == key(5)] == ["failed", "answer"]
+
+
+@pytest.mark.anyio
+async def test_stream(ledger: Ledger) -> None:
+    """Lines that come over a network are taken as a file's are, also those before it breaks."""
+
+    async def lines(broken: bool) -> AsyncIterator[bytes]:
+        for name in range(3000):
+            yield good(name) + b"\n"
+        if broken:
+            raise ConnectionError("reset")
+
+    with Importer(ledger) as importer, pytest.raises(ConnectionError):
+        await take_in_stream(lines(True), importer)
+    with Importer(ledger) as importer:
+        assert await take_in_stream(lines(False), importer) == Imported(3000, 0, 3000)

@@ -1,0 +1,144 @@
+"""The journal of batches: each request out in one batch at most, each step on the disk."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ruler_cli.batch.journal import OPEN, Batch, Journal, out
+from ruler_cli.batch.providers import Providers
+from ruler_cli.batch.recover import recover
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.ledger.reply_cache import Ledger, key_of
+from ruler_cli.observer import Observer
+from ruler_cli.types import Reply, Request
+from tests.conftest import ROOT
+
+_BEFORE = (
+    "INSERT INTO batches (id, tag, provider, model, account, owner, state, created, changed) "
+    "VALUES (?, ?, 'openai', 'openai/m', '0.1', '', ?, 1.0, 1.0)"
+)
+KEYS = [bytes([i]) * 16 for i in range(6)]
+_LIVES = (
+    "import sys, time; from pathlib import Path; from ruler_cli.batch.journal import Journal\n"
+    "with Journal(Path(sys.argv[1])) as journal, journal.alone() as mine:\n"
+    "    (journal.folder / 'requests').touch(); print(mine, flush=True); time.sleep(60)"
+)
+
+
+def begun(journal: Journal, *keys: bytes) -> Batch:
+    """A batch of these requests that is about to be created."""
+    for key in keys:
+        assert journal.free(key, 0)
+        journal.claim("tag", key)
+    fields = {"provider": "openai", "model": "openai/m", "account": "0123abcd", "key_env": "KEY"}
+    return journal.begin("tag", **fields, requests=len(keys), bytes=100, usd=0.5)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a ledger will be."""
+    return tmp_path / "a [b]*.sqlite"
+
+
+def test_recorded(place: Path) -> None:
+    """What is recorded is there for the next process, on the disk, field by field, beside the replies."""
+    with Ledger(place) as ledger, Journal(place) as journal:
+        assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
+        batch = begun(journal, *KEYS[:2])
+        moved = journal.move(batch, "submitted", remote="batch_1", label="validating", not_it="a b")
+        assert ledger.find(KEYS[0]) is None
+        ledger.clear()
+    with Journal(place) as journal:
+        (found,) = journal.batches(*OPEN)
+        assert found == moved
+        assert (found.model, found.key_env, found.requests, found.usd) == ("openai/m", "KEY", 2, 0.5)
+        assert (journal.keys(found.id), found.remote, out(place)) == (set(KEYS[:2]), "batch_1", 2)
+    with sqlite3.connect(place) as db:  # an older ruler sees a ledger of its own version
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_out_once(place: Path) -> None:
+    """A request that is set aside, or out in an open batch, is not free; one of a closed batch is."""
+    with Journal(place) as journal, Journal(place) as other:
+        batch: Batch | None = begun(journal, KEYS[0])
+        journal.claim("another", KEYS[1])
+        assert (journal.free(KEYS[1], 0), other.free(KEYS[1], 0)) == (False, True)
+        for opened in OPEN:
+            assert batch is not None
+            batch = journal.move(batch, opened)
+            assert (other.free(KEYS[0], 0), journal.free(KEYS[2], 0)) == (False, True)
+        assert batch is not None
+        closed = journal.move(batch, "failed", reason="so it is")
+        assert closed is not None
+        assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
+        assert other.move(batch, "creating") is None  # it has been moved by another
+        assert other.one(batch.id) == closed
+
+
+def test_version_before(place: Path) -> None:
+    """A batch that a version before has on record is open, with its requests; an intent is given up."""
+    with Journal(place) as journal, journal.writing():
+        for number, state in enumerate(("intended", "submitted"), start=1):
+            journal._db.execute(_BEFORE, (number, f"0-{number}", state))
+            journal._db.execute("INSERT INTO batch_keys VALUES (?, ?)", (KEYS[number], number))
+    with Journal(place) as journal:
+        assert [each.state for each in journal.batches(*OPEN)] == ["intended", "submitted"]
+        assert anyio.run(recover, journal, Providers(), Observer(), 1.0) == []
+        assert [each.state for each in journal.batches()] == ["abandoned", "submitted"]
+        assert (journal.free(KEYS[1], 0), journal.free(KEYS[2], 0)) == (True, False)
+
+
+def test_answered_meanwhile(place: Path) -> None:
+    """What was answered since one began to look is not free; what was answered before may be asked again."""
+    key = key_of("openai/m", {}, Request("s", "u", ("a",)))
+    with Journal(place) as journal, Ledger(place) as ledger:
+        before = journal.newest()
+        ledger.keep(key, "openai/m", Reply("{}", body=b'{"choices":[{"message":{"content":"{}"}}]}'), 1.0)
+        assert not journal.free(key, before)
+        assert journal.free(key, journal.newest())
+
+
+def test_no_ledger(place: Path) -> None:
+    """What is no ledger is refused with a sentence."""
+    place.write_text("no database at all, but long enough to look like one" * 40)
+    with pytest.raises(UsageError, match="--ledger"):
+        Journal(place)
+
+
+def test_alone(place: Path) -> None:
+    """One command submits at a time, its request files nobody else's to read; a dead one is none at once."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LIVES, place], stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}
+    )
+    with process, Journal(place) as journal:
+        assert process.stdout
+        assert process.stdout.readline() == b"True\n"
+        with journal.alone() as mine:
+            assert not mine
+        assert [file.name for file in journal.folder.iterdir()] == ["requests"]
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        with journal.alone() as mine:
+            assert mine
+            assert list(journal.folder.iterdir()) == []
+            assert journal.folder.stat().st_mode & 0o077 == 0
+        assert not journal.folder.exists()
+
+
+def test_no_locks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file system has no locks that is told."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with Journal(place) as journal, pytest.raises(OutputError, match="No locks available"), journal.alone():
+        pass

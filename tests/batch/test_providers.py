@@ -1,0 +1,293 @@
+"""The batch APIs: found by a judge's name, submitted to once, found again, fetched, canceled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ruler_cli.batch.http import UnclearError
+from ruler_cli.batch.providers import Provider, Providers
+from ruler_cli.config import JudgeSettings
+from ruler_cli.errors import RefusedError, RulerError, UsageError
+from tests.batch.apis import APIS, KEY, TAG, api, every, requests, submit
+from tests.batch.raw import Call, serving
+from tests.batch_server import BatchServer
+
+pytestmark = pytest.mark.anyio
+both = pytest.mark.parametrize("name", APIS)
+
+
+async def _of(name: str, **settings: Any) -> Provider:
+    async with Providers() as providers:
+        return providers.of(JudgeSettings(name, **settings))
+
+
+async def test_openai_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI's models are asked at OpenAI, or where its variable says, with its key."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x\n")
+    wire = (await _of("openai/o3")).wire
+    assert (wire.base, wire.who) == ("https://api.openai.com/v1", "OpenAI's batch API")
+    assert wire.headers == {"Authorization": "Bearer sk-x"}
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://h/v1/")
+    wire = (await _of("openai/o3")).wire
+    assert (wire.base, wire.key) == ("http://h/v1", "sk-x")
+
+
+async def test_address_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any name with an endpoint is asked there, with a key only where one is named for it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    monkeypatch.setenv("MINE", "sk-y")
+    for name in ("openai/o3", "hosted_vllm/q", "plain", "gemini/x"):
+        for variable, key in ((None, None), ("MINE", "sk-y")):
+            made = await _of(name, api_base="http://h:1/v1", api_key_env=variable)
+            assert (made.api.name, made.wire.key, made.wire.who) == ("openai", key, "the batch API at h:1")
+
+
+async def test_anthropic_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anthropic's models are asked at Anthropic, or where its variables or the option say."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant")
+    wire = (await _of("anthropic/claude")).wire
+    assert (wire.base, wire.who) == ("https://api.anthropic.com", "Anthropic's batch API")
+    assert wire.headers == {"anthropic-version": "2023-06-01", "x-api-key": "sk-ant"}
+    for base in ("http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"):
+        wire = (await _of("anthropic/claude", api_base=base)).wire
+        assert (wire.base, wire.key) == ("http://h", None)
+        for variable in ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"):
+            monkeypatch.setenv(variable, base)
+            wire = (await _of("anthropic/claude")).wire
+            assert (wire.base, wire.key) == ("http://h", "sk-ant")
+            monkeypatch.delenv(variable)
+
+
+async def test_no_batch_api() -> None:
+    """A judge without a batch API, key or usable address is refused with the way out, and without secrets."""
+    render = r"`ruler render` .*`ruler ledger import`"
+    cases: list[tuple[str, str | None, str]]
+    cases = [(name, None, render) for name in ("gemini/x", "hosted_vllm/q", "plain", "offline")]
+    cases += [("offline", "http://h", render)]
+    cases += [("claude-x", None, "did you mean -m anthropic/claude-x"), ("o3", None, "mean -m openai/o3")]
+    cases += [(f"{name}/m", None, f"{name.upper()}_API_KEY is not set") for name in APIS]
+    bad = ("ftp://h", "h:80/v1", "http://me:secret@h/v1")
+    cases += [(f"{name}/m", base, "--api-base") for name in APIS for base in bad]
+    for name, base, reason in cases:
+        with pytest.raises(UsageError, match=reason) as error:
+            await _of(name, api_base=base)
+        assert "secret" not in str(error.value)
+
+
+@both
+async def test_listing(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """All pages are listed, newest first, back to the time asked for and no further."""
+    async with api(name, batch_server) as made:
+        for at in range(8):
+            batch_server.conduct.clock = 1000.0 + at
+            await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at), f"tag-{at}")
+        assert [each.created for each in await every(made.listed(0))] == [1007.0 - at for at in range(8)]
+        batch_server.steps.clear()
+        assert [each.created for each in await every(made.listed(1006.0))] == [1007.0, 1006.0]
+        assert batch_server.steps == ["list"]
+
+
+@both
+async def test_listing_out_of_order(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A listing that is not in the order of time is read to its end: nothing new is missed in it."""
+    async with api(name, batch_server) as made:
+        for at, when in enumerate((1009.0, 1008.0, 1001.0, 1002.0, 1007.0, 1003.0)):  # the last comes first
+            batch_server.conduct.clock = when
+            await submit(made, requests(tmp_path / "r.jsonl", name, 1, start=at))
+        found = [each.created for each in await every(made.listed(1005.0))]
+    assert sorted(found) == [1007.0, 1008.0, 1009.0]
+
+
+@both
+async def test_cancel(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A canceled batch ends with what was done, and has a row for what was not."""
+    batch_server.conduct.pace = "advance"
+    async with api(name, batch_server) as made:
+        first = await submit(made, requests(tmp_path / "r.jsonl", name, 4))
+        batch_server.fault("cancel", "403")
+        with pytest.raises(RefusedError, match="answered 403"):
+            await made.cancel(first.id)
+        batch_server.advance()
+        assert (await made.cancel(first.id)).state == "running"
+        assert (await made.cancel(first.id)).state == "running"  # once more does no harm
+        batch_server.advance()
+        remote = await made.cancel(first.id)  # nor does it at the end
+        assert (remote.state, remote.succeeded) == ("ended", 2)
+        assert len(await every(made.results(remote))) == 4
+    assert batch_server.billed == 2
+
+
+@both
+async def test_unclear(name: str, tmp_path: Path) -> None:
+    """A creation without a good answer is unclear, whether it was handled or not, and never repeated."""
+    handled = dict.fromkeys(("drop-after", "500-after", "hang-after", "half", "html", "huge"), 1)
+    for kind, created in {**handled, "drop": 0, "500": 0}.items():
+        with BatchServer() as server:
+            server.fault("create", kind)
+            async with api(name, server, timeout=0.5 if kind == "hang-after" else 60.0) as made:
+                with pytest.raises(UnclearError, match="whether there is a batch now is not known"):
+                    await submit(made, requests(tmp_path / "r.jsonl", name, 2))
+                tags = [each.tag for each in await every(made.listed(0))]
+        assert (server.created, tags) == (created, [TAG if made.api.files else None] * created)
+
+
+@both
+async def test_refused(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """What will not pass is refused at once, in a sentence without the key, and never sent elsewhere."""
+    file = requests(tmp_path / "r.jsonl", name, 2)
+    async with api(name, batch_server) as made:
+        for kind in ("401", "403", "quota", "400", "413", "302", "404"):
+            batch_server.fault("create", kind)
+            with pytest.raises(RefusedError) as caught:
+                await submit(made, file)
+            assert str(caught.value).startswith("the batch API at 127.0.0.1:")
+            assert KEY not in str(caught.value)
+    assert batch_server.created == 0
+
+
+@both
+async def test_asked_again(name: str, tmp_path: Path) -> None:
+    """A question that was not answered, or a limit at creation, is asked again, and its answer is whole."""
+    steps = ("list", "retrieve", "results", "cancel")
+    cases = [(step, kind) for step in steps for kind in ("429", "500", "drop", "half")]
+    cases += [("create", "429")] + ([("upload", "drop"), ("upload", "500")] if name == "openai" else [])
+    for step, kind in cases:
+        waits: list[float] = []
+        with BatchServer() as server:
+            server.fault(step, kind, times=2)
+            async with api(name, server, waits) as made:
+                first = await submit(made, requests(tmp_path / "r.jsonl", name, 3))
+                assert len(await every(made.listed(0))) == 1
+                assert len(set(await every(made.results(await made.retrieve(first.id))))) == 3
+                assert (await made.cancel(first.id)).state == "ended"
+        assert (server.created, server.billed) == (1, 3)
+        assert len(waits) in (1, 2), (step, kind)  # aiohttp itself asks once more where a connection broke
+
+
+@both
+async def test_gives_up(name: str, batch_server: BatchServer, tmp_path: Path) -> None:
+    """A provider that stays out of order, or cannot be reached, is given up after a few tries."""
+    waits: list[float] = []
+    with BatchServer() as gone:
+        pass
+    async with api(name, gone, waits) as made:
+        with pytest.raises(RefusedError, match="cannot be reached"):
+            await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
+    async with api(name, batch_server, waits) as made:
+        batch_server.fault("list", "500", times=100)
+        with pytest.raises(RulerError, match=r"answered 500: .*run the same command again later"):
+            await every(made.listed(0))
+    assert 6 <= len(waits) <= 20
+
+
+@both
+async def test_odd_answers(name: str, tmp_path: Path) -> None:
+    """A listing that is none, or goes round, is no empty one; a creation without an id is unclear."""
+    answers: list[Any] = [{"data": {}}, {"data": [{"id": "x"}]}, {"object": "batch"}]
+    whole = {"id": "x", "created_at": 9, "status": "ended", "processing_status": "ended"}
+    around = {"data": [whole], "has_more": True}
+
+    async def play(call: Call) -> None:
+        await call.body()
+        await call.answer(orjson.dumps(answers.pop(0) if answers else around))
+
+    async with serving(play, []) as base:
+        server = BatchServer()
+        server.openai = server.anthropic = base
+        async with api(name, server) as made:
+            for _ in range(2):
+                with pytest.raises(RulerError, match=r"its answer is none .*check --api-base"):
+                    await every(made.listed(0))
+            with pytest.raises(UnclearError, match="whether there is a batch now"):
+                await made.create(requests(tmp_path / "r.jsonl", name, 1), "file-1", TAG)
+            with pytest.raises(RulerError, match="comes again"):
+                await every(made.listed(0))
+
+
+async def test_no_batch() -> None:
+    """What has no id, no state or no time is no batch: nothing is guessed."""
+    for name, state in (("openai", "status"), ("anthropic", "processing_status")):
+        whole: dict[str, Any] = {"id": "x", state: "ended", "created_at": "1970-01-01T00:00:10Z"}
+        async with api(name, BatchServer()) as made:
+            assert made.remote(whole).created == made.remote(whole | {"created_at": 10}).created == 10.0
+            odd: list[dict[str, Any]]
+            odd = [{"id": None}, {"id": "a b"}, {"id": ""}, {state: None}, {"created_at": "soon"}]
+            for fields in [*odd, {"created_at": None}]:
+                with pytest.raises(RulerError, match="its answer is none"):
+                    made.remote(whole | fields)
+
+
+def _batch(**fields: Any) -> dict[str, Any]:
+    return {"id": "batch_1", "object": "batch", "status": "in_progress", "created_at": 1000, **fields}
+
+
+async def test_openai_files(batch_server: BatchServer, tmp_path: Path) -> None:
+    """Answers come first, then the other rows; files that are not there yet, or no more, are told."""
+    file = requests(tmp_path / "r.jsonl", "openai", 6, "some-row-refused")
+    async with api("openai", batch_server) as made:
+        remote = await made.retrieve((await submit(made, file)).id)
+        assert (remote.succeeded, remote.failed) == (4, 2)
+        codes = [orjson.loads(row)["response"]["status_code"] for row in await every(made.results(remote))]
+        assert codes == [200] * 4 + [400] * 2
+        batch_server.store.files.clear()
+        with pytest.raises(RulerError, match=r"holds no results of .*; submit what is missing again"):
+            await every(made.results(remote))
+
+
+async def test_openai_states() -> None:
+    """Every word is of a batch that goes on, unless it is an end whose files are there."""
+    counts = {"total": 3, "completed": 2, "failed": 1}
+    good, bad = {"output_file_id": "o"}, {"error_file_id": "e"}
+    running = ("validating", "in_progress", "finalizing", "cancelling", "a_new_word")
+    cases: list[tuple[str, dict[str, Any], str]] = [(word, {}, "running") for word in running]
+    cases += [(word, good, "ended") for word in ("completed", "COMPLETED", "expired", "cancelled")]
+    cases += [("completed", {}, "running"), ("expired", {}, "ended")]
+    cases += [("failed", {}, "failed"), ("failed", good, "ended")]  # it has answers, which are paid for
+    cases += [("completed", {"request_counts": counts} | files, "running") for files in ({}, bad)]
+    cases += [("completed", {"request_counts": counts} | good | bad, "ended")]
+    async with api("openai", BatchServer()) as made:
+        for word, fields, state in cases:
+            assert made.remote(_batch(status=word, **fields)).state == state, (word, fields)
+
+
+async def test_openai_odd_fields() -> None:
+    """A batch is read, and its answers fetched, although what it can do without has another shape."""
+    async with api("openai", BatchServer()) as made:
+        odd = made.remote(_batch(status="expired", request_counts={"total": None}, metadata=[1], errors=[]))
+        assert (odd.state, odd.total, odd.succeeded, odd.tag) == ("ended", 0, 0, None)
+        counts = {"total": 3, "completed": 3, "failed": None}  # the others tell that files are to come
+        late = made.remote(_batch(status="expired", request_counts=counts, created_at="2026-03-01T12:00:00"))
+        assert (late.state, late.total, late.succeeded) == ("running", 3, 3)
+
+
+async def test_openai_reasons() -> None:
+    """The reason why a batch failed is one clean sentence."""
+    async with api("openai", BatchServer()) as made:
+        for errors, reason in (
+            (None, "its provider does not say why"),
+            ({"data": [{"message": "bad \x1b[2J"}]}, "bad  [2J"),
+            ({"data": [{"code": "too_many", "line": 7}, {}]}, "line 7: too_many (and 1 more)"),
+            ({"data": [{"code": 400, "line": "x"}]}, "400"),
+        ):
+            assert made.remote(_batch(status="failed", errors=errors)).reason == reason
+
+
+async def test_anthropic_counts(batch_server: BatchServer, tmp_path: Path) -> None:
+    """The total is the sum of the counts, from the start; results before the end are none.
+
+    The key is sent with every request.
+    """
+    batch_server.conduct.pace = "advance"
+    async with api("anthropic", batch_server) as made:
+        first = await submit(made, requests(tmp_path / "r.jsonl", "anthropic", 6, "some-row-refused"))
+        assert (first.total, first.succeeded, first.failed) == (6, 0, 0)
+        with pytest.raises(RulerError, match="holds no results of batch msgbatch_0001"):
+            await every(made.results(first))
+        batch_server.advance(3)
+        last = await made.retrieve(first.id)
+        assert (last.total, last.succeeded, last.failed) == (6, 4, 2)
+    assert batch_server.keys == {KEY}

@@ -1,0 +1,240 @@
+"""What the ledger lacks, told in rounds and answered by anybody, comes to what a live run writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import orjson
+import pytest
+
+from ruler_cli.batch.render import Rendered, render
+from ruler_cli.config import JudgeSettings, ScoreSettings
+from ruler_cli.errors import InterruptedRun
+from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.judges.resolve import Target, request_line
+from ruler_cli.ledger.reply_cache import Ledger, key_of
+from ruler_cli.observer import Observer
+from ruler_cli.pool.engine import Halt
+from ruler_cli.types import Fault, Reply, Request
+from tests.attacks import FAMILIES
+from tests.conftest import group, rollout
+from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
+from tests.sdk_types import assert_typed
+from tests.values import NASTY
+
+GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
+_MOST = 12
+"""Rounds after which nothing is lacking, whatever a conversation takes."""
+_LONG = 100_000
+"""Characters of attacks that would only take time here."""
+Told = list[tuple[int, bytes, Request]]
+
+
+def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[Rendered, Told]:
+    """All that a rendering tells."""
+    told: Told = []
+    done = anyio.run(lambda: render(settings, lambda *each: told.append(each), observer))
+    return done, told
+
+
+def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
+    """Render and answer until nothing is lacking: how many requests each round had."""
+    settings, rounds = stage.settings(*names, **more), []
+    judges = [settings.judge, *settings.panel, *filter(None, [settings.escalate])]
+    for _ in range(_MOST):
+        done, told = rendered(settings)
+        assert sum(done.requests) == len(told)
+        rounds.append(len(told))
+        if not told:
+            break
+        assert settings.ledger is not None
+        with Ledger(settings.ledger) as ledger:
+            for seat, key, request in told:
+                judge = judges[seat]
+                assert key == key_of(judge.model, judge.params, request)
+                ledger.keep(key, judge.model, stage.judges[judge.model].say(request), 1.0)
+    return rounds
+
+
+@pytest.fixture
+def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+    """A stage in a folder of its own, which rendering knows too."""
+
+    def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
+        (tmp_path / name).mkdir()
+        stage = Stage(tmp_path / name, monkeypatch, groups, *judges)
+        monkeypatch.setattr("ruler_cli.batch.render.cached_only", stage._cached_only)
+        return stage
+
+    return make
+
+
+def odd_first(request: Request) -> Reply | Fault:
+    """Nothing that can be read until it is told so; of some groups twice."""
+    said = truthful(request)
+    twice = group_of(request) in ("g1", "g7")
+    if "could not be used" not in request.user or (twice and "no JSON" not in request.user):
+        return _bare("I would rather not use JSON." if "could" not in request.user else "{}")
+    return said
+
+
+def cut_first(request: Request) -> Reply | Fault:
+    """Cut off until it is asked to be short."""
+    return truthful(request) if request.room else _bare('{"scores": [', reason="length")
+
+
+def short_of(limit: int) -> Say:
+    """A judge that reads no more than so many tokens, and names them."""
+
+    def say(request: Request) -> Reply | Fault:
+        tokens = request.size // 3
+        if tokens <= limit:
+            return truthful(request)
+        return Fault("too_long", f"{tokens} tokens are too many", "group", context=(limit, tokens))
+
+    return say
+
+
+def _bare(text: str, reason: str = "stop") -> Reply:
+    body = {
+        "choices": [{"message": {"content": text}, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+    }
+    reply = reply_of(orjson.dumps(body))
+    assert isinstance(reply, Reply)
+    return reply
+
+
+BIG = [
+    {"group_id": f"b{i}", "trajectories": [rollout(j / 30, f"b{i}-{j} " + "word " * 300) for j in range(24)]}
+    for i in range(3)
+]
+WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any], Say, list[Any]]] = {
+    "panel": (("one", "two"), {"passes": 2, "debias": True}, noisy, GROUPS),
+    "fallback": (("one", "two"), {"fallback": True, "passes": 2}, refusing, GROUPS),
+    "adaptive": (("one",), {"passes": 4, "adaptive": True}, noisy, [*GROUPS, *BIG]),
+    "escalate": (("one",), {"passes": 2, "escalate": "two"}, noisy, GROUPS),
+    "windows": (("one",), {"passes": 3, "group_size": 5}, truthful, [*GROUPS, *BIG]),
+    "unusable": (("one",), {"passes": 2}, odd_first, GROUPS),
+    "cut off": (("one",), {}, cut_first, GROUPS),
+    "context": (("one",), {"passes": 2}, short_of(4000), [*BIG, *GROUPS]),
+}
+
+
+SPARED = {"fallback": 40, "context": 3}
+"""Requests that only rounds take: further passes of groups that are refused, or laid out anew."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rounds_come_to_a_live_run(way: str, staged: Callable[..., Stage]) -> None:
+    """Requests that anybody answered, imported, come to the output of a run that asked for them itself."""
+    names, more, say, groups = WAYS[way]
+    judges = [Stub("one", say, price=(2.0, 8.0)), Stub("two", shifting, price=(2.0, 8.0))]
+    live = staged("live", groups, *judges)
+    live.run(*names, **more)
+    calls = live.asked
+    live.forget()
+    stage = staged("rendered", groups, *judges)
+    rounds = answered(stage, names, **more)
+    assert rounds[-1] == 0
+    # a live run waits for a group's first answer, and spares what a refusal makes useless
+    assert sum(rounds) - calls == SPARED.get(way, 0)
+    done = stage.run(*names, cached_only=True, **more)
+    assert (done.summary.unanswered, stage.asked) == (0, 0)
+    assert stage.masked() == live.masked()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
+def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
+    """Requests of every round, corrections with bounded answers too, are what the provider's SDK sends."""
+    asked: list[Request] = []
+    for way in ("unusable", "cut off", "windows"):
+        names, more, say, groups = WAYS[way]
+
+        def noted(request: Request, say: Say = say) -> Reply | Fault:
+            asked.append(request)
+            return say(request)
+
+        answered(staged(way, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
+    assert any(request.room for request in asked)
+    models: dict[Target, str] = {
+        "openai": "openai/o3",
+        "vllm": "hosted_vllm/m",
+        "anthropic": "anthropic/claude-sonnet-4-5",
+    }
+    for target, model in models.items():
+        line = request_line(target, JudgeSettings(model))
+        for request in asked:
+            assert_typed(target, orjson.loads(line(bytes(16), request)))
+
+
+@pytest.mark.parametrize("more", [{}, {"passes": 3, "adaptive": True}, {"passes": 2, "escalate": "two"}])
+def test_in_the_order_of_input(more: dict[str, Any], staged: Callable[..., Stage]) -> None:
+    """Requests are told group by group in the order of INPUT, and in the same order again."""
+    stage = staged("a", GROUPS, Stub("one"), Stub("two"))
+    _, told = rendered(stage.settings("one", **more))
+    names = [group_of(request) for _, _, request in told]
+    assert list(dict.fromkeys(names)) == [f"g{i}" for i in range(20)]
+    assert names == sorted(names, key=lambda name: int(name[1:]))
+    assert rendered(stage.settings("one", **more))[1] == told
+
+
+def test_each_once(staged: Callable[..., Stage]) -> None:
+    """Groups that ask the same are asked about once; judges that are asked the same, each."""
+    stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
+    done, told = rendered(stage.settings("one", "two"))
+    assert done.requests == [1, 1]
+    assert sorted(seat for seat, _, _ in told) == [0, 1]
+    assert (done.groups, done.answered) == (5, 0)
+
+
+def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
+    """A call that failed for good is lacking only where it is to be asked again."""
+    broken = Fault("refused", "no", "group")
+    stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
+    answered(stage, ("one",))
+    assert rendered(stage.settings("one"))[0].failed == {"refused": 1}
+    done, told = rendered(stage.settings("one", retry_failed=True))
+    assert [group_of(request) for _, _, request in told] == ["g3"]
+    assert (done.answered, done.failed) == (19, {})
+
+
+def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
+    """A rendering that is told to stop says so, and what it told is the beginning of all of it."""
+    stage = staged("a", GROUPS, Stub("one"))
+    whole, told = rendered(stage.settings("one"))[1], []
+
+    async def main() -> None:
+        halt = Halt()
+
+        def take(seat: int, key: bytes, request: Request) -> None:
+            told.append((seat, key, request))
+            if len(told) == 7:
+                halt.now(InterruptedRun(2))
+
+        await render(stage.settings("one"), take, None, halt)
+
+    with pytest.raises(InterruptedRun):
+        anyio.run(main)
+    assert told == whole[: len(told)]
+    assert 7 <= len(told) < 20
+
+
+def test_hostile_texts(staged: Callable[..., Stage]) -> None:
+    """Whatever stands in a rollout, its request is text that can be sent, under a key that a run finds."""
+    attacks = [attack.text for family in FAMILIES.values() for attack in family]
+    texts = [text for text in attacks if len(text) < _LONG] + list(NASTY)
+    groups = [
+        {"group_id": f"g{i}", "trajectories": [rollout(0.2, text), rollout(0.8, f"{text} b")]}
+        for i, text in enumerate(texts)
+    ]
+    stage = staged("a", groups, Stub("one"))
+    _, told = rendered(stage.settings("one"))
+    for _, _, request in told:
+        assert orjson.loads(orjson.dumps([request.system, request.user])) == [request.system, request.user]
+    assert answered(stage, ("one",))[1:] == [0]
+    assert stage.run(cached_only=True).summary.unanswered == 0

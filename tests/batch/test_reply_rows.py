@@ -1,0 +1,351 @@
+"""Rows of reply files: whose they are, and what came of the request, whatever wrote them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.batch.reply_rows import BIGGEST, Row, read_row
+from ruler_cli.config import JudgeSettings
+from ruler_cli.judges.provider_errors import classify, refuses_format
+from ruler_cli.judges.reply_body import error_of, reply_of
+from ruler_cli.judges.resolve import choose
+from ruler_cli.types import Fault, Reply, Request, Usage
+from tests.judges.answers import ANSWERS
+from tests.judges.raw_server import answer as answered
+from tests.judges.raw_server import serving
+from tests.values import texts, values
+
+ID = "0123456789abcdef" * 2
+LONG = (
+    "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens."
+)
+
+
+def completion(text: str = "fine", **more: Any) -> dict[str, Any]:
+    """A chat completion."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "gpt-4o-2024-08-06",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
+        **more,
+    }
+
+
+def message(*blocks: dict[str, Any], stop: str = "end_turn", **usage: int) -> dict[str, Any]:
+    """An answer of Anthropic's Messages API."""
+    counts = {"input_tokens": 5, "output_tokens": 4, **usage}
+    return {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+        "content": list(blocks), "stop_reason": stop, "stop_sequence": None, "usage": counts,
+    }  # fmt: skip
+
+
+def openai(status: int = 200, body: Any = None, error: Any = None) -> dict[str, Any]:
+    """A row of an output or an error file of OpenAI's batch API, but for its custom_id."""
+    return {
+        "id": "batch_req_1",
+        "response": {"status_code": status, "request_id": "r", "body": body},
+        "error": error,
+    }
+
+
+def result(kind: str, **more: Any) -> dict[str, Any]:
+    """A row of Anthropic's batch results, but for its custom_id."""
+    return {"result": {"type": kind, **more}}
+
+
+def row_of(**fields: Any) -> Row:
+    """The row as it is read."""
+    found = read_row(json.dumps({"custom_id": ID, **fields}).encode())
+    assert isinstance(found, Row), found
+    assert found.custom_id == ID
+    return found
+
+
+def reply_from(**fields: Any) -> Reply:
+    """The reply in a row."""
+    found = row_of(**fields).answer
+    assert isinstance(found, Reply), found
+    assert reply_of(found.body) == found  # what the ledger gives back is what was read
+    return found
+
+
+def fault_from(**fields: Any) -> tuple[Fault, str]:
+    """The failure in a row, and its label."""
+    found = row_of(**fields)
+    assert isinstance(found.answer, Fault), found
+    return found.answer, found.label
+
+
+# replies
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        openai(200, completion()),
+        {"response": {"request_id": "r", "body": completion()}},
+        {"response": {"status_code": "200", "body": json.dumps(completion())}, "error": {}},
+        {"response": completion()},
+        {"body": completion()},
+        {"http_response": completion(), "prompt": "as Ray Data's HTTP stage has it"},
+        {**completion(), "error": None, "messages": [{"role": "user", "content": "a column of the input"}]},
+    ],
+)
+def test_completions(fields: dict[str, Any]) -> None:
+    """A chat completion is read as from the wire, wherever a row has it, with the model that it names."""
+    expected = reply_of(json.dumps(completion()).encode())
+    assert reply_from(**fields) == expected
+    assert row_of(**fields).model == "gpt-4o-2024-08-06"
+    assert b"a column" not in reply_from(**fields).body
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"text": "hi", "score": float("nan")}, Reply("hi", Usage(calls=1))),
+        ({"output": "hi", "finish_reason": "length"}, Reply("hi", Usage(calls=1), truncated=True)),
+        (  # Ray Data LLM, with a column of the input that is called `text`
+            {"text": "Grade.", "generated_text": "hi", "num_input_tokens": 7, "num_generated_tokens": 3,
+             "params": "SamplingParams()", "__inference_error__": None},
+            Reply("hi", Usage(7, 3, 0, 1)),
+        ),
+        (  # SGLang's offline engine
+            {"text": "hi", "output_ids": [1], "meta_info": {"prompt_tokens": 7, "completion_tokens": 3,
+             "cached_tokens": 2, "finish_reason": {"type": "length", "length": 3}}},
+            Reply("hi", Usage(7, 3, 2, 1), truncated=True),
+        ),
+        ({"output": "", "usage": {"prompt_tokens": 7, "completion_tokens": 1}}, Reply("", Usage(7, 1, 0, 1))),
+        ({"text": "hi", "prompt_tokens": True, "num_input_tokens": -4, "stop_reason": 128009},
+         Reply("hi", Usage(calls=1))),
+    ],
+)  # fmt: skip
+def test_plain(fields: dict[str, Any], expected: Reply) -> None:
+    """A row of an engine of one's own is a reply with the tokens and the end that it tells, no others."""
+    assert reply_from(**fields) == expected
+
+
+MESSAGES = {
+    "text": message({"type": "text", "text": '{"scores": []}'}),
+    "texts": message({"type": "text", "text": "a "}, {"type": "text", "text": "b"}),
+    "thought": message(
+        {"type": "thinking", "thinking": "hm", "signature": "x"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "text", "text": "said"},
+    ),
+    "tool": message(
+        {"type": "text", "text": "Here:"},
+        {"type": "tool_use", "id": "t", "name": "json_tool_call", "input": {"scores": [], "é": 1}},
+        stop="tool_use",
+    ),
+    "values": message(
+        {"type": "tool_use", "id": "t", "name": "json_tool_call", "input": {"values": {"scores": []}}},
+        stop="tool_use",
+    ),
+    "cut": message({"type": "text", "text": "half"}, stop="max_tokens"),
+    "refused": message(stop="refusal"),
+    "cached": message(
+        {"type": "text", "text": "x"}, cache_read_input_tokens=70, cache_creation_input_tokens=600
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore")  # litellm's own affairs
+@pytest.mark.parametrize("name", MESSAGES)
+async def test_messages_as_live(name: str) -> None:
+    """A message of Anthropic's results is the reply that a live call through litellm makes of it."""
+    said = MESSAGES[name]
+    row = row_of(**result("succeeded", message=said))
+    assert isinstance(row.answer, Reply)
+    assert row.model == "claude-sonnet-4-5"
+    body = json.dumps(said).encode()
+    async with serving(answered(200, body)) as server:
+        # a model of the time before schemas: litellm asks it for JSON through a tool
+        model = (
+            "anthropic/claude-3-haiku-20240307"
+            if name in ("tool", "values")
+            else "anthropic/claude-sonnet-4-5"
+        )
+        base = server.base.removesuffix("/v1")
+        chosen = choose(JudgeSettings(model, via="litellm", api_base=base))
+        async with chosen.judge as judge:
+            live = await judge.ask(Request("Grade.", "truth=0.4", ("a",), room=100))
+    assert isinstance(live, Reply), live
+    assert row.answer == live
+
+
+def test_messages_elsewhere() -> None:
+    """A message beside its custom_id is read too; another tool's input counts where nothing was said."""
+    assert reply_from(**message({"type": "text", "text": "x"})).text == "x"
+    other = {"type": "tool_use", "id": "t", "name": "grade", "input": {"scores": []}}
+    assert reply_from(body=message(other)).text == '{"scores": []}'
+    assert reply_from(body=message(other, {"type": "text", "text": "x"})).text == "x"
+
+
+# failures
+
+
+def test_errors_as_live() -> None:
+    """An error answer in a row fails for good where a live call does, with the same mark, else not."""
+    for said in ANSWERS:
+        try:
+            body = json.loads(said.body)
+        except ValueError:
+            body = said.body.decode()
+        if said.status < 400 and not isinstance(body, dict):
+            continue
+        found, label = fault_from(**openai(said.status, body))
+        expected = classify(said.status, *error_of(said.body))
+        of_form = expected.kind != "too_long" and refuses_format(said.status, error_of(said.body)[1])
+        if expected.scope == "group" and not of_form:
+            assert (found, label) == (expected, ""), said
+        else:
+            assert found.scope != "group", said
+            assert label, said
+
+
+ASKED_AGAIN: list[tuple[dict[str, Any], str]] = [
+        ({"response": None, "error": {"code": "batch_expired", "message": "not executed"}}, "expired"),
+        ({"response": None, "error": {"code": "batch_cancelled", "message": "canceled"}}, "canceled"),
+        ({"response": None, "error": {"code": "surprise", "message": "oh"}}, "engine error"),
+        ({"error": "something broke"}, "engine error"),
+        (openai(400, None, "EngineDeadError: the engine is gone"), "engine error"),
+        (openai(429, {"error": {"message": "Rate limit reached", "code": "rate_limit"}}), "rate limit"),
+        (openai(503, {"error": {"message": "down"}}), "status 503"),
+        (openai(500, None, None), "no answer"),
+        ({"response": {"status_code": 500, "body": None}, "error": {"code": 502}}, "status 500"),
+        (openai(401, {"error": {"message": "Incorrect API key"}}), "refused, status 401"),
+        (openai(200, {"error": {"message": "worker is gone", "code": 503}}), "status 503"),
+        (openai(400, {"error": {"message": "no response_format here"}}), "the answer format was refused"),
+        (result("expired"), "expired"),
+        (result("canceled"), "canceled"),
+        (result("errored", error={"error": {"type": "overloaded_error", "message": "x"}}), "rate limit"),
+        (result("errored", error={"type": "api_error", "message": "Internal"}), "status 500"),
+        (result("errored", error={"type": "new_error", "message": "?"}), "engine error"),
+        ({"__inference_error__": "ValueError: oh", "prompt": "p"}, "engine error"),
+        ({"text": "", "meta_info": {"finish_reason": {"type": "abort", "message": "x"}}}, "aborted"),
+    ]  # fmt: skip
+
+
+def test_asked_again(subtests: pytest.Subtests) -> None:
+    """What may be answered another time is no failure for good: its label says why, in few words."""
+    for fields, label in ASKED_AGAIN:
+        with subtests.test(fields=fields, label=label):
+            fault, found = fault_from(**fields)
+            assert (fault.scope != "group", fault.body, found) == (True, b"", label)
+            assert fault.reason
+
+
+TOO_LONG: list[dict[str, Any]] = [
+    openai(400, {"error": {"message": LONG, "code": "context_length_exceeded"}}),
+    openai(400, None, {"error": {"message": LONG, "type": "BadRequestError", "code": 400}}),
+    openai(400, None, {"object": "error", "message": LONG, "code": 400}),
+    openai(400, None, LONG),
+    {"__inference_error__": f"ValueError: {LONG}"},
+    {"response": None, "error": {"code": "context_length_exceeded", "message": LONG}},
+]
+
+
+def test_too_long() -> None:
+    """A request that is too long failed for good, with both sizes: its group is laid out anew."""
+    for fields in TOO_LONG:
+        fault, _ = fault_from(**fields)
+        assert (fault.kind, fault.scope, fault.context) == ("too_long", "group", (128000, 150000))
+
+
+def test_anthropic_too_long() -> None:
+    """So it is in Anthropic's results, whose errors come without a status."""
+    error = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
+    for said in ({"type": "error", "error": error}, error):
+        fault, _ = fault_from(**result("errored", error=said))
+        assert (fault.kind, fault.scope, fault.context) == ("too_long", "group", (200000, 210000))
+
+
+# what is no reply
+
+
+def test_odd_bodies() -> None:
+    """A body that came and is no chat completion is a fault that carries it, as from the wire."""
+    bodies: list[Any] = [{"choices": []}, {"a": 1}, [1], "<html>busy</html>", {"choices": [{}]}]
+    for body in bodies:
+        fault, label = fault_from(**openai(200, body))
+        assert (fault, fault.scope, label) == (reply_of(fault.body), "call", "no chat completion")
+        assert fault.body
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"custom_id": "0123", "respo', "is cut off or no JSON"),
+        (b'{"custom_id": "a", "text": "\xff"}', "is cut off or no JSON"),
+        (b"[1, 2]", "is a JSON array, "),
+        (b"null", "is no JSON object"),
+        (b"7", "is no JSON object"),
+        (b"{}", "has no custom_id"),
+        (b'{"custom_id": 7, "text": "x"}', "has no custom_id"),
+        (b'{"custom_id": "a"}', "holds no reply of a known form"),
+        (b'{"custom_id": "a", "generated_text": null}', "holds no reply of a known form"),
+        (b'{"custom_id": "a", "text": ["x"]}', "holds no reply of a known form"),
+        (b'{"custom_id": "a", "result": {"type": "renewed"}}', "has a result of an unknown type"),
+        (b'{"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}', "is a request; "),
+        (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
+        (b'{"custom_id": "a", "text": "\\ud800"}', "is nested too deep, or holds what is no text"),
+        (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
+        (b'{"custom_id": "a", "text": "' + b"x" * BIGGEST + b'"}', "is longer than 32 MiB"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_odd_lines(line: bytes, reason: str) -> None:
+    """What is no row of a reply file is told with the reason."""
+    found = read_row(line)
+    assert isinstance(found, str)
+    assert found.startswith(reason)
+
+
+def test_byte_order_mark() -> None:
+    """The first line of a file may begin with a byte order mark."""
+    assert isinstance(read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()), Row)
+
+
+def test_hostile_sentences() -> None:
+    """Neither a key nor a control character of a row comes through into a sentence or a model's name."""
+    bad = "\x1b[31m\n sk-0123456789abcdef"
+    fault, label = fault_from(**openai(400, {"error": {"message": bad}}))
+    engine, _ = fault_from(error=bad)
+    model = row_of(response=completion(model=bad)).model
+    for text in (fault.reason, label, engine.reason, model):
+        assert "\x1b" not in text
+        assert "\n" not in text
+        assert "sk-0123" not in text
+
+
+_NAMES = (
+    "custom_id response error result body choices text generated_text usage status_code type message "
+    "content code finish_reason meta_info stop_reason model"
+)
+FIELDS = _NAMES.split()
+WORDS = ("succeeded", "errored", "expired", "message", "text", "tool_use", "abort", "batch_expired", ID)
+nested = st.recursive(
+    values | st.sampled_from(WORDS) | st.sampled_from([200, 400, 429, "200"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(fields=st.dictionaries(st.sampled_from(FIELDS) | texts, nested, max_size=6), cut=st.integers(0, 40))
+def test_never_raises(fields: dict[str, Any], cut: int) -> None:
+    """Whatever stands in a line, it is a row or none; a failure for good is one that a ledger keeps."""
+    line = json.dumps({"custom_id": ID, **fields}).encode()
+    for one in (line, line[: len(line) - cut], line[cut:]):
+        found = read_row(one)
+        if isinstance(found, Row) and isinstance(found.answer, Fault):
+            assert found.label or found.answer.scope == "group"
+            assert found.answer.sent

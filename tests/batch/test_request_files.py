@@ -1,0 +1,206 @@
+"""Request files: split at a provider's limits, all of them or none, and none of an earlier rendering left."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.batch.request_files import Limits, RequestFiles, names_for
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.reading.compression import zstd
+
+ANY = Limits()
+
+
+def line(number: int, size: int = 0) -> bytes:
+    """A request of ours."""
+    return (
+        b'{"custom_id":"%032x","method":"POST","url":"/v1/chat/completions","body":{"model":"o3","pad":"%s"}}\n'
+        % (number, b"x" * size)
+    )
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def written(path: Path, count: int, limits: Limits = ANY) -> list[tuple[str, int, int]]:
+    """Write so many requests for one judge."""
+    with RequestFiles(str(path), limits) as files:
+        assert all(files.put(line(number)) for number in range(count))
+        files.end()
+        return files.commit()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where requests go."""
+    return tmp_path / "requests.jsonl"
+
+
+def test_one_file(path: Path) -> None:
+    """What fits one file is one, by the name that was given, and takes the place of what was there."""
+    for count in (3, 0):
+        assert written(path, count, Limits(requests=3)) == [(str(path), count, count * len(line(0)))]
+        assert path.read_bytes() == b"".join(map(line, range(count)))
+        assert names(path.parent) == ["requests.jsonl"]
+
+
+def test_split(path: Path) -> None:
+    """More than a file may hold is parts in order, with 64 bytes for what comes around each.
+
+    A request that fits no file is told, and the others are written.
+    """
+    made = written(path, 7, Limits(requests=3))
+    assert [(Path(name).name, number) for name, number, _ in made] == [
+        (f"requests-000{part}.jsonl", number) for part, number in ((1, 3), (2, 3), (3, 1))
+    ]
+    assert names(path.parent) == [Path(name).name for name, _, _ in made]
+    assert b"".join(Path(name).read_bytes() for name, _, _ in made) == b"".join(map(line, range(7)))
+    for most, parts in ((2 * len(line(0)), [2, 2, 1]), (2 * len(line(0)) - 1, [1, 1, 1, 1, 1])):
+        assert [number for _, number, _ in written(path, 5, Limits(bytes=most + 64))] == parts
+    with RequestFiles(str(path), Limits(bytes=len(line(0)) + 64)) as files:
+        assert [files.put(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+        files.end()
+        made = files.commit()
+    assert [Path(name).read_bytes() for name, _, _ in made] == [line(0), line(2)]
+
+
+def test_all_or_none(path: Path) -> None:
+    """Until all is written the files of before stand as they were, and an end before that leaves nothing."""
+    written(path, 7, Limits(requests=3))
+    before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
+    with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
+        files.put(line(8))
+        files.put(line(9))
+        assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(before)
+        raise OutputError("no room")
+    assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
+
+
+def test_no_stale_part(path: Path) -> None:
+    """Fewer parts than before, or one file, leave none of those before, nor what a killed one began."""
+    written(path, 7, Limits(requests=2))
+    path.with_name("requests.jsonl.partial").write_bytes(line(1))
+    written(path, 5, Limits(requests=2))
+    assert names(path.parent) == [f"requests-000{number}.jsonl" for number in (1, 2, 3)]
+    written(path, 5)
+    assert names(path.parent) == ["requests.jsonl"]
+    written(path, 3, Limits(requests=2))
+    assert names(path.parent) == ["requests-0001.jsonl", "requests-0002.jsonl"]
+
+
+def test_a_crash_while_parts_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever it stops, what is stale is found by the next rendering, and stands beside nothing new."""
+    remove = Path.unlink
+    for steps in range(5):
+        written(path, 8, Limits(requests=2))
+        left = iter(range(steps))
+
+        def die(self: Path, *_: object, left: object = left, **__: object) -> None:
+            if next(left, None) is None:  # type: ignore[call-overload]  # an iterator
+                raise KeyboardInterrupt
+            remove(self)
+
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(KeyboardInterrupt),
+            RequestFiles(str(path), ANY) as files,
+        ):
+            files.end()
+            patch.setattr(Path, "unlink", die)
+            files.commit()
+            raise KeyboardInterrupt
+        stale = [f"requests-000{number}.jsonl" for number in range(1, 5 - steps)]
+        there = [name for name in names(path.parent) if not name.endswith(".partial")]
+        assert there == stale + ["requests.jsonl"] * (steps == 4)
+        written(path, 1)
+        assert names(path.parent) == ["requests.jsonl"]
+
+
+def test_in_the_way(path: Path) -> None:
+    """A file that holds no requests of ours is not removed: it is told."""
+    (path.parent / "requests-0001.jsonl").write_bytes(line(1))
+    for name in ("requests.jsonl", "requests-0001.jsonl", "requests-0002.jsonl"):
+        for text in ('{"custom_id": "1"}\n', "a note", '{"messages": []}\n', "\x00"):
+            (path.parent / name).write_text(text)
+            before = names(path.parent)
+            with pytest.raises(UsageError, match=f"{name}: is in the way"):
+                RequestFiles(str(path), ANY)
+            assert (names(path.parent), (path.parent / name).read_text()) == (before, text)
+        (path.parent / name).write_bytes(line(1))
+
+
+def test_other_names_are_left_alone(path: Path) -> None:
+    """A rendering under another name, of a year or of other data, is no part of this one."""
+    others = ["requests-2024.jsonl", "requests.test.jsonl", "requests-0003.jsonl", "requests.o3.json"]
+    for name in others:
+        (path.parent / name).write_bytes(line(1))
+    written(path, 1)
+    assert names(path.parent) == sorted([*others, "requests.jsonl"])
+
+
+def test_names_of_a_panel() -> None:
+    """Each judge of a panel has files named after it, plain and different, whatever it is called."""
+    assert names_for("a/r.jsonl.gz", ["openai/o3"]) == ["a/r.jsonl.gz"]
+    assert names_for("a/r.jsonl.gz", ["openai/o3", "hosted_vllm/Qwen/Qwen3-8B"]) == [
+        "a/r.openai-o3.jsonl.gz",
+        "a/r.hosted_vllm-Qwen-Qwen3-8B.jsonl.gz",
+    ]
+    odd = ["../../etc/passwd", "a b:c?*|", ".", "", "é" * 300, "x" * 300, "-rf", "\udcff", "con\n\x1b[2J"]
+    found = [Path(name) for name in names_for("a/r.jsonl", odd + [judge.upper() for judge in odd])]
+    assert {str(path.parent) for path in found} == {"a"}
+    assert len({path.name.lower() for path in found}) == len(found)
+    assert all(path.name.startswith("r.") and path.name.isascii() for path in found)
+    assert all(path.name.isprintable() and len(path.name) < 120 for path in found)
+
+
+@pytest.mark.parametrize(("ending", "read"), [(".gz", gzip.decompress), (".zst", zstd.decompress)])
+def test_packed(ending: str, read: Callable[[bytes], bytes], path: Path) -> None:
+    """By its name a file is packed, part by part, and what is packed is known as ours."""
+    packed = path.with_name(path.name + ending)
+    written(packed, 3, Limits(requests=2))
+    assert names(path.parent) == [f"requests-0001.jsonl{ending}", f"requests-0002.jsonl{ending}"]
+    parts = [(path.parent / name).read_bytes() for name in names(path.parent)]
+    assert b"".join(map(read, parts)) == line(0) + line(1) + line(2)
+    written(packed, 3)
+    assert names(path.parent) == [f"requests.jsonl{ending}"]
+    first = packed.read_bytes()
+    written(packed, 3)
+    assert packed.read_bytes() == first
+
+
+def test_two_at_once(path: Path) -> None:
+    """Two renderings do not write the same files."""
+    with RequestFiles(str(path), ANY) as files:
+        with pytest.raises(UsageError, match="another run"):
+            RequestFiles(str(path), ANY)
+        files.end()
+        assert files.commit()
+
+
+def test_places_that_cannot_be() -> None:
+    """A place that cannot be written is told before anything is read, with the way out."""
+    for name, said in (
+        ("no/such/requests.jsonl", "mkdir -p"),
+        (".", "directory"),
+        ("s3://b/requests.jsonl", "address"),
+        ("a\0b", "cannot be written"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            RequestFiles(name, ANY)
+
+
+def test_a_link_stays_one(path: Path) -> None:
+    """Where the name is a link, the file that it leads to is written."""
+    (path.parent / "there").mkdir()
+    there = path.parent / "there" / "real.jsonl"
+    there.write_bytes(b"")
+    path.symlink_to(there)
+    written(path, 1)
+    assert path.is_symlink()
+    assert there.read_bytes() == line(0)

@@ -1,0 +1,170 @@
+"""What is submitted: what the ledger lacks and nobody else has submitted, as far as limits allow."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ruler_cli.batch.journal import OPEN, Journal
+from ruler_cli.batch.providers import Provider, Remote
+from ruler_cli.batch.submit import TooDear, submit
+from ruler_cli.config import AskSettings, PoolSettings
+from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
+from ruler_cli.pool.engine import Halt
+from tests.batch.apis import APIS
+from tests.batch.crashes import Client
+from tests.batch_server import BatchServer
+
+each_api = pytest.mark.parametrize("name", APIS)
+
+
+@pytest.fixture
+def client(tmp_path: Path, batch_server: BatchServer) -> Client:
+    """A client of OpenAI's API."""
+    return Client(tmp_path, batch_server, "openai", 5)
+
+
+@each_api
+def test_limits(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """No batch holds more requests or bytes than its provider takes, and together they hold all, once."""
+    one = Client(tmp_path, batch_server, name, 7, requests=3)
+    assert [batch.requests for batch in one.submit().batches] == [3, 3, 1]
+    assert one.submit().out == 7
+    one.until_all_is_in()
+    (tmp_path / "two").mkdir()
+    size = max(batch.bytes // batch.requests for batch in one.batches())
+    two = Client(tmp_path / "two", batch_server, name, 7, bytes=2 * size + 200)
+    assert [batch.requests for batch in two.submit().batches] == [2, 2, 2, 1]
+    assert all(batch.bytes <= 2 * size + 200 for batch in two.batches())
+    two.until_all_is_in()
+    assert two.lacking() == 0
+
+
+def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
+    """What is out, and what is answered, is not submitted; what is new in the input is."""
+    assert client.submit().requests == 5
+    assert client.submit().requests == 0
+    more = client.source.read_text().replace("g0", "h0").splitlines()[0]
+    client.source.write_text(client.source.read_text() + more + "\n")
+    done = client.submit()
+    assert (done.requests, done.out) == (1, 5)
+    client.until_all_is_in()
+    assert client.submit().rendered.answered == 6
+    assert (batch_server.created, batch_server.billed_again) == (2, 0)
+
+
+@each_api
+def test_at_once(name: str, tmp_path: Path, batch_server: BatchServer) -> None:
+    """Of several processes that submit at once, each request is submitted by one."""
+    client = Client(tmp_path, batch_server, name, 40, requests=7)
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(lambda _: client.submit(), range(4)))
+    assert sum(each.requests for each in done) == 40
+    client.until_all_is_in()
+    assert (batch_server.billed, batch_server.billed_again, client.lacking()) == (40, 0, 0)
+
+
+def test_follows(tmp_path: Path, batch_server: BatchServer) -> None:
+    """A second request that corrects an answer that cannot be used follows by itself."""
+    client = Client(tmp_path, batch_server, "openai", 3, model="once-missing")
+    client.until_all_is_in()
+    assert (batch_server.created, batch_server.billed, client.lacking()) == (2, 6, 0)
+
+
+def test_panel(client: Client, batch_server: BatchServer) -> None:
+    """Each judge of a panel has batches of its own: one holds one model."""
+    judge = client.settings.judge
+    client.settings = replace(
+        client.settings, panel=(replace(judge, model="openai/n"),), ask=AskSettings(passes=2)
+    )
+    assert [batch.model for batch in client.submit().batches] == ["openai/m", "openai/n"]
+    assert [batch.requests for batch in client.batches()] == [10, 10]
+    client.until_all_is_in()
+    assert client.lacking() == 0
+
+
+def test_max_cost(client: Client, batch_server: BatchServer) -> None:
+    """Nothing is recorded or sent where it could cost more than is allowed, or nobody knows the price."""
+    dear = replace(client.settings.judge, price=(1000.0, 1000.0))
+    client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
+    with pytest.raises(UsageError, match="--price"):
+        client.submit()
+    with pytest.raises(TooDear, match="nothing was submitted") as refused:
+        client.submit(judge=dear)
+    assert refused.value.exit_code == 4
+    assert client.batches() == []
+    assert batch_server.steps == []
+    done = client.submit(judge=replace(client.settings.judge, price=(1.0, 1.0)))
+    assert done.requests == 5
+    assert 0 < sum(batch.usd or 0 for batch in done.batches) < 1
+
+
+def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
+    """A submission that is canceled ends between two batches, what it has submitted being on record."""
+    client.limits = {"requests": 2}
+
+    async def main() -> None:
+        async with client.providers(None) as providers:
+            with anyio.CancelScope() as scope:
+                stop = scope.cancel
+                await submit(client.settings, providers, lambda _: stop(), client.listener, Halt(), 0.1)
+
+    anyio.run(main)
+    assert [batch.state for batch in client.batches()] == ["submitted"]
+    client.until_all_is_in()
+    assert (batch_server.billed, batch_server.billed_again) == (5, 0)
+
+
+def test_another_key(client: Client) -> None:
+    """With another key a batch is neither looked for nor given up: whose it is, only the first one knows."""
+    client.submit()
+    with Journal(client.place) as journal:
+        (batch,) = journal.batches(*OPEN)
+        journal._db.execute("UPDATE batches SET account = 'other'")
+    (standing,) = client.collect().open
+    assert isinstance(standing.trouble, RefusedError)
+    assert "--forget" in str(standing.trouble)
+    assert client.submit().out == 5
+    assert batch.tag in str(standing.trouble)
+
+
+def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that another command gives up while it is created is told by its provider's name."""
+    whole = Provider.create
+
+    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+        with Journal(client.place) as journal:
+            (batch,) = journal.batches("creating")
+            journal.move(batch, "abandoned")
+        return await whole(self, file, uploaded, tag)
+
+    monkeypatch.setattr(Provider, "create", create)
+    with pytest.raises(RulerError, match="at its provider, which bills it"):
+        client.submit()
+
+
+def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for the end while a batch is created is told what is waited for, and it is on record."""
+    whole = Provider.create
+
+    async def main() -> None:
+        halt = Halt()
+
+        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+            halt.now(InterruptedRun(2))
+            scope.cancel()
+            await anyio.sleep(0.01)
+            assert any("Ctrl-C" in note for note in client.listener.notes)
+            return await whole(self, file, uploaded, tag)
+
+        monkeypatch.setattr(Provider, "create", create)
+        async with client.providers(None) as providers:
+            with anyio.CancelScope() as scope:
+                await submit(client.settings, providers, lambda _: None, client.listener, halt)
+
+    anyio.run(main)
+    assert [batch.state for batch in client.batches()] == ["submitted"]

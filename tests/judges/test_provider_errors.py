@@ -1,0 +1,216 @@
+"""What an error answer means: its body, one row of the table after the other, the sizes that it states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.judges import provider_errors
+from ruler_cli.judges.provider_errors import TABLE, Row, classify, clean, context_of, refuses_format
+from ruler_cli.judges.reply_body import error_of, status_within
+from ruler_cli.types import Fault
+from tests.judges.answers import ANSWERS, Answer
+
+
+def judged(answer: Answer) -> Fault:
+    """The Fault of one answer, read as from the wire."""
+    return classify(answer.status, *error_of(answer.body))
+
+
+def test_answer(subtests: pytest.Subtests) -> None:
+    """Status, codes and message of a real answer decide kind, scope and rate."""
+    for answer in ANSWERS:
+        with subtests.test(answer=answer):
+            fault = judged(answer)
+            reach = "rate" if fault.rate else fault.scope
+            assert (fault.kind, reach) == answer.meaning, fault.reason
+            assert fault.scope == ("call" if fault.rate else reach)
+
+
+def outcomes(table: Sequence[Row], monkeypatch: pytest.MonkeyPatch) -> list[Fault]:
+    """What the answers mean by another table."""
+    with monkeypatch.context() as patch:
+        patch.setattr(provider_errors, "TABLE", tuple(table))
+        return [judged(answer) for answer in ANSWERS]
+
+
+def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any one row some answer, or some stated context, would mean something else."""
+    whole = outcomes(TABLE, monkeypatch)
+    for index, row in enumerate(TABLE):
+        assert outcomes([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
+        assert row.way_out or row.reach != "run", row
+    forms = provider_errors._FORMS
+    for index, form in enumerate(forms):
+        monkeypatch.setattr(provider_errors, "_FORMS", forms[:index] + forms[index + 1 :])
+        assert [context_of(message) for message, _ in FORMS] != [found for _, found in FORMS], form
+
+
+def test_should_retry() -> None:
+    """The server's own word moves a fault between call and group, and never to or from the run."""
+    words = [(500, "false", "group"), (413, "True", "call"), (401, "true", "run"), (404, "false", "run")]
+    for status, word, scope in [*words, (400, "false", "group"), (503, "perhaps", "call")]:
+        assert classify(status, "", "", {"X-Should-Retry": word}).scope == scope
+
+
+def test_refuses_format() -> None:
+    """Only an error that speaks of the answer's format is a refusal of it."""
+    assert refuses_format(400, "'response_format' of type 'json_schema' is not supported")
+    assert refuses_format(400, "Failed to initialize samplers: failed to parse grammar")
+    assert refuses_format(400, "The provided JSON schema contains features not supported by xgrammar.")
+    assert refuses_format(
+        400, "litellm.UnsupportedParamsError: nlp_cloud does not support parameters: ['response_format']"
+    )
+    assert not refuses_format(400, "bad request")
+    assert not refuses_format(400, "bad request: " + "a" * 1000 + "response_format")
+    assert not refuses_format(429, "json_schema")
+
+
+def test_clean() -> None:
+    """Foreign text loses keys, passwords, control characters and length."""
+    text = clean("bad key my-own-key and sk-proj-abcdefgh123\x1b[31m\nBearer abc" + "x" * 999, "my-own-key")
+    assert "my-own-key" not in text
+    assert "sk-proj" not in text
+    assert "\x1b" not in text
+    assert "\n" not in text
+    assert clean("x" * 999) == "x" * 300 + "…"
+    assert clean("proxy http://me:secret@host:1/") == "proxy http://[key]@host:1/"
+
+
+FORMS = [
+    (
+        "This model's maximum context length is 8192 tokens. However, your prompt contains at least 8193 "
+        "input tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens)",
+        (8192, 8193),
+    ),
+    (
+        "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a "
+        "total of 8500 tokens: 7900 tokens from the input messages and 600 tokens for the completion.",
+        (8192, 7900),
+    ),
+    ("maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens", (4096, 5000)),
+    ("maximum context length of 10 tokens ... request has 12 input tokens", (10, 12)),
+    (
+        "maximum context length is 4096 tokens. However, you requested 5096 tokens (5000 in the messages, 96 "
+        "in the completion)",
+        (4096, 5000),
+    ),
+    ("maximum context length is 9 tokens. You requested about 12 tokens (11 of text input, 1 in", (9, 11)),
+    (
+        "You passed 51 input tokens and requested 1 output tokens. However, the context length is only 40",
+        (40, 51),
+    ),
+    ("decoder prompt (length 5000) is longer than the maximum model length of 4096.", (4096, 5000)),
+    ("The input (61709 tokens) is longer than the model's context length (40960 tokens).", (40960, 61709)),
+    ("Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", (59862, 160062)),
+    ("prompt is too long: 210000 tokens > 200000 maximum", (200000, 210000)),
+    ("input length and `max_tokens` exceed context limit: 86888 + 119866 > 204648, dec", (204648, 86888)),
+    ("The input token count (12) exceeds the maximum number of tokens allowed (10).", (10, 12)),
+    ("request (5000 tokens) exceeds the available context size (4096 tokens), try", (4096, 5000)),
+    (
+        "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        (131072, 140000),
+    ),
+    ("Prompt contains 40 tokens and 0 draft tokens, too large for model with 32 maximum context", (32, 40)),
+    ("The prompt is too long: 40000, model maximum context length: 32768", (32768, 40000)),
+    ("Current length is 9000 while limit is 8192", (8192, 9000)),
+    (
+        "No models have context window large enough for this call.\nModel=openai/x, Max Input Tokens=400, "
+        "Got=444\nModel=openai/y, Max Input Tokens=300, Got=444",
+        (400, 444),
+    ),
+    ("`inputs` must have less than 8192 tokens. Given: 9000", (8192, 9000)),
+    ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", (4096, 5000)),
+    ("Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 342389.", (30000, 342389)),
+]
+
+
+def test_context(subtests: pytest.Subtests) -> None:
+    """The limit and the request's size are read from the message of each provider."""
+    for message, found in FORMS:
+        with subtests.test(message=message, found=found):
+            assert context_of(message) == found
+
+
+def test_nothing_told() -> None:
+    """A message without both numbers tells nothing, and one that echoes a request is read only so far."""
+    for said in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
+        assert context_of(said) is None
+    assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["error", "message", "code", "detail", "metadata", "raw"]), inner)
+    ),
+)
+
+
+BODIES: list[tuple[Any, str, str]] = [
+    ({"error": {"message": "m", "code": "c", "type": "t"}}, "c t", "m"),
+    ({"error": "m", "error_type": "t"}, "t", "m"),
+    ({"message": "m", "__type": "ThrottlingException"}, "ThrottlingException", "m"),
+    ([{"error": {"code": 429, "message": "m", "status": "S"}}], "429 S", "m"),
+    ({"error": {"message": "m", "innererror": {"code": "R"}}}, "R", "m"),
+    ({"error": {"message": "m", "details": [{"retryDelay": "3s"}]}}, "retryDelay: 3s", "m"),
+    ({"error": {"message": "m", "code": 1, "metadata": {"raw": "theirs"}}}, "1", "m: theirs"),
+    ({"detail": [{"loc": ["a"], "msg": "n", "input": {"code": "x"}}]}, "", "['a']: n"),
+    ({"detail": "Not Found"}, "", "Not Found"),
+    ("text", "", "text"),
+]
+
+
+def test_json() -> None:
+    """Codes at any depth and the message are found, and the request that is echoed is not."""
+    for body, signs, message in BODIES:
+        assert error_of(orjson.dumps(body)) == (signs, message)
+
+
+ASIDES = [
+    "\n\nLiteLLM: model group 'daily' failed with the error above. No fallback was attempted.",
+    ". Received Model Group=daily\nAvailable Model Group Fallbacks=None LiteLLM Retried: 2 times",
+    " LiteLLM Retried: 2 times, LiteLLM Max Retries: 2",
+    "\nmodel=daily. context_window_fallbacks=None. fallbacks=None.\n\nSet 'context_window_fallback'",
+    "\nmodel=daily. content_policy_fallback=None. fallbacks=None.",
+]
+
+
+def test_aside() -> None:
+    """Of a proxy's answer what its backend said is told, and not the proxy's own routing."""
+    for aside in ASIDES:
+        body = {"error": {"message": f"OpenAIException - The server had an error{aside}", "code": "500"}}
+        assert error_of(orjson.dumps(body))[1].rstrip(".") == "OpenAIException - The server had an error"
+
+
+def test_page() -> None:
+    """Of a page its title is told, else its words."""
+    assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == ("", "502 Bad Gateway")
+    assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
+    assert error_of(b"error code: 1015") == ("", "error code: 1015")
+    assert error_of(b"") == ("", "")
+
+
+def test_status_within() -> None:
+    """An error that came with status 200 has its own status, or none."""
+    assert status_within(b'{"error":{"code":429,"message":"m"}}') == 429
+    assert status_within(b'{"error":"Unexpected endpoint"}') == 200
+    assert status_within(b'{"error":{"code":7}}') == 200
+    assert status_within(b'{"choices":[{}],"error":{"code":429}}') is None
+    assert status_within(b'{"id":"x"}') is None
+    assert status_within(b"<html>") is None
+
+
+@given(JSON.map(orjson.dumps) | st.binary(max_size=300))
+def test_any_body(data: bytes) -> None:
+    """No body raises, and what is told of it is bounded."""
+    signs, message = error_of(data)
+    assert len(signs) <= 4000
+    assert len(message) <= 2000
+    assert status_within(data) in {None, 200, *range(400, 600)}

@@ -1,0 +1,111 @@
+"""A judge's name → the way it is reached, its price and its context."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ruler_cli.config import JudgeSettings
+from ruler_cli.judges import pricing
+from ruler_cli.judges.litellm import LitellmJudge
+from ruler_cli.judges.openai_http import HttpJudge
+from ruler_cli.judges.pricing import Model, Price, known
+from ruler_cli.judges.resolve import choose, model_of
+from ruler_cli.types import Usage
+
+NAMES = [
+    ("openai/o3", None, "o3"),
+    ("openai/o3", "http://h/v1/", "o3"),
+    ("hosted_vllm/Qwen/Qwen3-32B", "http://h/v1", "Qwen/Qwen3-32B"),
+    ("ollama/llama3.3", "http://h/v1", "llama3.3"),
+    ("Qwen/Qwen3-32B", "http://h/v1", "Qwen/Qwen3-32B"),
+    ("plain", "http://h/v1", "plain"),
+]
+
+
+def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenAI's names and anything with an endpoint go straight, under the name the endpoint knows."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    for name, base, model in NAMES:
+        judge = choose(JudgeSettings(name, api_base=base)).judge
+        assert isinstance(judge, HttpJudge), name
+        assert judge.model == model
+        assert judge.base == ("http://h/v1" if base else "https://api.openai.com/v1")
+        assert judge.key == (None if base else "sk-x")
+    assert isinstance(choose(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
+
+
+WAYS = [
+    ("azure/deployment", {}, False),
+    ("anthropic/claude-x", {}, False),
+    ("bedrock/anthropic.claude-x", {}, False),
+    ("groq/llama-x", {}, False),
+    ("deployment", {"custom_llm_provider": "azure"}, False),
+    ("meta-llama/Llama-3", {}, True),
+    ("ollama_chat/llama3.3", {}, True),
+    ("litellm_proxy/judge", {}, True),
+    ("sglang/m", {}, True),
+    ("lm_studio/m", {}, True),
+    ("anthropic", {}, True),
+]
+
+
+def test_way_to_a_stated_endpoint() -> None:
+    """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
+    for name, params, direct in WAYS:
+        settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
+        assert isinstance(choose(settings).judge, HttpJudge if direct else LitellmJudge), name
+        assert isinstance(choose(replace(settings, via="http")).judge, HttpJudge), name
+
+
+def test_price_and_context() -> None:
+    """Price and context come from litellm's list, are unknown behind an endpoint, or are stated."""
+    found = model_of(JudgeSettings("openai/o3"))
+    assert found.price is not None
+    assert found.price.prompt > 0
+    assert (found.context, found.reasoning) == (200_000, True)
+    assert known("openai/gpt-4o-mini").reasoning is False
+    assert known("openai/nothing-of-that-name").reasoning is None
+    assert model_of(JudgeSettings("openai/o3", api_base="http://h/v1")).price is None
+    assert model_of(JudgeSettings("no/such-model")).price is None
+    assert model_of(JudgeSettings("openai/o3", price=(1.0, 2.0))).price == Price(1e-6, 2e-6, 1e-6)
+    assert model_of(JudgeSettings("offline")).price == Price(0.0, 0.0, 0.0)
+
+
+ENTRY = {
+    "input_cost_per_token": 2e-6,
+    "output_cost_per_token": 8e-6,
+    "cache_read_input_token_cost": 5e-7,
+    "max_input_tokens": 200_000,
+    "max_output_tokens": 100_000,
+    "supports_reasoning": True,
+}
+ENTRIES: list[tuple[dict[str, Any], Model]] = [
+    (ENTRY, Model(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
+    (
+        {"input_cost_per_token": 1e-6, "output_cost_per_token": 0},
+        Model(Price(1e-6, 0, 1e-6), reasoning=False),
+    ),
+    ({"input_cost_per_token": 1e-6}, Model(reasoning=False)),
+    (
+        {"max_input_tokens": "many", "max_output_tokens": "x", "supports_reasoning": "y"},
+        Model(reasoning=False),
+    ),
+    ({}, Model()),
+]
+
+
+def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an entry of the list tells is known, and what it does not tell in its proper form is not."""
+    for entry, model in ENTRIES:
+        monkeypatch.setattr(pricing, "_table", lambda entry=entry: {"m": entry})
+        assert known("m") == known("provider/m") == model
+        assert known("other") == Model()
+
+
+def test_cached_once() -> None:
+    """Cached prompt tokens are part of the prompt and are billed once."""
+    assert Price(2.0, 3.0, 0.5).of(Usage(prompt=10, completion=1, cached=4)) == 6 * 2.0 + 4 * 0.5 + 3.0
+    assert Price(4.0, 2.0, 1.0).of(Usage(prompt=1, cached=6)) == 6

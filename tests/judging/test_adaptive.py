@@ -1,0 +1,186 @@
+"""Further passes go where they help, within two budgets, and never where nothing can be told apart."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.judging.adaptive import FIRST, MOST, UNIT, Standing, allot, unresolved
+from ruler_cli.prompting.layout import balanced
+from ruler_cli.scoring.reliability import Prior
+from ruler_cli.types import Ballot, Outcome
+
+
+def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Outcome:
+    """A group from scores by body, pass by pass (and judge by judge in each), in balanced orders."""
+    size = len(columns[0])
+    ballots = []
+    for number, column in enumerate(columns):
+        turn, judge = divmod(number, judges)
+        order = balanced(range(size), turn)
+        scores = tuple(column[body] for body in order)
+        ballots.append(Ballot(judge, turn, 0, tuple(order), scores, ("",) * size))
+    return Outcome(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
+
+
+class _Group:
+    """Scores of a group, drawn pass by pass as they are asked for."""
+
+    def __init__(self, seed: int, *, spread: float, noise: float, size: int = 8, tokens: float = 100) -> None:
+        self._rng = random.Random(seed)
+        self._truths = [0.5 + spread * self._rng.gauss(0, 1) for _ in range(size)]
+        self._noise = noise
+        self._columns: list[list[float]] = []
+        self.tokens = tokens
+
+    def after(self, passes: int) -> Standing | None:
+        """Where it stands after so many passes."""
+        while len(self._columns) < passes:
+            drawn = [truth + self._noise * self._rng.gauss(0, 1) for truth in self._truths]
+            self._columns.append([min(1.0, max(0.0, value)) for value in drawn])
+        return Standing.of(_judged(self._columns[:passes]), self.tokens)
+
+
+def _block(seed: int, number: int) -> list[_Group]:
+    rng = random.Random(seed)
+    return [
+        _Group(
+            rng.randrange(10**9),
+            spread=rng.choice((0.0, 0.05, 0.2)),
+            noise=rng.choice((0.0, 0.05, 0.2)),
+            size=rng.randint(2, 9),
+            tokens=rng.choice((10, 100, 100, 3000)),
+        )
+        for _ in range(number)
+    ]
+
+
+def _rounds(groups: Sequence[_Group], average: int) -> tuple[list[int], int]:
+    """Passes of each group at the end, and the rounds that took; each round is checked to end some time."""
+    passes = [FIRST] * len(groups)
+    for number in range(200):
+        more = allot([group.after(k) for group, k in zip(groups, passes, strict=True)], average)
+        if not any(more):
+            return passes, number
+        passes = [k + extra for k, extra in zip(passes, more, strict=True)]
+    raise AssertionError("the rounds do not end")
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 24), st.integers(1, 7))
+def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> None:
+    """Passes and tokens stay at or below `average` per group, no group gets more than its bound."""
+    groups = _block(seed, number)
+    passes, _ = _rounds(groups, average)
+    allowed = max(average, FIRST)
+    assert sum(passes) <= allowed * number
+    assert sum(k * group.tokens for k, group in zip(passes, groups, strict=True)) <= allowed * sum(
+        group.tokens for group in groups
+    )
+    assert max(passes) <= max(FIRST, MOST * average)
+    assert all((k - FIRST) % UNIT == 0 for k in passes)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
+def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) -> None:
+    """The same block gets the same passes, and in another order each group gets its own."""
+    found: list[Standing | None] = [group.after(2) for group in _block(seed, number)]
+    given_passes = allot(found, 4)
+    assert allot(found, 4) == given_passes
+    order = rng.sample(range(number), number)
+    moved = allot([found[i] for i in order], 4)
+    by_group = dict(zip(order, moved, strict=True))
+    if all(a != b for a, b in combinations(found, 2)):  # two of a kind may change places
+        assert [by_group[i] for i in range(number)] == given_passes
+    assert sum(moved) == sum(given_passes)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [[0.5] * 8, [0.5] * 8],
+        [[0.2] * 8, [0.9] * 8],
+        [[0.4, 0.6] * 4, [0.6, 0.4] * 4],
+    ],
+    ids=["all equal", "a pass stricter than the other", "passes that contradict one another"],
+)
+def test_a_tied_group_gets_nothing(columns: list[list[float]]) -> None:
+    """Where rollouts do not differ beyond noise no pass is spent, alone or among groups that need some."""
+    tied = Standing.of(_judged(columns), 100)
+    others = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(30)]
+    assert allot([tied], 4) == [0]
+    more = allot([*others, tied], 4)
+    assert more[-1] == 0
+    assert sum(more) > 0
+
+
+def test_noisy_groups_get_more_than_those_whose_passes_agree() -> None:
+    """Of groups with the same differences those get more whose passes differ more."""
+    quiet = [_Group(n, spread=0.2, noise=0.02) for n in range(30)]
+    noisy = [_Group(100 + n, spread=0.2, noise=0.15) for n in range(30)]
+    passes, _ = _rounds([*quiet, *noisy], 4)
+    assert sum(passes[:30]) < sum(passes[30:]) / 2
+
+
+def test_a_group_that_failed_neither_gets_nor_gives() -> None:
+    """None in a block gets nothing, and the others get what they would without it."""
+    found = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(12)]
+    holed: list[Standing | None] = [None, *found, None]
+    assert allot(holed, 4) == [0, *allot(found, 4), 0]
+    assert allot([None, None], 4) == [0, 0]
+    assert allot([], 4) == []
+
+
+def test_panels_are_weighed_too() -> None:
+    """Groups asked of two judges are given passes as any other."""
+    rng = random.Random(5)
+
+    def column() -> list[float]:
+        return [0.1 * body + 0.08 * rng.gauss(0, 1) for body in range(8)]
+
+    panel = [Standing.of(_judged([column() for _ in range(4)], judges=2), 100) for _ in range(20)]
+    assert all(standing is not None and standing.passes == 2 for standing in panel)
+    assert sum(allot(panel, 4)) > 0
+
+
+def test_where_passes_are_pointless_a_group_has_no_standing() -> None:
+    """One body, no usable reply, or a judge whose word is final: there is nothing to decide."""
+    assert Standing.of(_judged([[0.5], [0.5]]), 100) is None
+    assert Standing.of(replace(_judged([[0.1, 0.2]]), ballots=()), 100) is None
+    assert Standing.of(replace(_judged([[0.1, 0.2]]), final=0), 100) is None
+
+
+def _known(columns: Sequence[Sequence[float]]) -> Standing:
+    standing = Standing.of(_judged(columns), 100)
+    assert standing is not None
+    return standing
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ([[0.5] * 8, [0.5] * 8], False),
+        ([[0.4, 0.6] * 4, [0.6, 0.4] * 4], False),
+        ([[n / 8 for n in range(8)], [n / 8 for n in range(8)]], False),
+        ([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5]], True),
+        ([[0.1, 0.9]], False),
+    ],
+    ids=["equal", "contradiction", "agreement", "in between", "one pass"],
+)
+def test_only_the_unresolved_are_escalated(columns: list[list[float]], *, expected: bool) -> None:
+    """A stronger judge is asked where there is a difference that is not yet reliable, and nowhere else."""
+    assert unresolved(_known(columns), Prior()) is expected
+
+
+def test_what_the_batch_says_of_noise_counts() -> None:
+    """The same passes are resolved beside a quiet batch and tied beside a noisy one."""
+    standing = _known([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.3, 0.1, 0.5, 0.2, 0.5, 0.4, 0.9, 0.5]])
+    verdicts = {noise: unresolved(standing, Prior(1000.0, noise**2)) for noise in (0.02, 0.15, 0.4)}
+    assert verdicts == {0.02: False, 0.15: True, 0.4: False}

@@ -1,0 +1,173 @@
+"""Passes that are spent where they help, and a stronger judge for what stays open: whole runs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import CapReached
+from ruler_cli.judges.pricing import stated
+from ruler_cli.types import Fault, Reply, Request, Usage
+from tests.conftest import group
+from tests.judging_server.asks import expected_score
+from tests.runs import BROKEN, Stage, Stub, answer, failing, group_of, order_of, refusing
+from tests.values import few
+
+TIED, CLEAR, OPEN = (0.5,) * 6, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), (0.3, 0.4, 0.45, 0.55, 0.6, 0.7)
+
+
+def groups(number: int) -> list[Any]:
+    """Tied, clear and open groups in turn."""
+    return [group(f"g{i:03}", *(TIED, CLEAR, OPEN)[i % 3]) for i in range(number)]
+
+
+def drawing(deviation: float) -> Any:
+    """A judge with noise of that deviation, the same for the same question."""
+
+    def say(request: Request) -> Reply | Fault:
+        dice = random.Random(f"{group_of(request)} {request.turn} {order_of(request)}")
+        return answer(
+            request, lambda body: min(1.0, max(0.0, expected_score(body) + dice.gauss(0, deviation)))
+        )
+
+    return say
+
+
+@pytest.mark.parametrize(("number", "passes"), few(3, [(3, 3), (1, 2), (64, 4), (150, 4)]))
+def test_average(number: int, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adaptive run ends, asks at least 2 passes of each and K on average, and again asks nothing."""
+    judge = Stub(say=drawing(0.12))
+    stage = Stage(tmp_path, monkeypatch, groups(number), judge)
+    done = stage.run(passes=passes, adaptive=True)
+    assert done.summary.complete
+    spent = [sum(name == f"g{i:03}" for name, _ in judge.turns) for i in range(number)]
+    assert min(spent) >= 2
+    assert sum(spent) <= max(2, passes) * number
+    assert [part["passes"] for part in stage.parts()] == spent
+    if number >= 64 and passes == 4:
+        assert max(spent) > 4
+        assert sum(spent[0::3]) < sum(spent[2::3])  # ties are left alone
+    first = stage.masked()
+    stage.forget()
+    stage.run(passes=passes, adaptive=True)
+    assert (stage.asked, stage.masked()) == (0, first)
+
+
+def test_who_answers_first_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long replies take and however many are in flight, the same questions are asked."""
+    judge = Stub(say=drawing(0.12))
+    stage = Stage(tmp_path, monkeypatch, groups(100), judge)
+    asked = []
+    for concurrency, latency in ((None, 1.0), (1, 0.1), (7, 9.0), (200, 2.0)):
+        judge.latency = latency
+        stage.run(passes=4, adaptive=True, kept=False, concurrency=concurrency)
+        asked.append(judge.turns)
+        stage.forget()
+    assert all(turns == asked[0] for turns in asked)
+
+
+def test_more_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adaptive run takes the passes that an even one left, and how they are combined costs nothing."""
+    judge = Stub(say=drawing(0.12))
+    stage = Stage(tmp_path, monkeypatch, groups(40), judge)
+    stage.run(passes=2)
+    stage.run(passes=4, adaptive=True)
+    assert len(judge.turns) == len(set(judge.turns))
+    stage.forget()
+    stage.run(passes=4, adaptive=True, blend=0.5, by_outcome=True, debias=True, min_passes=2)
+    assert stage.asked == 0
+
+
+def test_groups_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that fail, even all of a block, hold nobody up."""
+    judge = Stub(say=failing(lambda request: group_of(request).startswith("g0"), drawing(0.12)))
+    stage = Stage(tmp_path, monkeypatch, groups(120), judge)
+    done = stage.run(passes=4, adaptive=True)
+    assert done.stopped is None
+    assert done.summary.failed == {"transport": 100}
+
+
+@pytest.mark.parametrize("until", few(1, [260, 50, 1, 390]))
+def test_interrupted(until: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is stopped while a block waits ends, and the next comes to what one run would have."""
+    judge = Stub(say=drawing(0.12))
+    stage = Stage(tmp_path, monkeypatch, groups(100), judge)
+    done = stage.run(passes=4, adaptive=True, until=until, concurrency=8)
+    assert done.stopped
+    partial = tmp_path / "out.jsonl.partial"
+    if partial.exists() and partial.stat().st_size:
+        assert all("degraded" not in part for part in stage.parts("out.jsonl.partial"))
+    stage.run(passes=4, adaptive=True)
+    assert len(judge.turns) == len(set(judge.turns))
+    resumed = stage.masked()
+    stage.run(passes=4, adaptive=True, kept=False)
+    assert stage.masked() == resumed
+
+
+STRONG: dict[str, Any] = {"passes": 2, "escalate": "strong"}
+
+
+def test_escalated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stronger judge sees only groups that are open and no tie, and there its scores stand alone."""
+    weak, strong = Stub("weak", drawing(0.12)), Stub("strong")
+    stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
+    done = stage.run("weak", **STRONG)
+    asked = {name for name, _ in strong.turns}
+    assert strong.turns == sorted((name, turn) for name in asked for turn in (0, 1))
+    assert 0 < len(asked) < 60
+    assert done.summary.escalated == len(asked)
+    assert sum(int(name[1:]) % 3 == 0 for name in asked) < len(asked) / 4  # ties look open now and then
+    for i, record in enumerate(stage.records()):
+        rollouts, part = record["trajectories"], record["ruler"]
+        if f"g{i:03}" in asked:
+            assert (part["escalated"], part["judge"], part["passes"]) == (True, "strong", 2)
+            assert [t["reward"] for t in rollouts] == list((TIED, CLEAR, OPEN)[i % 3])
+            assert all(t["ruler"]["judges"].keys() == {"weak", "strong"} for t in rollouts)
+        else:
+            assert ("escalated" in part, part["judge"]) == (False, "weak")
+            assert all(t["ruler"]["judges"].keys() == {"weak"} for t in rollouts)
+    first = stage.masked()
+    stage.forget()
+    stage.run("weak", **STRONG)
+    assert (stage.asked, stage.masked()) == (0, first)
+
+
+@pytest.mark.parametrize("scope", ["group", "refused"])
+def test_stronger_judge_that_fails(scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stronger judge that brings nothing leaves the scores there are, and the group is degraded."""
+    weak, strong = (
+        Stub("weak", drawing(0.12)),
+        Stub("strong", refusing if scope == "refused" else lambda _: BROKEN),
+    )
+    stage = Stage(tmp_path, monkeypatch, groups(60), weak, strong)
+    done = stage.run("weak", **STRONG)
+    asked = {name for name, _ in strong.turns}
+    assert done.summary.complete
+    assert done.summary.degraded == len(asked) > 0
+    found, parts = stage.rewards(), stage.parts()
+    stage.run("weak", passes=2)
+    assert stage.rewards() == found
+    assert {part["judge"] for part in parts} == {"weak"}
+    assert [part["key"] for part in parts if part.get("degraded")] == sorted(asked)
+
+
+@pytest.mark.parametrize("cap", few(1, [0.2, 0.05, 0.5]))
+def test_escalation_within_the_cap(cap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stronger judge is asked as far as the cap goes; what it is not asked about keeps its scores."""
+    weak = Stub("weak", drawing(0.12), price=(0.0, 0.0))
+    strong = Stub("strong", price=(20.0, 50.0))
+    stage = Stage(tmp_path, monkeypatch, groups(90), weak, strong)
+    done = stage.run("weak", max_cost=cap, **STRONG)
+    dearest = stated((20.0, 50.0)).of(Usage(1000, 100, 0, 1))
+    assert done.summary.cost_usd is not None
+    assert done.summary.cost_usd <= cap + dearest
+    assert isinstance(done.stopped, CapReached)
+    assert done.summary.cut > 0
+    assert done.whole
+    assert all(reward is not None for row in stage.rewards() for reward in row)
+    done = stage.run("weak", max_cost=99.0, **STRONG)
+    assert (done.stopped, done.summary.degraded) == (None, 0)
+    assert len(strong.turns) == len(set(strong.turns))

@@ -1,0 +1,136 @@
+"""Groups that decide together: nobody waits for ever, and who reports first decides nothing."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import anyio
+import pytest
+
+from ruler_cli.judging.blocks import MOST, SIZE, Blocks, Member
+from ruler_cli.types import Group, Line, Outcome, Record
+from tests.scoring.saying import ballot, judged, miss
+from tests.values import few
+from tests.virtual import virtually
+
+LONGEST = 1e6
+
+
+def group(size: int = 100) -> Group:
+    """A group of so many bytes."""
+    return Group("g", (Record(Line(1, 0, b"x" * size), ()),))
+
+
+def said(number: int, passes: int, dice: random.Random) -> Outcome:
+    """What a judge said of a group in so many passes: some clear, some noise, some broken."""
+    if number % 7 == 3:
+        return judged(*(miss(turn) for turn in range(passes)), size=4)
+    noise = 0.02 if number % 2 else 0.15
+    rows = []
+    for turn in range(passes):
+        own = random.Random(f"{number} {turn}")
+        order = own.sample(range(8), 8)
+        rows.append(ballot([0.5 + 0.06 * body + own.gauss(0, noise) for body in order], turn, bodies=order))
+    return judged(*rows)
+
+
+async def sit(member: Member, number: int, dice: random.Random, passes: list[int]) -> None:
+    """Report, ask what is allotted, until it is enough."""
+    while True:
+        await anyio.sleep(dice.random())
+        more = await member.more(said(number, passes[number], dice), 1000.0)
+        if not more:
+            return
+        passes[number] += more
+
+
+def spent(groups: int, average: int | None, seed: int, sizes: int = 100) -> list[int]:
+    """Passes that each group ends up with, whatever it takes them to report."""
+    dice, passes = random.Random(seed), [2] * groups
+
+    async def main() -> None:
+        blocks = Blocks(average)
+        with anyio.fail_after(LONGEST):
+            async with anyio.create_task_group() as tasks:
+                for number in range(groups):
+                    tasks.start_soon(partial(sit, blocks.place(group(sizes)), number, dice, passes))
+                    await anyio.sleep(dice.random() / 10)
+                await anyio.sleep(50 * dice.random())
+                blocks.close()
+
+    virtually(main)
+    return passes
+
+
+@pytest.mark.parametrize("groups", [1, 5, MOST, MOST + 1, 150])
+@pytest.mark.parametrize("average", few(1, [4, 2, 3]))
+def test_ends(groups: int, average: int) -> None:
+    """Every group comes to its end, who waits for whom decides nothing, and the average is kept."""
+    passes = spent(groups, average, 0)
+    assert passes == spent(groups, average, 1) == spent(groups, average, 2)
+    assert all(number >= 2 for number in passes)
+    for start in range(0, groups, MOST):
+        block = [n for i, n in enumerate(passes[start : start + MOST], start) if i % 7 != 3]
+        assert sum(block) <= max(average, 2) * len(block)
+    assert all(passes[i] == 2 for i in range(groups) if i % 7 == 3)
+    if groups > 5 and average > 3:
+        assert max(passes) > 2
+
+
+def test_full_block_waits_for_nobody() -> None:
+    """A full block decides although the input goes on, and so does one before a group that is too large."""
+
+    async def main() -> tuple[int, int]:
+        blocks, ended = Blocks(4), [0]
+
+        async def one(member: Member) -> None:
+            while await member.more(judged(miss(), size=2), 10.0):
+                pass
+            ended[0] += 1
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(MOST + 1):
+                tasks.start_soon(one, blocks.place(group()))
+            await anyio.sleep(1)
+            full = ended[0]
+            tasks.start_soon(one, blocks.place(group(SIZE + 1)))
+            await anyio.sleep(1)
+            before = ended[0]
+            tasks.start_soon(one, blocks.place(group(10)))
+            await anyio.sleep(1)
+            assert ended[0] == before + 1
+            blocks.close()
+            blocks.close()
+        return full, before
+
+    assert virtually(main) == (MOST, MOST + 1)
+
+
+def test_escalation_goes_by_the_whole_block() -> None:
+    """Only what is neither resolved nor a tie is for the stronger judge, the same whoever asks first."""
+
+    def answers(seed: int) -> list[bool]:
+        dice, wanted = random.Random(seed), [False] * 60
+
+        async def one(member: Member, number: int) -> None:
+            await anyio.sleep(dice.random())
+            while await member.more(said(number, 2, dice), 10.0):
+                pass
+            wanted[number] = await member.escalate(said(number, 2, dice), 10.0)
+
+        async def main() -> None:
+            blocks = Blocks(None)
+            with anyio.fail_after(LONGEST):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(60):
+                        tasks.start_soon(one, blocks.place(group()), number)
+                    blocks.close()
+
+        virtually(main)
+        return wanted
+
+    found = answers(0)
+    assert found == answers(1)
+    assert not any(found[i] for i in range(60) if i % 7 == 3)
+    assert 0 < sum(found) < 60

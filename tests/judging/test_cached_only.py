@@ -1,0 +1,121 @@
+"""A run that asks nobody writes what the ledger answers and marks the rest."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.ledger.reply_cache import key_of
+from ruler_cli.types import UNANSWERED
+from tests.conftest import Ruler, group, write
+from tests.runs import Stage, Stub, noisy, refusing, shifting
+
+GROUPS = [group(f"g{i}", 0.1, 0.3 + i / 100, 0.9) for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        (("one",), {}),
+        (("one",), {"passes": 3}),
+        (("one", "two"), {"passes": 2, "debias": True}),
+        (("one", "two"), {"fallback": True}),
+        (("one",), {"passes": 4, "adaptive": True}),
+        (("one",), {"passes": 2, "escalate": "two"}),
+    ],
+    ids=["one", "passes", "panel", "fallback", "adaptive", "escalate"],
+)
+def test_whole_ledger(
+    names: tuple[str, ...], more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every answer kept the output is that of the run that asked for them, and nobody is asked."""
+    first = Stub("one", refusing if more.get("fallback") else noisy, price=(2.0, 8.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, first, Stub("two", shifting, price=(2.0, 8.0)))
+    assert stage.run(*names, **more).summary.asked
+    stage.run(*names, output="again.jsonl", **more)
+    stage.forget()
+    done = stage.run(*names, output="cached.jsonl", cached_only=True, **more)
+    assert done.whole
+    assert done.summary.complete
+    assert (done.summary.asked, done.summary.unanswered, stage.asked) == (0, 0, 0)
+    assert stage.masked("cached.jsonl") == stage.masked("again.jsonl") == stage.masked()
+
+
+def test_marks_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group without an answer fails with that reason, and nothing of it is kept: it can be asked later."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS[:8], Stub())
+    stage.run()
+    stage.forget()
+    write(tmp_path / "in.jsonl", GROUPS[:12])
+    done = stage.run(output="cached.jsonl", cached_only=True)
+    assert done.whole
+    assert (done.summary.scored, done.summary.failed, done.summary.failed_before) == (8, {"transport": 4}, 0)
+    assert (done.summary.unanswered, stage.asked) == (4, 0)
+    last = stage.records("cached.jsonl")[-1]["trajectories"][0]
+    assert (last["reward"], last["ruler"]["kind"]) == (None, "transport")
+    assert last["ruler"]["reason"] == UNANSWERED.reason
+    assert stage.run().summary.asked == 4
+
+
+def test_a_pass_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of which some passes are answered has the scores of those, and is told as degraded."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=shifting))
+    stage.run(passes=2)
+    done = stage.run(passes=3, cached_only=True)
+    assert (done.summary.degraded, done.summary.unanswered) == (20, 20)
+    assert not done.summary.complete
+    assert {rollout["ruler"]["passes"] for rollout in stage.records()[0]["trajectories"]} == {2}
+    assert stage.run(passes=3, cached_only=True, min_passes=3).summary.failed == {"transport": 20}
+
+
+def test_blocks_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further passes are decided among neighbours: while one of them is not answered nobody needs any."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS[:15], Stub(say=noisy))
+    stage.run(passes=2)
+    write(tmp_path / "in.jsonl", GROUPS)
+    done = stage.run(passes=4, adaptive=True, cached_only=True)
+    assert done.summary.unanswered == 5 * 2
+    stage.run(passes=2)
+    assert stage.run(passes=4, adaptive=True, cached_only=True).summary.unanswered > 0
+    stage.run(passes=4, adaptive=True)
+    assert stage.run(passes=4, adaptive=True, cached_only=True).summary.unanswered == 0
+
+
+@pytest.mark.parametrize("more", [{"passes": 6, "adaptive": True}, {"passes": 2, "escalate": "two"}], ids=str)
+def test_neighbours_are_marked(more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One missing answer keeps a block from deciding: all that could have other scores is degraded."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
+    stage.run("one", **more)
+    scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.turn == 1)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.execute("DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]).rowcount == 1
+    done = stage.run("one", cached_only=True, output="cached.jsonl", **more)
+    assert (done.summary.unanswered, done.summary.degraded) == (1, len(GROUPS))
+    assert not done.summary.complete
+    assert stage.rewards("cached.jsonl") != scores
+    assert all(part["degraded"] for part in stage.parts("cached.jsonl"))
+    stage.run("one", **more)
+    assert not any(part.get("degraded") for part in stage.parts())
+
+
+def test_command(ruler: Ruler, tmp_path: Path) -> None:
+    """It needs no key and no litellm; what is missing makes exit code 1 and is told with the way out."""
+    write(tmp_path / "in.jsonl", GROUPS[:2])
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "anthropic/claude-sonnet-4-5", "--cached-only")
+    assert done.returncode == 1
+    assert "2 requests not in the ledger: `ruler render` or `ruler batch submit` has them" in done.stderr
+    assert "needs a key" not in done.stderr
+    assert "g0" not in done.stderr  # there may be a million, and one reason
+
+
+@pytest.mark.parametrize("more", [["--ledger", "none"], ["-m", "offline"]])
+def test_refused(more: list[str], ruler: Ruler, tmp_path: Path) -> None:
+    """Without a ledger, or with a judge of which none is kept, there is nothing to look in."""
+    write(tmp_path / "in.jsonl", GROUPS[:2])
+    done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only", *more)
+    assert done.returncode == 2
+    assert "ledger" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()

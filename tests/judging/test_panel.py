@@ -1,0 +1,200 @@
+"""Several judges as one: their sums, whom more work waits for, and the budget that they share."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import anyio
+import pytest
+
+from ruler_cli.errors import InterruptedRun
+from ruler_cli.judges.pricing import Price
+from ruler_cli.judging.panel import Panel
+from ruler_cli.pool.budget import Budget
+from ruler_cli.pool.concurrency import Fixed
+from ruler_cli.pool.engine import Halt, run
+from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
+from ruler_cli.pool.retries import CachedOnly, Caller
+from ruler_cli.types import Fault, Reply, Request, Usage
+from tests.pool.test_max_cost import BROKEN, Billing
+from tests.values import few
+from tests.virtual import ASKED, World, virtually
+
+LONGEST = 1e7
+PRICE = Price(1e-6, 2e-6, 1e-6)
+
+
+def panel(
+    *worlds: World, prices: list[Price | None] | None = None, cap: float | None = None, at_once: int = 4
+) -> Panel:
+    """Judges that share a halt and a budget."""
+    halt, budget = Halt(), Budget(cap)
+    each = prices or [PRICE] * len(worlds)
+    callers = [
+        Caller(
+            world,
+            Gate(Fixed(at_once), halt, budget=budget, cost=price.of if price else lambda _: None),
+            retries=2,
+            timeout=60.0,
+        )
+        for world, price in zip(worlds, each, strict=True)
+    ]
+    return Panel(callers, each, halt)
+
+
+async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | Fault]]:
+    """Have every judge asked about so many groups as fast as the panel takes them."""
+    left, said = iter(range(groups)), list[list[Reply | Fault]]()
+
+    async def pull() -> int | None:
+        return next(left, None)
+
+    async def work(_: int) -> list[Reply | Fault]:
+        answers: list[Reply | Fault] = []
+
+        async def one(caller: Caller | CachedOnly) -> None:
+            answers.append(await caller.call(request))
+
+        async with anyio.create_task_group() as tasks:
+            for caller in of.callers:
+                tasks.start_soon(one, caller)
+        return answers
+
+    async def deliver(_: int, answers: list[Reply | Fault]) -> None:
+        said.append(answers)
+
+    with anyio.fail_after(LONGEST):
+        await run(pull, work, deliver, lambda _: 1, of.room)
+    return said
+
+
+def test_sums() -> None:
+    """Tokens, money, tries and what is in flight are those of all judges together."""
+
+    async def main() -> None:
+        slow = World(latency=3.0, usage=Usage(500, 50, 0, 1))
+        of = panel(World(), slow, prices=[PRICE, Price(1e-5, 1e-5, 1e-5)])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_all, of, 10)
+            await anyio.sleep(0.5)
+            assert (of.in_flight, of.status().in_flight, of.status().limit) == (8, 8, 8)
+        used, cost = of.spent()
+        assert used == Usage(10 * 1500, 10 * 250, 0, 20)
+        assert cost == pytest.approx(10 * (1400e-6 + 550e-5))
+        assert (of.tries().asked, of.tries().retried) == (20, {})
+        assert of.budget.spent == pytest.approx(cost)
+
+    virtually(main)
+
+
+def test_unknown_price() -> None:
+    """Where one price is not known no sum is, but of a group that this judge was not asked about."""
+
+    async def main() -> None:
+        of = panel(World(), World(), prices=[PRICE, None])
+        await ask_all(of, 1)
+        assert of.spent()[1] is None
+        assert of.cost((Usage(1000, 0, 0, 1), Usage())) == pytest.approx(1e-3)
+        assert of.cost((Usage(), Usage(1, 1, 0, 1))) is None
+
+    virtually(main)
+
+
+def test_tries_again_are_summed() -> None:
+    """What had to be repeated is counted by kind over all judges."""
+
+    def once() -> World:
+        calls = itertools.count()
+        return World(fault=lambda *_: Fault("transport", "x", "call") if next(calls) == 0 else None)
+
+    async def main() -> None:
+        of = panel(once(), once())
+        await ask_all(of, 3)
+        assert (of.tries().retried, of.tries().asked) == ({"transport": 2}, 8)
+
+    virtually(main)
+
+
+def test_room_is_every_judges() -> None:
+    """No more work is brought while any judge's line is long, so a slow one holds no pile of groups."""
+
+    async def main() -> None:
+        fast, slow = World(latency=0.1), World(latency=10.0)
+        of = panel(fast, slow)
+        most = 0
+
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                most = max(most, of.gates[1].status().queued)
+                await anyio.sleep(0.5)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            said = await ask_all(of, 100)
+            tasks.cancel_scope.cancel()
+        assert len(said) == 100
+        assert most <= 4
+        assert slow.used(0.0, 240.0) > 3.9  # and is busy all the time
+
+    virtually(main)
+
+
+def test_halt_ends_every_line() -> None:
+    """A run that is told to stop ends the lines of all judges, whichever the reason came from."""
+
+    async def main() -> None:
+        of = panel(World(latency=5.0), World(latency=50.0))
+        async with anyio.create_task_group() as tasks:
+            said = list[list[Reply | Fault]]()
+
+            async def all_of_it() -> None:
+                said.extend(await ask_all(of, 100))
+
+            tasks.start_soon(all_of_it)
+            await anyio.sleep(12.0)
+            of.halt.now(InterruptedRun(2))
+            of.nudge()
+        answers = [answer for row in said for answer in row]
+        assert len(answers) == 200
+        assert sum(answer == INTERRUPTED for answer in answers) > 150
+        assert anyio.current_time() < 60.0
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("seed", few(6, range(25)))
+def test_one_cap(seed: int) -> None:
+    """Whatever judges cost and take, their sum stays within the cap, and none waits when it is reached."""
+    dice = random.Random(seed)
+    worlds, prices = [], list[Price | None]()
+    for number in range(dice.choice([2, 2, 3])):
+        price = Price(10 ** dice.uniform(-8, -5), 10 ** dice.uniform(-8, -4), 0.0)
+        faulty = dice.choice([0.0, 0.1])
+        usage = Usage(round(10 ** dice.uniform(2, 4)), round(10 ** dice.uniform(1, 3.5)), 0, 1)
+        worlds.append(
+            Billing(
+                latency=10 ** dice.uniform(-1, 2),
+                usage=usage,
+                price=price,
+                seed=seed + number,
+                fault=lambda _, __, d, share=faulty: BROKEN if d.random() < share else None,  # type: ignore[misc]  # a default
+            )
+        )
+        prices.append(price)
+    mean = sum(world.price.of(world.usage) for world in worlds)
+    cap = mean * 10 ** dice.uniform(-0.5, 1.5)
+
+    async def main() -> list[list[Reply | Fault]]:
+        of = panel(*worlds, prices=prices, cap=cap, at_once=round(2 ** dice.uniform(0, 5)))
+        said = await ask_all(of, 200)
+        assert of.budget.closed
+        assert of.budget.reserved == 0
+        assert of.budget.spent == pytest.approx(sum(world.billed for world in worlds))
+        return said
+
+    said = virtually(main)
+    assert len(said) == 200
+    assert sum(world.billed for world in worlds) <= cap + max(world.dearest for world in worlds)
+    assert said[-1] == [CAPPED] * len(worlds)

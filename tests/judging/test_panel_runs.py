@@ -1,0 +1,197 @@
+"""Several judges in one run: all score, one stands in for another, one takes over what stays open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import CapReached, RefusedError
+from ruler_cli.judges.pricing import stated
+from ruler_cli.types import Fault, Reply, Request, Usage
+from tests.conftest import group
+from tests.judging_server.asks import expected_score
+from tests.runs import (
+    BROKEN,
+    Say,
+    Stage,
+    Stub,
+    answer,
+    failing,
+    group_of,
+    noisy,
+    refusing,
+    truthful,
+)
+from tests.values import few
+
+GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
+KEY = Fault("transport", "the key is wrong", "run", billed=False)
+NAMES = ("one", "two")
+
+
+def half(request: Request) -> Reply | Fault:
+    """Half of every true score."""
+    return answer(request, lambda body: expected_score(body) / 2)
+
+
+def only(names: str, say: Say, then: Say = truthful) -> Say:
+    """Say one thing about these groups and another about all else."""
+    return lambda request: (say if group_of(request) in names else then)(request)
+
+
+def test_every_judge_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each judge scores each pass, the score is the mean of theirs, and each one's stands beside it."""
+    one, two = Stub("one"), Stub("two", half)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    assert stage.run(*NAMES, passes=2).summary.complete
+    every = [(f"g{i:02}", turn) for i in range(12) for turn in range(2)]
+    assert one.turns == two.turns == every
+    for i, record in enumerate(stage.records()):
+        assert record["ruler"]["judge"] == "one, two"
+        for rollout, truth in zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True):
+            assert rollout["reward"] == pytest.approx(0.75 * truth)
+            assert rollout["ruler"]["judges"] == pytest.approx({"one": truth, "two": truth / 2}, abs=1e-6)
+            assert len(rollout["ruler"]["slots"]) == 4
+
+
+def test_kept_by_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies are kept for each judge: another order of them, or one alone, asks nothing again."""
+    one, two, three = Stub("one"), Stub("two", half), Stub("three", noisy)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
+    stage.run(*NAMES, passes=2)
+    first = stage.rewards()
+    stage.forget()
+    for names in (NAMES, ("two", "one"), ("two",)):
+        assert stage.run(*names, passes=2).summary.kept == 12
+    stage.run(*NAMES, passes=2, standardize=True)
+    assert stage.rewards() != first
+    assert stage.asked == 0
+    stage.run(*NAMES, "three", passes=2)
+    assert (stage.asked, len(three.asked)) == (24, 24)
+
+
+def test_prices_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every judge's tokens cost that judge's price, in the summary and in each group."""
+    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(10.0, 30.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    used = Usage(1000, 100, 0, 1)
+    each = 2 * (stated((1.0, 2.0)).of(used) + stated((10.0, 30.0)).of(used))
+    summary = stage.run(*NAMES, passes=2).summary
+    assert summary.cost_usd == pytest.approx(12 * each)
+    assert (summary.usage.calls, summary.kept_usd) == (48, 0)
+    assert [part["cost_usd"] for part in stage.parts()] == [pytest.approx(each)] * 12
+    summary = stage.run(*NAMES, passes=2).summary
+    assert summary.cost_usd == 0
+    assert summary.kept_usd == pytest.approx(12 * each)
+    two.price = None
+    assert stage.run(*NAMES, passes=2).summary.cost_usd is None
+
+
+@pytest.mark.parametrize("cap", few(2, [0.0005, 0.1, 0.01]))
+@pytest.mark.parametrize("passes", [1, 3])
+def test_one_budget(cap: float, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All judges draw on one budget: it is not passed, and when it is reached both come to their end."""
+    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0), latency=7.0)
+    groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(60)]
+    stage = Stage(tmp_path, monkeypatch, groups, one, two)
+    done = stage.run(*NAMES, passes=passes, max_cost=cap)
+    summary = done.summary
+    dearest = stated((3.0, 9.0)).of(Usage(1000, 100, 0, 1))
+    assert summary.cost_usd is not None
+    assert summary.cost_usd <= cap + dearest
+    assert isinstance(done.stopped, CapReached)
+    assert summary.scored + summary.failed.get("budget", 0) == 60
+    assert summary.failed.keys() <= {"budget"}
+    assert done.whole
+    done = stage.run(*NAMES, passes=passes, max_cost=99.0)
+    assert (done.stopped, stage.asked, done.summary.degraded) == (None, 120 * passes, 0)
+
+
+def test_cap_with_drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With INPUT = OUTPUT and `drop` a cap leaves INPUT as it was, for the run that goes on."""
+    one, two = Stub("one", price=(1.0, 2.0)), Stub("two", price=(3.0, 9.0))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    before = (tmp_path / "in.jsonl").read_bytes()
+    done = stage.run(*NAMES, max_cost=0.02, on_failure="drop", output="in.jsonl")
+    assert done.summary.failed["budget"]
+    assert not done.whole
+    assert (tmp_path / "in.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("more", [{}, {"adaptive": True}, {"debias": True}])
+def test_one_judge_is_down_for_good(
+    passes: int, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge that refuses the run ends it for both, soon, and what the other said is kept."""
+    one = Stub("one", latency=3.0)
+    two = Stub("two", lambda request: KEY if group_of(request) >= "g05" else half(request))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    done = stage.run(*NAMES, passes=passes, concurrency=4, **more)
+    assert isinstance(done.stopped, RefusedError)
+    assert done.stopped.exit_code == 3
+    assert not done.whole
+    asked = len(one.asked)
+    two.say = half
+    stage.forget()
+    assert stage.run(*NAMES, passes=passes, concurrency=4).summary.complete
+    assert len(one.asked) == 12 * passes - asked
+
+
+def test_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --fallback the next judge is asked only where one refuses; its scores are whole."""
+    one, two = Stub("one", only("g04 g07", refusing)), Stub("two", only("g07", refusing))
+    three = Stub("three", half)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two, three)
+    names = ("one", "two", "three")
+    done = stage.run(*names, passes=2, fallback=True)
+    assert (done.summary.complete, done.summary.degraded) == (True, 0)
+    assert two.turns == [("g04", 0), ("g04", 1), ("g07", 0), ("g07", 0)]
+    assert three.turns == [("g07", 0), ("g07", 1)]
+    judges = [part["judge"] for part in stage.parts()]
+    assert judges == ["two" if i == 4 else "three" if i == 7 else "one" for i in range(12)]
+    assert stage.rewards()[7] == pytest.approx([0.05, 0.25, 0.175, 0.45])
+    assert [part["passes"] for part in stage.parts()] == [2] * 12
+    first = stage.masked()
+    stage.forget()
+    stage.run(*names, passes=2, fallback=True)
+    assert (stage.asked, stage.masked()) == (0, first)
+
+
+def test_fallback_is_for_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge that fails otherwise is not replaced, and where all refuse the group failed as refused."""
+    two = Stub("two", only("g05", refusing))
+    one = Stub("one", only("g04", lambda _: BROKEN, two.say))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, one, two)
+    done = stage.run(*NAMES, passes=2, fallback=True)
+    assert done.summary.failed == {"transport": 1, "refused": 1}
+    assert {name for name, _ in two.turns} == {"g05"}
+
+
+def test_failing_judge_of_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that no judge scores fails with the first one's reason."""
+    broken = failing(lambda request: group_of(request) == "g02")
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub("one", broken), Stub("two", broken))
+    done = stage.run(*NAMES, passes=2)
+    assert done.summary.failed == {"transport": 1}
+    assert stage.parts()[2]["judge"] == "one, two"
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_named_are_those_whose_scores_count(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group is escalated, and named after the stronger judge, only where that one's scores are its own."""
+    half = failing(lambda request: request.turn == 1)
+    close = [group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8))) for i in range(12)]
+    stage = Stage(tmp_path, monkeypatch, close, Stub("one", noisy), Stub("two", half))
+    done = stage.run("one", passes=2, escalate="two", min_passes=least)
+    sent = {group_of(request) for request in stage.judges["two"].asked}
+    assert 0 < len(sent) < len(close)
+    assert done.summary.escalated == 0  # one pass of the stronger judge is worth less than two
+    for part in stage.parts():
+        assert part["judge"] == "one"
+        assert "escalated" not in part
+        assert part.get("degraded", False) is (part["key"] in sent)

@@ -1,0 +1,259 @@
+"""Several passes of one judge: what is asked and when, what is kept, and what it comes to."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ruler_cli.types import Fault, Reply, Request
+from tests.conftest import group
+from tests.runs import Stage, Stub, failing, given, group_of, noisy, order_of, refusing, shifting
+
+GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
+for _made in GROUPS:
+    for _rollout in _made["trajectories"]:
+        _rollout["reward"] /= 3  # 0 to 1, so that they can be blended
+
+
+def exact(values: list[float]) -> float:
+    """The mean, rounded once."""
+    return float(sum(map(Fraction, values)) / len(values))
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_mean_of_all_passes(passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K passes are K calls for each group, and its scores are the exact mean of what they said."""
+    judge = Stub(say=shifting)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
+    done = stage.run(passes=passes)
+    assert done.summary.complete
+    assert judge.turns == [(f"g{i:02}", turn) for i in range(12) for turn in range(passes)]
+    for i, record in enumerate(stage.records()):
+        for n, (rollout, truth) in enumerate(
+            zip(record["trajectories"], (0.1, 0.5, i / 20, 0.9), strict=True)
+        ):
+            body = f'assistant: "g{i:02}-{n} truth={truth}"'
+            wanted = exact([given(body, turn) for turn in range(passes)])
+            assert rollout["reward"] == pytest.approx(wanted, rel=1e-15)
+            assert rollout["ruler"]["passes"] == passes
+            assert len(rollout["ruler"]["slots"]) == passes
+
+
+def test_orders_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second pass is the one before it reversed, and no pass has the labels of another."""
+    judge = Stub()
+    Stage(tmp_path, monkeypatch, GROUPS, judge).run(passes=4)
+    for name in {group_of(request) for request in judge.asked}:
+        asked = sorted((r for r in judge.asked if group_of(r) == name), key=lambda r: r.turn)
+        orders = [order_of(request) for request in asked]
+        assert orders[1] == orders[0][::-1]
+        assert orders[3] == orders[2][::-1]
+        assert len({label for request in asked for label in request.labels}) == 4 * 4
+
+
+def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's other passes go once its first is answered, so that prefix caches hit, and then at once."""
+    judge = Stub()
+    groups = [group(f"g{i:03}", 0.1, 0.9) for i in range(120)]
+    Stage(tmp_path, monkeypatch, groups, judge).run(passes=4, concurrency=8)
+    assert judge.most == 8
+    begun: set[str] = set()
+    first: dict[str, float] = {}
+    ahead = []
+    for request, (start, end) in zip(judge.asked, judge.times, strict=True):
+        name = group_of(request)
+        begun.add(name)
+        if request.turn == 0:
+            first[name] = end
+            continue
+        assert start >= first[name]
+        assert start <= first[name] + 6 * judge.latency
+        ahead.append(len(begun) - 1 - int(name[1:]))
+    assert max(ahead) <= 24  # of 120: those in flight and in the line beside it
+
+
+def test_rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same run again asks nothing and writes the same bytes; more passes ask only the new ones."""
+    judge = Stub(say=shifting)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
+    stage.run(passes=2)
+    first = stage.masked()
+    stage.forget()
+    assert stage.run(passes=2).summary.kept == 12
+    assert (stage.asked, stage.masked()) == (0, first)
+    stage.run(passes=4)
+    assert {turn for _, turn in judge.turns} == {2, 3}
+    assert stage.asked == 24
+    more = stage.masked()
+    stage.run(passes=4, kept=False)
+    assert stage.masked() == more
+    stage.forget()
+    stage.run(passes=2)
+    assert (stage.asked, stage.masked()) == (0, first)
+
+
+def test_when_it_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scored or failed, a group says when its last reply came; if all were kept, the time of this run."""
+    now, last = [0.0], {}
+    monkeypatch.setattr("ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0]))
+    say = failing(lambda r: group_of(r) == "g1", shifting)
+
+    def later(request: Request) -> Reply | Fault:
+        now[0] += 20.5
+        last[group_of(request)] = f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
+        return say(request)
+
+    stage = Stage(tmp_path, monkeypatch, [group(f"g{i}", 0.1, 0.9) for i in range(3)], Stub(say=later))
+    stage.run(passes=2, concurrency=1)
+    first = stage.parts()
+    assert [part["status"] for part in first] == ["scored", "failed", "scored"]
+    assert [part["judged_at"] for part in first] == [last[part["key"]] for part in first]
+    assert len(set(last.values())) == 3
+    now[0] = 3599.0
+    stage.run(passes=2, concurrency=1)
+    again = stage.parts()[0]
+    assert (again["cached"], again["judged_at"]) == (True, "1970-01-01T00:59:59Z")
+    assert again["latency_s"] == first[0]["latency_s"]
+
+
+def test_pass_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that fails leaves the mean of the others and is told; --min-passes makes a failure of it."""
+    judge = Stub(say=failing(lambda r: (group_of(r), r.turn) == ("g03", 1), shifting))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
+    done = stage.run(passes=3)
+    assert (done.summary.complete, done.summary.degraded) == (True, 1)
+    assert [part.get("degraded") for part in stage.parts()] == [True if i == 3 else None for i in range(12)]
+    assert stage.parts()[3]["passes"] == 2
+    first = 'assistant: "g03-0 truth=0.1"'
+    assert stage.rewards()[3][0] == pytest.approx(exact([given(first, 0), given(first, 2)]), rel=1e-15)
+    stage.forget()
+    done = stage.run(passes=3, min_passes=3)
+    assert (stage.asked, done.summary.failed) == (0, {"transport": 1})
+    assert stage.rewards()[3] == [None] * 4
+    assert "2 of 3 passes brought scores, --min-passes asks for 3" in stage.parts()[3]["reason"]
+    stage.run(passes=3, min_passes=2)
+    assert stage.asked == 0
+    assert stage.parts()[3]["degraded"]
+
+
+@pytest.mark.parametrize("turn", [0, 2])
+def test_retry_failed(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--retry-failed asks the pass that failed again, and nothing else."""
+    judge = Stub(say=failing(lambda r: (group_of(r), r.turn) == ("g03", turn), shifting))
+    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
+    stage.run(passes=3)
+    judge.say = shifting
+    stage.forget()
+    assert stage.run(passes=3).summary.degraded == 1
+    assert stage.asked == 0
+    done = stage.run(passes=3, retry_failed=True)
+    assert (judge.turns, done.summary.degraded) == ([("g03", turn)], 0)
+    again = stage.masked()
+    stage.run(passes=3, kept=False)
+    assert stage.masked() == again
+
+
+def test_refused_is_not_asked_for_every_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is refused twice is not asked about K times."""
+    judge = Stub(say=refusing)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
+    done = stage.run(passes=8)
+    assert done.summary.failed == {"refused": 12}
+    assert stage.asked == 2 * 12
+
+
+@pytest.mark.parametrize(("until", "debias"), [(5, False), (17, True), (30, False)])
+def test_interrupted(until: int, debias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interruption leaves whole records of groups with all their passes; the next run asks the rest."""
+    judge = Stub(say=shifting)
+    stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
+    done = stage.run(passes=3, concurrency=4, until=until, debias=debias)
+    assert done.stopped
+    assert not done.whole
+    assert not (tmp_path / "out.jsonl").exists()
+    partial = tmp_path / "out.jsonl.partial"
+    text = partial.read_bytes() if partial.exists() else b""
+    assert text.endswith(b"\n") or not text
+    if text:
+        for record in stage.records("out.jsonl.partial"):
+            assert (record["ruler"]["status"], record["ruler"]["passes"]) == ("scored", 3)
+            assert "degraded" not in record["ruler"]
+    stage.run(passes=3, concurrency=4, debias=debias)
+    assert stage.asked == 36
+    resumed = stage.masked()
+    stage.run(passes=3, kept=False, debias=debias)
+    assert stage.masked() == resumed
+
+
+def test_changed_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How passes are combined can be changed on a second run, which asks nothing."""
+    stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy))
+    stage.run(passes=3)
+    stage.forget()
+    everything: dict[str, Any] = {"blend": 0.2, "by_outcome": True, "debias": True, "min_passes": 2}
+    for how in ({"min_passes": 3}, {"single": "score"}, everything):
+        done = stage.run(passes=3, **how)
+        assert (stage.asked, done.summary.kept, done.summary.complete) == (0, 12, True)
+
+
+@pytest.mark.parametrize(("number", "told"), [(19, True), (20, False)])
+def test_too_few_groups_for_a_curve(
+    number: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--debias subtracts nothing in a batch of fewer than 20 groups, and says so."""
+    warned: list[str] = []
+    monkeypatch.setattr("ruler_cli.observer.Observer.warn", lambda _, sentence: warned.append(sentence))
+    stage = Stage(tmp_path, monkeypatch, [group(f"g{i:02}", 0.1, 0.9) for i in range(number)], Stub())
+    figures = stage.run(passes=2, debias=True).summary.figures
+    assert figures
+    assert figures.debiased is not told
+    assert any("--debias" in sentence and f"here are {number}" in sentence for sentence in warned) is told
+
+
+def test_no_reward_to_blend_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that lacks a reward for --blend fails by its input: asking a judge again would not help."""
+    bare = [group("a", 0.9, 0.1)]
+    for rollout in bare[0]["trajectories"]:
+        del rollout["reward"]
+    stage = Stage(tmp_path, monkeypatch, bare, Stub())
+    for _ in range(2):
+        summary = stage.run(blend=0.5).summary
+        assert (summary.failed, summary.failed_before) == ({"input": 1}, 0)
+    stage.forget()
+    assert stage.run(blend=1.0).summary.failed == {"input": 1}
+    assert stage.asked == 0
+
+
+def test_blend_and_outcome_use_the_first_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was scored already is blended and ordered with the reward it had first."""
+    groups = [group("a", 0.9, 0.1), group("b", 0.2, 0.8)]  # rewards 0 and 1
+    stage = Stage(tmp_path, monkeypatch, groups, Stub())
+    stage.run()
+    assert stage.rewards() == [[0.9, 0.1], [0.2, 0.8]]
+    (tmp_path / "again.jsonl").write_bytes((tmp_path / "out.jsonl").read_bytes())
+    stage.forget()
+    stage.run(source="again.jsonl", output="again.jsonl", blend=0.5)
+    assert stage.rewards("again.jsonl") == [pytest.approx([0.45, 0.55]), pytest.approx([0.1, 0.9])]
+    assert stage.records("again.jsonl")[0]["trajectories"][0]["ruler"]["judge_score"] == 0.9
+    stage.run(source="again.jsonl", output="again.jsonl", by_outcome=True)
+    assert stage.rewards("again.jsonl") == [[0.5, 0.5], [0.2, 0.8]]
+    stage.run(source="again.jsonl", output="again.jsonl")
+    assert stage.rewards("again.jsonl") == stage.rewards()
+    assert stage.asked == 0
+
+
+def test_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rollout alone is asked about once and flagged; with --single score in every pass, scored."""
+    judge = Stub(say=shifting)
+    stage = Stage(tmp_path, monkeypatch, [group("g00", 0.3), GROUPS[1]], judge)
+    stage.run(passes=3, min_passes=2)
+    assert judge.turns == [("g00", 0), ("g01", 0), ("g01", 1), ("g01", 2)]
+    assert stage.parts()[0]["tied"]
+    stage.forget()
+    stage.run(passes=3, min_passes=2, single="score")
+    assert judge.turns == [("g00", 1), ("g00", 2)]
+    assert (stage.parts()[0]["tied"], stage.parts()[0]["passes"]) == (False, 3)

@@ -1,0 +1,751 @@
+"""The ledger: what is kept is found, whatever happens to the process, and only by its owner."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.ledger import database
+from ruler_cli.ledger import reply_cache as module
+from ruler_cli.ledger.database import default_path, located
+from ruler_cli.ledger.reply_cache import Ledger, Stats, key_of
+from ruler_cli.types import Fault, Reply, Request, Usage
+from tests.conftest import ROOT
+from tests.values import texts, values
+
+ASK = Request("system", "user", ("a",), room=100, turn=0)
+MARK = Fault("refused", "the judge answered 400: no", "group")
+ODD = Fault("transport", "no chat completion", "call", body=b"<html>busy</html>")
+
+
+def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
+    """A reply as it comes from the wire."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    choice = {"message": {"content": text, **message}, "finish_reason": finish}
+    found = reply_of(json.dumps({"choices": [choice], "usage": usage}).encode())
+    assert isinstance(found, Reply)
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a ledger shall be."""
+    return tmp_path / "new" / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    """An empty ledger."""
+    with Ledger(path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """A ledger that many examples fill."""
+    with Ledger(tmp_path_factory.mktemp("shared") / "ledger.sqlite") as opened:
+        yield opened
+
+
+def size(path: Path) -> int:
+    """Bytes on disk."""
+    return path.stat().st_size
+
+
+def raw(path: Path, query: str) -> list[Any]:
+    """Ask or change the file behind the ledger's back."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+# what is kept
+
+
+@given(text=texts, key=st.binary(max_size=32), model=texts)
+def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
+    """Whatever the judge said is found as it was read from the wire, under its own key."""
+    read = reply_of(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
+    shared.keep(key, model, read, 1.5)
+    found = shared.find(key)
+    if isinstance(read, Fault):  # lone surrogates are no JSON for the reader of today
+        assert found is None
+    else:
+        assert isinstance(found, Reply)
+        assert (found, found.body, found.seconds, found.kept) == (read, read.body, 1.5, True)
+
+
+def test_order_of_import(ledger: Ledger) -> None:
+    """In whatever order answers are taken in, a reply stands over a mark, and a mark over what is neither.
+
+    Of two replies the first stays, and each is told the status of its request before it.
+    """
+    ranks: list[tuple[Reply | Fault, int]] = [(reply("one"), 3), (reply("two"), 3), (MARK, 2), (ODD, 1)]
+    statuses = [None, "odd", "fault", "answer"]
+    for number, order in enumerate(itertools.permutations(ranks)):
+        key = bytes([number])
+        before = ledger.keep_all([(key, "m", answer) for answer, _ in order])
+        assert before == [statuses[max([0, *(rank for _, rank in order[:at])])] for at in range(4)]
+        assert (ledger.keep_all([(key, "m", None)])[0], ledger.find(key)) == (
+            "answer",
+            next(a for a, rank in order if rank == 3),
+        )
+    assert ledger.keep_all([]) == []
+    assert ledger.keep_all([(b"none", "m", None)]) == [None]
+
+
+def test_many_or_none(ledger: Ledger) -> None:
+    """Where one of many cannot be kept, none of them is, and the ledger can be written on."""
+    again = Fault("transport", "busy", "call")
+    with pytest.raises(ValueError, match="not a call that failed for good"):
+        ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
+    ledger._own.patient.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
+                            "BEGIN SELECT raise(ABORT, 'full'); END")  # fmt: skip
+    with pytest.raises(OutputError, match="full"):
+        ledger.keep_all([(b"one", "m", reply()), (b"two", "bad", reply())])
+    assert ledger.find(b"one") is None
+    ledger.keep_all([(b"one", "m", reply())])
+    assert ledger.find(b"one") is not None
+
+
+def test_status(ledger: Ledger) -> None:
+    """Each row says what it is, and replies that are no answers are told apart when found."""
+    answers: list[tuple[Reply | Fault, str]] = [
+        (reply(), "answer"),
+        (reply(finish="length"), "truncated"),
+        (reply("", refusal="I will not"), "refusal"),
+        (ODD, "odd"),
+        (MARK, "fault"),
+    ]
+    for answer, status in answers:
+        key = status.encode()
+        ledger.keep(key, "m", answer)
+        assert ledger.keep_all([(key, "m", None)]) == [status]
+        assert ledger.find(key) == (None if status == "odd" else answer)
+    assert ledger.find(b"another") is None
+
+
+def test_newest_wins(ledger: Ledger, path: Path) -> None:
+    """The newest answer holds, and the older ones are still there."""
+    for text in "abc":
+        ledger.keep(b"k", "m", reply(text))
+    assert ledger.find(b"k") == reply("c")
+    assert len(raw(path, "SELECT 1 FROM replies")) == 3
+
+
+def test_better_reader(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that no reader understood is a reply once one does."""
+    ledger.keep(b"k", "m", ODD)
+    monkeypatch.setattr(module, "reply_of", lambda body: Reply(body.decode(), body=body))
+    assert ledger.find(b"k") == Reply("<html>busy</html>")
+
+
+def test_unreadable_mark(ledger: Ledger, path: Path) -> None:
+    """A mark that says nothing does not keep a request from being asked."""
+    ledger.keep(b"k", "m", MARK)
+    for body in ("x", "[]", "{}", '{"kind": "odd", "reason": "", "context": null}'):
+        raw(path, f"UPDATE replies SET body = '{body}'")
+        assert ledger.find(b"k") is None
+
+
+def test_no_mark(ledger: Ledger) -> None:
+    """What the next run has to ask anew leaves no row."""
+    answers: list[Reply | Fault] = [
+        *(replace(MARK, scope="run"), replace(MARK, scope="call"), replace(MARK, sent=False)),
+        *(replace(MARK, kind="budget"), replace(MARK, kind="interrupted"), replace(ODD, scope="run")),
+        Reply("embedded"),
+    ]
+    for answer in answers:
+        with pytest.raises(ValueError, match="not"):
+            ledger.keep(b"k", "m", answer)
+    assert not ledger.stats().models
+
+
+def test_stats(ledger: Ledger, path: Path) -> None:
+    """Rows and tokens are counted by model; a mark is no call that was answered."""
+    assert ledger.stats() == Stats(size=ledger.stats().size)
+    answers: list[Reply | Fault] = [reply(), reply(), reply(finish="length"), MARK, ODD]
+    for number, answer in enumerate(answers):
+        ledger.keep(bytes([number]), "m", answer)
+    ledger.keep(b"k", "other", MARK)
+    found = ledger.stats()
+    assert found.rows == {"answer": 2, "truncated": 1, "refusal": 0, "odd": 1, "fault": 2}
+    assert [(t.model, t.usage) for t in found.models] == [("m", Usage(30, 6, 12, 4)), ("other", Usage())]
+    assert found.models[0].rows == {"answer": 2, "truncated": 1, "odd": 1, "fault": 1}
+    assert found.first is not None
+    assert found.last is not None
+    assert found.first <= found.last
+    assert found.size == sum(file.stat().st_size for file in path.parent.iterdir())
+
+
+# keys
+
+
+def test_key_canary() -> None:
+    """The key of a request is the same in every version, or every ledger out there is worthless."""
+    params = {"temperature": 0.2, "stop": ["é\ud800", None], "nan": math.nan, "deep": {"b": 1, "a": -0.0}}
+    request = Request("sys\0tem", "user \udfff 😀", ("x", "y"), room=4096, turn=1)
+    assert key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
+    assert key_of("m", {}, Request("", "", ())).hex() == "c0e34c4639c3fc4e305d7877deb04bb7"
+    assert key_of("m", {}, ASK) == key_of("m", {}, replace(ASK, labels=("other",)))
+    assert len({key_of(m, {}, Request(s, u, ())) for m, s, u in ("ab ", "a b", " ab")}) == 3
+
+
+parts = st.tuples(
+    texts,
+    st.dictionaries(texts, values, max_size=3),
+    texts,
+    texts,
+    st.none() | st.integers(0, 3),
+    st.integers(0, 3),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(one=parts, other=parts, chosen=st.lists(st.booleans(), min_size=6, max_size=6))
+def test_keys_differ(one: tuple[Any, ...], other: tuple[Any, ...], chosen: list[bool]) -> None:
+    """Two requests share a key only where every part that the judge is asked is the same."""
+    mixed = tuple(b if take else a for a, b, take in zip(one, other, chosen, strict=True))
+    keys = [key_of(p[0], p[1], Request(p[2], p[3], (), p[4], p[5])) for p in (one, mixed)]
+    looks = [json.dumps(p, sort_keys=True, ensure_ascii=False) for p in (one, mixed)]
+    assert (keys[0] == keys[1]) == (looks[0] == looks[1])
+
+
+def test_parameter_without_content() -> None:
+    """A parameter that is no JSON value cannot be kept by content, and the sentence says so."""
+    with pytest.raises(UsageError, match="--ledger none"):
+        key_of("m", {"client": object()}, ASK)
+
+
+# places
+
+
+def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The ledger is in the cache directory; a relative one is ignored, as the standard asks."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_path() == tmp_path / "xdg" / "ruler" / "ledger.sqlite"
+    for ignored in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert located(None) == located("") == default_path() == tmp_path / ".cache" / "ruler" / "ledger.sqlite"
+    assert located("none") is None
+    assert located("~/x") == tmp_path / "x"
+    with pytest.raises(UsageError, match="begins with /"):
+        located("~nobody-of-this-name/x")
+
+
+def test_owner_only(tmp_path: Path) -> None:
+    """Nobody else can read a ledger, whatever the umask, from the file's first byte on."""
+    code = (
+        "import os, sys; os.umask(0)\n"
+        "from pathlib import Path\n"
+        "from tests.ledger.test_reply_cache import Ledger, reply\n"
+        "seen, looking = set(), []\n"
+        "def look(event, values):\n"
+        "    if looking: return\n"
+        "    looking.append(event)\n"
+        "    for file in Path(sys.argv[1]).parent.glob('*'): seen.add(oct(file.stat().st_mode & 0o777))\n"
+        "    looking.clear()\n"
+        "sys.addaudithook(look)\n"
+        "with Ledger(Path(sys.argv[1])) as ledger:\n"
+        "    ledger.keep(b'k', 'm', reply())\n"
+        "    look('', ())\n"
+        "    print(sorted(p.name for p in Path(sys.argv[1]).parent.iterdir()), seen)\n"
+    )
+    where = tmp_path / "a" / "b" / "ledger.sqlite"
+    said = subprocess.run([sys.executable, "-c", code, where], cwd=ROOT, check=True, capture_output=True)
+    names = [f"ledger.sqlite{end}" for end in ("", "-shm", "-wal")]
+    assert said.stdout.decode().strip() == f"{names} {{'0o600'}}"
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (where.parent, where.parent.parent)] == [0o700] * 2
+
+
+def test_another_users(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of another user is refused, and a link to one."""
+    Ledger(path).close()
+    (tmp_path / "link").symlink_to(path)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    for name in (path, tmp_path / "link"):
+        with pytest.raises(UsageError, match=r"another user.*--ledger none"):
+            Ledger(name)
+
+
+def test_planted_log(path: Path, tmp_path: Path) -> None:
+    """A write-ahead log that is a link to somewhere is not written through."""
+    Ledger(path).close()
+    path.with_name("ledger.sqlite-wal").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="no regular file"):
+        Ledger(path)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_wrong_file(tmp_path: Path) -> None:
+    """A file that is no ledger is refused with both ways out and left as it is."""
+    Ledger(tmp_path / "newer").close()
+    raw(tmp_path / "newer", "PRAGMA user_version = 99")
+    Ledger(tmp_path / "torn").close()
+    (tmp_path / "torn").write_bytes((tmp_path / "torn").read_bytes()[:100] + bytes(5000))
+    raw(tmp_path / "foreign", "CREATE TABLE notes (text)")
+    raw(tmp_path / "numbered", "PRAGMA application_id = 7")
+    (tmp_path / "text").write_text("id,score\n1,2\n" * 99)
+    (tmp_path / "folder").mkdir()
+    for name, says in (
+        ("folder", "no regular file"),
+        ("text", "not a database"),
+        ("torn", "malformed|disk image|not a"),
+        ("foreign", "another program"),
+        ("numbered", "another program"),
+        ("newer", "newer version"),
+    ):
+        path = tmp_path / name
+        before = path.read_bytes() if path.is_file() else None
+        with pytest.raises(UsageError, match=f"{path}.*{says}.*--ledger PATH.*--ledger none"):
+            Ledger(path)
+        if name in ("folder", "text", "foreign"):
+            with pytest.raises(UsageError, match=f"{name}: .*{says}.*; correct the --ledger"):
+                Ledger(tmp_path / "first", [path])
+        assert before is None or path.read_bytes() == before
+
+
+def test_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place where nothing can be written is refused in a sentence."""
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file" / "ledger", tmp_path / "nul\0", tmp_path / ("long" * 99)):
+        with pytest.raises(UsageError, match="--ledger none"):
+            Ledger(place)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match=r"cannot be written.*--ledger none"):
+        Ledger(tmp_path / "closed")
+
+
+def test_full_disk(ledger: Ledger) -> None:
+    """A reply that cannot be kept is an error with the address, never silence."""
+    (pages,) = ledger._own.quick.execute("PRAGMA page_count").fetchone()
+    for connection in (ledger._own.quick, ledger._own.patient):
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(OutputError, match=r"ledger.sqlite.*full.*--ledger none"):
+        ledger.keep(b"k", "m", reply("x" * 99999))
+    with pytest.raises(OutputError, match="full"):
+        anyio.run(ledger.store, b"k", "m", reply("x" * 99999))
+
+
+def test_damage(path: Path) -> None:
+    """A ledger that breaks while it is used says so, in every way it is used."""
+    with Ledger(path) as ledger:
+        raw(path, "DROP TABLE replies")
+        says = r"ledger\.sqlite.*no such table"
+        with pytest.raises(OutputError, match=says):
+            ledger.find(b"k")
+        with pytest.raises(OutputError, match=says):
+            ledger.stats()
+        with pytest.raises(OutputError, match=says):
+            ledger.clear()
+        with pytest.raises(OutputError, match=says):
+            ledger.keep(b"k", "m", reply())
+
+
+# several processes
+
+
+STORE = """
+import sys
+from pathlib import Path
+import anyio
+from tests.ledger.test_reply_cache import Ledger, module, reply
+module._SETTLE = 1 << 18
+async def main(path, name, number):
+    with Ledger(path) as ledger:
+        for at in range(number):
+            key = f"{name}-{at}".encode()
+            await ledger.store(key, "m", reply("x" * 3000))
+            print(key.decode(), flush=True)
+anyio.run(main, Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+"""
+
+
+def storing(path: Path, name: str, number: int) -> subprocess.Popen[str]:
+    """A process that stores, and tells each key once it is stored."""
+    command = [sys.executable, "-c", STORE, str(path), name, str(number)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_killed(path: Path) -> None:
+    """After kill -9 at any moment every reply that `store` returned for is there, and the file whole."""
+    chance = random.Random(1)
+    told: list[str] = []
+    for run in range(3):
+        with storing(path, f"run{run}", 10**6) as process:
+            assert process.stdout is not None
+            told.append(process.stdout.readline().strip())
+            time.sleep(chance.random() * 0.3)
+            process.kill()
+            rest = process.stdout.read()
+            told += rest[: rest.rfind("\n") + 1].split()
+    assert len(told) > 3
+    with Ledger(path) as ledger:
+        assert [key for key in told if ledger.find(key.encode()) is None] == []
+        assert sum(ledger.stats().rows.values()) - len(told) in range(4)
+    assert raw(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.long
+def test_several_processes(path: Path) -> None:
+    """Processes that start and store at once share one ledger: no row is lost, none has to try again."""
+    processes = [storing(path, f"p{n}", 300) for n in range(4)]
+    for process in processes:
+        out, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors, len(out.split())) == (0, "", 300)
+    with Ledger(path) as ledger:
+        assert ledger.stats().rows["answer"] == 1200
+    assert raw(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.long
+def test_made_at_once(tmp_path: Path) -> None:
+    """However many make a ledger at the same moment, each of them gets it."""
+    start = threading.Barrier(8)
+
+    def opening(path: Path) -> Ledger:
+        start.wait()
+        return Ledger(path)
+
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(60):
+            for ledger in threads.map(opening, [tmp_path / str(number) / "ledger.sqlite"] * 8):
+                ledger.close()
+
+
+def test_find_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While SQLite mends a ledger after another process was killed, a reply is waited for, not missed."""
+
+    class Mending:
+        """A connection that finds the ledger locked."""
+
+        def execute(self, *_: object) -> None:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY_RECOVERY
+            raise error
+
+    ledger.keep(b"k", "m", reply())
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "_files", [replace(ledger._own, quick=Mending())])  # type: ignore[arg-type]
+        assert ledger.find(b"k") is not None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_store_waits(stopped: bool, ledger: Ledger, path: Path) -> None:
+    """While another process writes, a reply waits in a thread; it is kept even if the run is stopped then."""
+    assert ledger._own.quick.execute("PRAGMA busy_timeout").fetchone() == (0,)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as tasks:
+        for key in (b"a", b"b"):
+            tasks.start_soon(ledger.store, key, "m", reply(), 1.0)
+        await anyio.sleep(0.05)
+        assert ledger.find(b"a") is None  # and reading does not wait
+        if stopped:
+            tasks.cancel_scope.cancel()
+        other.execute("COMMIT")
+    other.close()
+    assert ledger.find(b"a") is not None
+    assert ledger.find(b"b") is not None
+
+
+def test_wait_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that never lets go of the ledger is told of in the end."""
+    monkeypatch.setattr(database, "WAIT", 0.1)
+    with Ledger(path) as ledger:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(OutputError, match="another process"):
+            ledger.keep(b"k", "m", reply())
+        with pytest.raises(OutputError, match="locked"):
+            ledger.clear()
+        other.close()
+        ledger.keep(b"k", "m", reply())
+
+
+@pytest.mark.anyio
+async def test_log_stays_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored moves into the file on the way; the write-ahead log does not grow with the run."""
+    monkeypatch.setattr(module, "_SETTLE", 1 << 18)
+    log = path.with_name("ledger.sqlite-wal")
+    with Ledger(path) as ledger:
+        for number in range(200):
+            await ledger.store(str(number).encode(), "m", reply("x" * 20000))
+        assert size(log) < 1 << 20 < size(path)
+        assert ledger.find(b"0") is not None
+
+
+@pytest.mark.anyio
+async def test_clear_beside_a_run(ledger: Ledger, path: Path) -> None:
+    """A ledger that is cleared by one process goes on serving another."""
+    for number in range(50):
+        await ledger.store(str(number).encode(), "m", reply("x" * 9999))
+    big = ledger.stats().size
+    with Ledger(path) as other:
+        assert other.clear() == 50
+        assert other.stats().size < big / 2
+    assert ledger.find(b"1") is None
+    await ledger.store(b"1", "m", reply("new"))
+    assert ledger.find(b"1") == reply("new")
+
+
+def test_clear_older(ledger: Ledger, path: Path) -> None:
+    """Only what is older than asked is removed."""
+    for key in (b"old", b"new"):
+        ledger.keep(key, "m", reply())
+    raw(path, "UPDATE replies SET at = at - 1000 WHERE id = 1")
+    assert ledger.clear(older_than=2000.0) == 0
+    assert ledger.clear(older_than=500.0) == 1
+    assert ledger.find(b"old") is None
+    assert ledger.find(b"new") is not None
+
+
+# several ledgers as one
+
+
+def made(path: Path, **rows: Reply | Fault) -> Path:
+    """A ledger with these answers."""
+    with Ledger(path) as ledger:
+        for key, answer in rows.items():
+            ledger.keep(key.encode(), "m", answer)
+    return path
+
+
+def text(ledger: Ledger, key: str) -> str | None:
+    """What a reply says, or why a call failed."""
+    found = ledger.find(key.encode())
+    if found is None:
+        return None
+    return found.text if isinstance(found, Reply) else found.reason
+
+
+answers = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), max_size=4)
+
+
+@settings(max_examples=10)
+@given(st.lists(answers, min_size=1, max_size=4))
+def test_order(rows: list[dict[str, str | None]]) -> None:
+    """A key's answer is the first reply in the order given, else a mark, else none."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            made(Path(folder) / str(i), **{k: MARK if v is None else reply(v) for k, v in each.items()})
+            for i, each in enumerate(rows)
+        ]
+        with Ledger(paths[0], paths[1:]) as found:
+            for key in "abcd":
+                held = [each[key] for each in rows if key in each]
+                wanted = next((value for value in held if value), MARK.reason if held else None)
+                assert text(found, key) == wanted
+
+
+def test_written(tmp_path: Path) -> None:
+    """What is asked for is kept in the first alone; a ledger that is read stays as it was to the byte."""
+    other = made(tmp_path / "other", a=reply("x"))
+    before = other.read_bytes()
+    with Ledger(tmp_path / "new" / "first", [other]) as found:
+        assert text(found, "a") == "x"
+        found.keep(b"b", "m", reply("y"))
+        assert text(found, "b") == "y"
+    assert other.read_bytes() == before
+    with Ledger(tmp_path / "new" / "first") as found:
+        assert (text(found, "a"), text(found, "b")) == (None, "y")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "other"]
+
+
+def test_absent(tmp_path: Path) -> None:
+    """Another ledger that is not there is bad usage, told before the first is made."""
+    with pytest.raises(UsageError, match="misspelt: no such file; of several ledgers only the first"):
+        Ledger(tmp_path / "first", [tmp_path / "misspelt"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_not_made(tmp_path: Path) -> None:
+    """Where nothing is to be made, a first ledger that is not there holds nothing and is not made."""
+    other = made(tmp_path / "other", a=reply("x"))
+    with Ledger(tmp_path / "first", [other], make=False) as found:
+        assert text(found, "a") == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_empty(tmp_path: Path) -> None:
+    """A file of no bytes, which a killed process leaves, holds nothing; only the first becomes a ledger."""
+    (tmp_path / "other").touch()
+    (tmp_path / "first").touch()
+    with Ledger(tmp_path / "first", [tmp_path / "other"]) as found:
+        assert text(found, "a") is None
+    assert [(tmp_path / name).stat().st_size > 0 for name in ("first", "other")] == [True, False]
+
+
+def test_named_twice(tmp_path: Path) -> None:
+    """A ledger named twice, by whatever name, is opened once."""
+    first, other = made(tmp_path / "first", a=reply("x")), made(tmp_path / "other", b=reply("y"))
+    (tmp_path / "link").symlink_to(other)
+    with Ledger(first, [first, other, tmp_path / "link", other]) as found:
+        assert len(found._files) == 2
+        assert (text(found, "a"), text(found, "b")) == ("x", "y")
+
+
+def test_many(tmp_path: Path) -> None:
+    """As many ledgers as an array has tasks can be open at once."""
+    source = made(tmp_path / "made", a=reply("x"))
+    paths = [Path(shutil.copy(source, tmp_path / f"{i}.sqlite")) for i in range(400)]
+    with Ledger(tmp_path / "first", paths) as found:
+        assert text(found, "a") == "x"
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.ledger.test_reply_cache import Ledger, reply
+with Ledger(Path(sys.argv[1])) as made:
+    for line in sys.stdin:
+        made.keep(line.strip().encode(), "m", reply(line.strip()))
+        print("kept", flush=True)
+"""
+
+
+class Writer:
+    """Another process that keeps what it is told."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, path], cwd=ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    def keep(self, key: str) -> None:
+        """Have it keep an answer, and wait until it has."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(f"{key}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "kept\n"
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory that another user may enter."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o755)
+    yield path
+    path.chmod(0o755)
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def writer(folder: Path) -> Iterator[Writer]:
+    """A process that writes the ledger `other` there."""
+    made = Writer(folder / "other")
+    yield made
+    made.kill()
+
+
+def as_other(work: Callable[[], None]) -> None:
+    """Do something as a user who may not write what is not his, root included."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child needs no thread of this process
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def for_all(folder: Path) -> list[str]:
+    """Let everybody read a ledger, and nobody write beside it; the names of its files."""
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_being_written(writer: Writer, folder: Path, tmp_path: Path) -> None:
+    """What another process keeps at this moment is found as soon as it is kept, and goes on being kept."""
+    writer.keep("a")
+    with Ledger(tmp_path / "first", [folder / "other"]) as found:
+        assert (text(found, "a"), text(found, "b")) == ("a", None)
+        writer.keep("b")
+        assert text(found, "b") == "b"
+    writer.keep("c")
+    with Ledger(tmp_path / "first", [folder / "other"]) as found:
+        assert text(found, "c") == "c"
+
+
+@pytest.mark.parametrize("state", ["whole", "being written", "killed"])
+def test_of_another_user(state: str, writer: Writer, folder: Path) -> None:
+    """A ledger that may only be read is read, whatever state it is in, and no file is made beside it."""
+    writer.keep("a")
+    if state == "killed":
+        writer.kill()
+    elif state == "whole":
+        writer.process.communicate(timeout=30)
+    names = for_all(folder)
+    assert names == (["other"] if state == "whole" else ["other", "other-shm", "other-wal"])
+
+    def look() -> None:
+        with Ledger(None, [folder / "other"]) as found:
+            assert text(found, "a") == "a"
+            assert text(found, "b") is None
+
+    as_other(look)
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_log_alone(writer: Writer, folder: Path) -> None:
+    """A log that only its owner can read in is told, since what stands in it would be missed."""
+    writer.keep("a")
+    writer.kill()
+    (folder / "other-shm").unlink()
+    for_all(folder)
+
+    def look() -> None:
+        with pytest.raises(UsageError, match="other: has a log beside it that only its owner can read in"):
+            Ledger(None, [folder / "other"])
+
+    as_other(look)

@@ -1,0 +1,374 @@
+"""Retries are bounded, wait outside their slot, never before the server's word, and cost nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ruler_cli.errors import RefusedError
+from ruler_cli.ledger.reply_cache import ReplyCache
+from ruler_cli.pool.concurrency import Fixed
+from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
+from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import Fault, Reply, Request, Usage
+from tests.virtual import virtually
+
+T = TypeVar("T")
+ASKED = Request("s", "u", ("a",))
+OK = Reply("ok", Usage(100, 10, 0, 1), body=b"{}")
+BUSY = Fault("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
+BROKEN = Fault("transport", "broken", "call")
+GONE = Fault("transport", "gone", "call", sent=False, billed=False)
+
+
+class Script:
+    """A judge that takes a second for each answer of a list, the last one for ever."""
+
+    name = "script"
+
+    def __init__(self, *answers: Reply | Fault, seconds: float = 1.0) -> None:
+        self.answers, self.seconds = list(answers), seconds
+        self.times: list[float] = []
+        self.at_once = self.most = 0
+
+    async def ask(self, request: Request) -> Reply | Fault:
+        """The next answer."""
+        self.times.append(anyio.current_time())
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await anyio.sleep(self.seconds)
+        self.at_once -= 1
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class Memory(ReplyCache):
+    """Replies in memory, under the user message."""
+
+    ledger: None = None
+    model: str = "m"
+    params: dict[str, Any] = field(default_factory=dict)
+    rows: dict[bytes, Reply | Fault] = field(default_factory=dict)
+
+    def key(self, request: Request) -> bytes:
+        """The user message."""
+        return request.user.encode()
+
+    def find(self, key: bytes) -> Reply | Fault | None:
+        """What was kept."""
+        kept = self.rows.get(key)
+        return None if kept is None else replace(kept, kept=True)
+
+    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+        """Keep it."""
+        self.rows[key] = answer
+
+
+def called(
+    judge: Script,
+    work: Callable[[Caller], Awaitable[T]],
+    slots: int = 4,
+    retries: int = 2,
+    cache: Memory | None = None,
+) -> T:
+    """Work with a caller of this judge, in virtual time."""
+
+    async def main() -> T:
+        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, cache=cache)
+        return await work(caller)
+
+    return virtually(main)
+
+
+def asked(judge: Script, retries: int = 2) -> Reply | Fault:
+    """One call."""
+    return called(judge, lambda caller: caller.call(ASKED), retries=retries)
+
+
+def test_retry_then_reply() -> None:
+    """A limit is met again after at least the server's word, and then there is a reply."""
+    judge = Script(BUSY, BUSY, OK)
+    assert asked(judge) == OK
+    assert all(later - earlier >= 4.0 for earlier, later in zip(judge.times, judge.times[1:], strict=False))
+
+
+def test_bounded() -> None:
+    """A fault that stays ends in a fault of the group, with the number of tries."""
+    judge = Script(BROKEN)
+    answer = asked(judge)
+    assert isinstance(answer, Fault)
+    assert (answer.scope, len(judge.times)) == ("group", 3)
+    assert "tried 3 times" in answer.reason
+
+
+def test_limits_are_no_retries() -> None:
+    """Waits at a limit are another, generous budget, and that has an end as well."""
+    assert asked(Script(*[replace(BUSY, retry_after=None)] * 20, OK)) == OK
+    judge = Script(replace(BUSY, retry_after=None))
+    answer = asked(judge)
+    assert isinstance(answer, Fault)
+    assert answer.scope == "group"
+    assert 20 < len(judge.times) < 100
+
+
+def test_deadline_over_all() -> None:
+    """Tries that each take their whole time end with the deadline over all of them."""
+    judge = Script(BROKEN, seconds=60.0)
+    asked(judge, retries=3)
+    assert len(judge.times) <= 4
+
+
+def test_cooldown_is_shared() -> None:
+    """The server's Retry-After holds for every call, and jitter is only added to it."""
+    judge = Script(BUSY, OK)
+
+    async def two(caller: Caller) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.call, ASKED)
+            await anyio.sleep(1.5)
+            tasks.start_soon(caller.call, ASKED)
+
+    called(judge, two)
+    assert judge.times[0] == 0
+    assert all(at >= 4.0 for at in judge.times[1:])
+
+
+def test_hours() -> None:
+    """A server that asks to wait for a day ends the run with its number."""
+    judge = Script(replace(BUSY, retry_after=86400.0))
+
+    async def work(caller: Caller) -> str:
+        assert await caller.call(ASKED) == INTERRUPTED
+        return str(caller.gate.halt.reason)
+
+    assert "86400 s" in called(judge, work)
+    assert len(judge.times) == 1
+
+
+def test_never_reached() -> None:
+    """A judge that was never reached ends the run in seconds; once it answered it may come back."""
+
+    async def work(caller: Caller) -> tuple[Reply | Fault, float]:
+        return await caller.call(ASKED), anyio.current_time()
+
+    answer, seconds = called(Script(GONE), work, retries=9)
+    assert answer == INTERRUPTED
+    assert seconds < 30
+
+    async def twice(caller: Caller) -> Reply | Fault:
+        await caller.call(ASKED)
+        return await caller.call(ASKED)
+
+    assert called(Script(OK, *[GONE] * 5, OK), twice, retries=9) == OK
+
+
+def test_fatal() -> None:
+    """A fault of the run stops everything at once: who waits is not asked any more."""
+    fatal = Fault("refused", "no such key", "run", billed=False)
+    judge = Script(fatal)
+
+    async def work(caller: Caller) -> RefusedError:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(caller.call, ASKED)
+        assert isinstance(caller.gate.halt.reason, RefusedError)
+        return caller.gate.halt.reason
+
+    assert str(called(judge, work)) == "no such key"
+    assert len(judge.times) == 4
+
+
+def test_slots() -> None:
+    """No more calls are in flight than asked for, and a call that waits to try again holds no slot."""
+    judge = Script(OK)
+
+    async def many(caller: Caller) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(caller.call, ASKED)
+
+    called(judge, many, slots=3)
+    assert judge.most == 3
+
+    judge = Script(BROKEN, *[OK] * 5, BROKEN)
+
+    async def one_waits(caller: Caller) -> float:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.call, ASKED)
+            await anyio.sleep(0.5)
+            for _ in range(3):
+                tasks.start_soon(caller.call, ASKED)
+        return anyio.current_time()
+
+    assert called(judge, one_waits, slots=1) < 6.5  # five calls of a second, and no idle wait of long
+
+
+def test_order() -> None:
+    """First come, first served: a call that comes back to try again goes before those after it."""
+    order: list[str] = []
+
+    class Named(Script):
+        async def ask(self, request: Request) -> Reply | Fault:
+            order.append(request.user)
+            await anyio.sleep(1.0)
+            return BROKEN if order == ["0"] else OK
+
+    async def work(caller: Caller) -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
+                await anyio.lowlevel.checkpoint()
+
+    called(Named(OK), work, slots=1)
+    assert order[:3] in (["0", "1", "0"], ["0", "0", "1"])
+    assert [n for n in order if n != "0"] == ["1", "2", "3", "4"]
+
+
+def test_outage() -> None:
+    """While a judge is down no group fails, it is hardly asked, and when it is back all goes on."""
+    down = 600.0
+
+    class Down(Script):
+        async def ask(self, request: Request) -> Reply | Fault:
+            self.times.append(anyio.current_time())
+            await anyio.sleep(0.1)
+            return BROKEN if 5 < anyio.current_time() < down else OK
+
+    judge = Down(OK)
+
+    async def work(caller: Caller) -> list[Reply | Fault]:
+        answers: list[Reply | Fault] = []
+
+        async def one(number: int) -> None:
+            answers.append(await caller.call(Request("s", str(number), ("a",))))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(1000):
+                tasks.start_soon(one, number)
+        return answers
+
+    assert called(judge, work) == [OK] * 1000
+    assert sum(6 < at < down for at in judge.times) < 40
+    assert max(judge.times) < down + 60 + 200
+
+
+@pytest.mark.parametrize("fault", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)])
+def test_outage_without_end(fault: Fault) -> None:
+    """A judge that only ever fails or meets its limits ends the run in bounded time, and says so."""
+
+    async def work(caller: Caller) -> float:
+        async with anyio.create_task_group() as tasks:
+            for number in range(2 * DISTINCT):
+                tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
+        assert "has answered no call for" in str(caller.gate.halt.reason)
+        return anyio.current_time()
+
+    assert OUTAGE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * OUTAGE
+
+
+def test_unanswerable_at_the_end() -> None:
+    """Calls that failed while others were answered fail by themselves, also when only such are left."""
+
+    class Poisoned(Script):
+        async def ask(self, request: Request) -> Reply | Fault:
+            await anyio.sleep(1.0)
+            return BROKEN if int(request.user) >= 90 else OK
+
+    async def work(caller: Caller) -> list[str]:
+        ends: list[str] = []
+
+        async def one(number: int) -> None:
+            ends.append((await caller.call(Request("s", str(number), ("a",)))).__class__.__name__)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number)
+        assert caller.gate.halt.reason is None
+        return ends
+
+    ends = called(Poisoned(OK), work, slots=100)
+    assert (ends.count("Reply"), ends.count("Fault")) == (90, 10)
+
+
+def test_asked_once() -> None:
+    """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
+    judge, cache = Script(OK), Memory()
+
+    async def work(caller: Caller) -> tuple[int, int, int]:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(caller.call, ASKED)
+        first = len(judge.times)
+        assert (await caller.call(ASKED)).kept
+        second = len(judge.times)
+        for _ in range(3):
+            await caller.call(ASKED, again=True)
+        return first, second, len(judge.times)
+
+    assert called(judge, work, cache=cache) == (1, 1, 2)
+
+
+def test_marks() -> None:
+    """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
+    cache = Memory()
+    called(Script(BROKEN), lambda caller: caller.call(ASKED), cache=cache)
+    assert isinstance(cache.rows[b"u"], Fault)
+
+    async def stopped(caller: Caller) -> None:
+        await caller.call(ASKED)
+
+    for fault in (GONE, Fault("refused", "key", "run")):
+        cache = Memory()
+        called(Script(fault), stopped, cache=cache)
+        assert not cache.rows
+
+
+def test_odd_answer_is_kept() -> None:
+    """An answer that is no chat completion may have been paid for: it is kept and asked again."""
+    cache = Memory()
+    odd = Fault("transport", "odd", "call", body=b"<html>")
+    assert called(Script(odd, OK), lambda caller: caller.call(ASKED), cache=cache) == OK
+    assert cache.rows == {b"u": OK}
+
+
+def test_stop_while_waiting() -> None:
+    """A call that waits to try again, or waits in line, ends when the run is told to stop."""
+    judge = Script(replace(BUSY, retry_after=500.0))
+
+    async def work(caller: Caller) -> float:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.call, ASKED)
+            tasks.start_soon(caller.call, ASKED)
+            await anyio.sleep(5)
+            caller.gate.halt.now(RefusedError("stop"))
+            caller.gate.nudge()
+        return anyio.current_time()
+
+    assert called(judge, work, slots=1) == 5
+
+
+def test_capped_is_not_kept() -> None:
+    """What the cap left out leaves no mark."""
+    cache = Memory()
+
+    async def work(caller: Caller) -> Reply | Fault:
+        caller.gate.budget.close()
+        return await caller.call(ASKED)
+
+    assert called(Script(OK), work, cache=cache) == CAPPED
+    assert not cache.rows

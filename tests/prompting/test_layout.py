@@ -1,0 +1,128 @@
+"""A group as a sheet: what all share once, identical rollouts once; and the orders of passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.config import AskSettings
+from ruler_cli.prompting.layout import CYCLE, balanced, keyed, order_of
+from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.types import Rollout
+from tests.values import group, talk
+
+ASK = AskSettings()
+
+
+def test_members() -> None:
+    """Parts of one rollout are shown as one, in their order, and have one owner; a broken part has none."""
+    parts = [Rollout(talk(said), (i,), member="one") for i, said in enumerate(("first", "second"))]
+    broken = Rollout([], (2,), member="one", fault="is no object")
+    sheet = lay_out(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
+    assert sheet.owner == (0, 0, 1, None)
+    assert sheet.bodies[0].index("first") < sheet.bodies[0].index("second")
+    late = lay_out(group(broken, *parts), ASK)
+    assert late.owner == (None, 0, 0)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
+def test_identical(answers: list[str]) -> None:
+    """Identical rollouts are shown once, and each knows which one it is."""
+    sheet = lay_out(group(*map(talk, answers)), ASK)
+    assert len(sheet.bodies) == len(set(answers))
+    assert [f'"{a}"' in sheet.bodies[i or 0] for a, i in zip(answers, sheet.owner, strict=True)] == [
+        True
+    ] * len(answers)
+    assert sheet.alone is (len(set(answers)) == 1)
+
+
+def test_histories() -> None:
+    """Further histories are further parts of the same rollout, without the shared context again."""
+    sheet = lay_out(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
+    assert sheet.bodies[0].split("\n") == [
+        'assistant: "4"',
+        "(part 2 of the same rollout, again from the shared context)",
+        'assistant: "5"',
+        "(part 3 of the same rollout)",
+        'user: "Why?"',
+        'assistant: "6"',
+    ]
+
+
+def test_equal_in_python_only() -> None:
+    """Messages that Python takes for equal and JSON does not are not shared."""
+    asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
+    sheet = lay_out(group(*asks), ASK)
+    assert not sheet.context
+    assert [body.split("\n")[0] for body in sheet.bodies] == ['user: "1"', 'user: "true"', 'user: "1.0"']
+
+
+def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
+    """What is shown of one rollout in parts, beside another rollout."""
+    rollouts = [Rollout(c, member="m") for c in conversations]
+    sheet = lay_out(group(Rollout(talk("other")), *rollouts), ASK)
+    assert len(sheet.bodies) == 2
+    assert set(sheet.owner[1:]) == {1}
+    return tuple(sheet.bodies[1].split("\n"))
+
+
+def test_snapshots() -> None:
+    """A part with which another begins is not shown again, in whatever order they stand."""
+    (asked, first), last = talk("first"), talk("last")[1]
+    tool: dict[str, Any] = {"role": "tool", "content": "seen"}
+    whole = [asked, first, tool, last]
+    wanted = ('assistant: "first"', 'tool: "seen"', 'assistant: "last"')
+    for shown in ([whole[:2], whole], [whole, whole[:2]], [whole[:2], whole[:3], whole, whole]):
+        assert parts(*shown) == wanted
+
+
+def test_no_snapshot() -> None:
+    """What no other part begins with stays a part: another attempt, or a context that was cut down."""
+    one, other = talk("one"), talk("two")
+    longer = [*other, {"role": "tool", "content": "seen"}]
+    lines = ('assistant: "one"', "(part 2 of the same rollout, again from the shared context)")
+    assert parts(one, other) == (*lines, 'assistant: "two"')
+    assert parts(one, other, longer) == (*lines, 'assistant: "two"', 'tool: "seen"')
+    assert parts(one, other, one) == (*lines, 'assistant: "two"')
+
+
+def test_prompt_with_examples() -> None:
+    """The turns of an agent that are examples in the prompt are context, and no rollout's own."""
+    shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
+    sheet = lay_out(group(Rollout(shots, asked=3)), AskSettings())
+    assert (sheet.context.count("\n"), sheet.bodies) == (2, ('assistant: "4"',))
+
+
+bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))
+turns = st.integers(0, 40)
+
+
+@given(bases, turns)
+def test_pairs(base: list[int], turn: int) -> None:
+    """An even turn and the next one are reverses: each item's two places sum to one less than the size."""
+    even = turn - turn % 2
+    first, second = balanced(base, even), balanced(base, even + 1)
+    assert second == first[::-1]
+    assert {first.index(item) + second.index(item) for item in base} <= {len(base) - 1}
+
+
+@given(st.integers(1, 12))
+def test_a_cycle_differs(quarter: int) -> None:
+    """Eight turns over a group that can be quartered are eight orders, and no place is favoured."""
+    size = 4 * quarter
+    orders = [tuple(balanced(range(size), turn)) for turn in range(CYCLE)]
+    assert len(set(orders)) == CYCLE
+    for item in range(size):
+        assert sum(order.index(item) for order in orders) == CYCLE * (size - 1) / 2
+
+
+def test_cycles_are_drawn_anew() -> None:
+    """After eight turns another order is drawn, and within them one is shifted."""
+    digests = [keyed(str(n)) for n in range(20)]
+    found = [order_of(b"g", digests, seed=0, turn=turn) for turn in range(2 * CYCLE)]
+    assert found[1] == found[0][::-1]
+    assert found[CYCLE + 1] == found[CYCLE][::-1]
+    assert found[CYCLE] not in [balanced(found[0], turn) for turn in range(CYCLE)]
+    assert order_of(b"g", digests, seed=1, turn=0) != found[0] != order_of(b"h", digests, seed=0, turn=0)

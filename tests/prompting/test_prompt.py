@@ -1,0 +1,350 @@
+"""A group as questions put to the judge: what is left out, what each pass asks, and how it is written."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.config import AskSettings
+from ruler_cli.prompting import templates
+from ruler_cli.prompting.layout import Sheet
+from ruler_cli.prompting.prompt import LADDER, State, compose, lay_out, obstacle, parts, windows
+from ruler_cli.prompting.render import blocks
+from ruler_cli.types import Failure, Group, Rollout
+from tests.prompting.test_windows import connected
+from tests.values import group, read, talk, texts
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+ASK = AskSettings()
+TOOL, OTHER = {"name": "f"}, {"name": "g"}
+
+
+def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
+    """The user message of a group."""
+    return compose(lay_out(made, ask), ask, state=State(attempt)).request.user
+
+
+def test_shape() -> None:
+    """What all share stands first and once, then the tools, the rollouts, and the ids to score."""
+    user = asked(group(talk("4"), talk("5"), tools=[TOOL]))
+    lines = user.split("\n")
+    assert lines[:3] == ["<context>", 'user: "What is 2+2?"', "</context>"]
+    assert lines[3:6] == ["<available_tools>", '{"name":"f"}', "</available_tools>"]
+    assert sorted(blocks(user).values()) == ['assistant: "4"', 'assistant: "5"']
+    assert lines[-1].startswith("trajectory_ids to score: [")
+
+
+@settings(deadline=None)
+@given(st.lists(texts, min_size=1, max_size=5), st.randoms(), st.integers(0, 3))
+def test_permuted(answers: list[str], random: Any, attempt: int) -> None:
+    """However the input is sorted, the identical question is asked."""
+    mixed = list(answers)
+    random.shuffle(mixed)
+    assert asked(group(*map(talk, answers)), attempt=attempt) == asked(
+        group(*map(talk, mixed)), attempt=attempt
+    )
+
+
+def test_labels_in_no_text() -> None:
+    """A rollout that holds every label of four letters is answered with longer ones."""
+    letters = "bcdfghjkmnpqrstvwxz"
+    every = " ".join(map("".join, itertools.product(letters, repeat=4)))
+    paper = compose(lay_out(group(talk(every), talk("x"), talk("y")), ASK), ASK)
+    assert len(paper.labels) == 3
+    assert all(len(label) > 4 and label not in every for label in paper.labels)
+
+
+def test_tools() -> None:
+    """Tools that all share stand once, also against the group's; where they differ each shows its own."""
+    one = [Rollout(talk(a), tools=[TOOL]) for a in "ab"]
+    assert asked(group(*one)).count('{"name":"f"}') == 1
+    assert asked(group(*one, tools=[TOOL])).count('{"name":"f"}') == 1
+    differ = asked(group(one[0], Rollout(talk("b"), tools=[OTHER])))
+    assert "<available_tools>" not in differ
+    assert sorted(b.split("\n")[:2] for b in blocks(differ).values()) == [
+        ["(tools of this rollout)", '{"name":"f"}'],
+        ["(tools of this rollout)", '{"name":"g"}'],
+    ]
+    assert "<available_tools>\n" + '{"name":"f"}' in asked(group(*one, tools=[OTHER]))
+    some = asked(group(one[0], talk("b"), tools=[OTHER]))
+    assert "<available_tools>\n" + '{"name":"g"}' in some
+    assert some.count('(tools of this rollout)\n{"name":"f"}') == 1
+
+
+def test_rubric() -> None:
+    """The group's own rubric wins over the option, the option over the built-in one."""
+    made = group(talk("a"), talk("b"))
+    own = group(talk("a"), talk("b"), rubric="OWN")
+    ask = replace(ASK, rubric="OPTION")
+    systems = [compose(lay_out(g, a), a).request.system for g, a in ((own, ask), (made, ask), (made, ASK))]
+    assert ["OWN" in s for s in systems] == [True, False, False]
+    assert ["OPTION" in s for s in systems] == [False, True, False]
+    assert [templates.RUBRIC in s for s in systems] == [False, False, True]
+
+
+def test_alone() -> None:
+    """One rollout is judged absolutely: the prompt up to the agent's first turn is its context."""
+    sheet = lay_out(group(talk("4")), ASK)
+    assert (sheet.context, sheet.bodies, sheet.alone) == ('user: "What is 2+2?"', ('assistant: "4"',), True)
+    system = compose(sheet, ASK).request.system
+    assert system.startswith("You are grading a rollout")
+    only = lay_out(group([{"role": "user", "content": "x"}]), ASK)
+    assert (only.context, only.bodies) == ("", ('user: "x"',))
+
+
+OURS = {
+    # seed, attempt, order: digest of the requests for samples/groups.jsonl
+    (0, 0, "random"): "39a0e58d35dcb770242780a40f090237",
+    (0, 1, "random"): "585d6c3bdd3b22c1578f1c146e36f6e4",
+    (7, 2, "random"): "d9aaf596b772e2ffe5f3c86ea9482840",
+    (0, 0, "input"): "9ff463d396069a9ac74fef7d28d1254b",
+}
+"""Requests of the first pass as ledgers in the field hold them: another byte, and they are paid for again."""
+
+
+@pytest.mark.parametrize("case", OURS)
+def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
+    """What the first pass asks is, to the byte, what was asked before there were passes."""
+    seed, attempt, order = case
+    ask = AskSettings(seed=seed, order=order)
+    lines = (SAMPLES / "groups.jsonl").read_bytes().splitlines()
+    whole = blake2b(digest_size=16)
+    for record in read(*map(json.loads, lines)):
+        sheet = lay_out(Group("g", (record,)), ask)
+        request = compose(sheet, ask, state=State(attempt, "n" * bool(attempt))).request
+        whole.update("\0".join([request.system, request.user, *request.labels]).encode())
+        assert request.turn == 0
+    assert whole.hexdigest() == OURS[case]
+
+
+answers = st.lists(texts, min_size=2, max_size=9, unique=True)
+
+
+@settings(deadline=None)
+@given(answers, st.integers(0, 9), st.integers(1, 3), st.integers(0, 1))
+def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attempt: int) -> None:
+    """Two passes, and two attempts of one, show the same rollouts under labels of their own.
+
+    Of 130,000 labels the same may be drawn twice by chance, so of four one may be.
+    """
+    sheet = lay_out(group(*map(talk, given_answers)), ASK)
+    one, other, corrected = (
+        compose(sheet, ASK, parts(sheet, ASK, t)[0], State(a))
+        for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
+    )
+    chance = len(one.labels) // 4
+    assert len(set(one.labels) & set(other.labels)) <= chance
+    assert len(set(one.labels) & set(corrected.labels)) <= chance
+    assert set(one.labels.values()) == set(other.labels.values()) == set(range(len(sheet.bodies)))
+    assert (one.request.turn, other.request.turn) == (turn, turn + later)
+
+
+def test_correction_within_a_pass() -> None:
+    """A correction shows the rollouts of its part in an order of its own, or in input order on request."""
+    sheet = lay_out(group(*map(talk, "abcdefgh")), ASK)
+    for turn in range(3):
+        part = parts(sheet, ASK, turn)[0]
+        orders = {tuple(compose(sheet, ASK, part, State(attempt)).labels.values()) for attempt in range(4)}
+        assert len(orders) == 4
+        assert part.bodies in orders
+    kept = replace(ASK, order="input")
+    for attempt in range(2):
+        paper = compose(sheet, kept, parts(sheet, kept, 1)[0], State(attempt))
+        assert list(paper.labels.values()) == list(range(8))
+
+
+def of_sizes(sizes: list[int]) -> Group:
+    """A group of rollouts of so many characters, each different."""
+    return group(*(talk(f"{number} " + "x" * size) for number, size in enumerate(sizes)))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 3000), min_size=1, max_size=30),
+    st.integers(2, 12),
+    st.none() | st.integers(1400, 6000),
+    st.integers(0, 11),
+)
+def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> None:
+    """A pass shows each rollout once, in requests that fit the judge, and two passes hang together."""
+    ask = replace(ASK, group_size=most, context_tokens=context)
+    sheet = lay_out(of_sizes(sizes), ask)
+    count = windows(sheet, ask)
+    found = parts(sheet, ask, turn)
+    assert len(found) == count
+    if not count:
+        assert context is not None
+        assert sheet.tokens_of(range(len(sizes))) > context
+        return
+    assert [(part.turn, part.window) for part in found] == [(turn, number) for number in range(count)]
+    assert sorted(body for part in found for body in part.bodies) == list(range(len(sizes)))
+    if context is not None:
+        assert all(sheet.tokens_of(part.bodies) <= context for part in found)
+    assert count == 1 or all(len(part.bodies) >= 2 for part in found)
+    first, second = ([part.bodies for part in parts(sheet, ask, t)] for t in (0, 1))
+    assert connected(first, second)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.permutations(range(14)), st.integers(0, 9), st.sampled_from([None, 1000]))
+def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
+    """However the input is sorted, a pass asks the identical questions."""
+    conversations = [talk(f"{number} " + "y" * 300) for number in range(14)]
+    ask = replace(ASK, group_size=5, context_tokens=context)
+    asked: list[list[Any]] = []
+    for order in (range(14), mixed):
+        sheet = lay_out(group(*(conversations[number] for number in order)), ask)
+        asked.append([compose(sheet, ask, part).request for part in parts(sheet, ask, turn)])
+    assert len(asked[0]) > 2
+    assert asked[0] == asked[1]
+
+
+def test_mirrored() -> None:
+    """In windows too a rollout stands at the mirrored slot of the pass before, among others."""
+    ask = replace(ASK, group_size=6)
+    sheet = lay_out(of_sizes([5] * 30), ask)
+    for turn in (0, 2, 4):
+        first, second = parts(sheet, ask, turn), parts(sheet, ask, turn + 1)
+        slots, after = (
+            {body: slot for part in made for slot, body in enumerate(part.bodies)} for made in (first, second)
+        )
+        assert {slots[body] + after[body] for body in range(30)} == {5}
+        assert not {frozenset(part.bodies) for part in first} & {frozenset(part.bodies) for part in second}
+
+
+def test_order_of_input() -> None:
+    """On request rollouts stand in input order in every pass, also within windows, which stay random."""
+    ask = replace(ASK, group_size=6, order="input")
+    sheet = lay_out(of_sizes([5] * 30), ask)
+    for turn in range(3):
+        found = parts(sheet, ask, turn)
+        assert all(list(part.bodies) == sorted(part.bodies) for part in found)
+    assert {part.bodies for part in parts(sheet, ask, 0)} != {part.bodies for part in parts(sheet, ask, 1)}
+    whole = replace(ask, group_size=30)
+    assert [parts(sheet, whole, turn)[0].bodies for turn in range(3)] == [tuple(range(30))] * 3
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
+def test_too_long(number: int) -> None:
+    """Where no two rollouts fit, no pass is made, and the failure says how long they are."""
+    made = of_sizes([40_000] * number)
+    ask = replace(ASK, context_tokens=9_000)
+    sheet = lay_out(made, ask)
+    assert (windows(sheet, ask), parts(sheet, ask, 0)) == (0, ())
+    failure = obstacle(made, sheet, ask)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "too_long"
+    tokens = int(failure.reason.split()[1])
+    assert tokens > 9_000
+    assert "more than the 9000 that the judge takes" in failure.reason
+    assert obstacle(made, sheet, replace(ask, context_tokens=90_000)) is None
+
+
+CUT = "left out by ruler"
+
+
+def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[str, Any]]:
+    """A question, a thought, a tool output of so many words, and an answer."""
+    return [
+        {"role": "user", "content": "QUESTION " * 100},
+        {"role": "assistant", "reasoning": "thought " * thought, "content": f"Let me look for {answer}."},
+        {"role": "tool", "content": "output " * output},
+        {"role": "assistant", "content": answer + " ANSWER" * 100},
+    ]
+
+
+def shown(sheet: Sheet, ask: AskSettings) -> str:
+    """All that a pass asks."""
+    return "\n".join(compose(sheet, ask, part).request.user for part in parts(sheet, ask, 0))
+
+
+def only_tools(sheet: Sheet) -> bool:
+    """Whether no step was taken that leaves out of reasoning."""
+    return all(step.reasoning is None for step in LADDER[: sheet.shortening])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), min_size=1, max_size=14),
+    st.integers(1_200, 20_000),
+)
+def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
+    """The first user message and every final answer are whole, whatever has to be left out."""
+    ask = replace(ASK, context_tokens=tokens)
+    made = group(*(rollout(f"of {n}", *each) for n, each in enumerate(lengths)))
+    sheet = lay_out(made, ask)
+    bodies = sheet.bodies
+    assert len(bodies) == len(lengths)
+    assert (sheet.context + "\n".join(bodies)).count("QUESTION " * 100) == 1
+    assert all(f"of {n}" + " ANSWER" * 100 in bodies[n] for n in range(len(bodies)))
+    assert bool(sheet.shortening) is any(CUT in text for text in (sheet.context, *bodies))
+    whole = lay_out(made, ASK)
+    for text, full in zip(bodies, whole.bodies, strict=True):
+        assert text == full or len(text) < len(full)
+    assert (sheet.digest, sheet.digests, sheet.owner) == (whole.digest, whole.digests, whole.owner)
+
+
+def test_whole_in_windows() -> None:
+    """Rollouts of which four fit into a request are shown whole, however long the group is."""
+    ask = replace(ASK, context_tokens=60_000)
+    sheet = lay_out(group(*(rollout(f"{n}") for n in range(24))), ask)
+    assert sheet.tokens > 200_000
+    assert sheet.shortening == 0
+    assert CUT not in shown(sheet, ask)
+    assert windows(sheet, ask) >= 5
+
+
+@pytest.mark.parametrize("number", [3, 9, 24])
+def test_only_the_long_one(number: int) -> None:
+    """One rollout that leaves no room for others is shortened, and no other is."""
+    ask = replace(ASK, context_tokens=25_000)
+    sheet = lay_out(group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask)
+    assert [CUT in body for body in sheet.bodies] == [True] + [False] * (number - 1)
+    assert only_tools(sheet)
+    assert "thought " * 1000 in sheet.bodies[0]
+
+
+def test_step_by_step() -> None:
+    """The smaller the context the more is left out, and reasoning only when tool outputs are short."""
+    made = group(*(rollout(f"{n}") for n in range(4)))
+    steps = []
+    for tokens in (50_000, 20_000, 12_000, 6_000, 3_000):
+        sheet = lay_out(made, replace(ASK, context_tokens=tokens))
+        assert sheet.tokens <= tokens
+        steps.append(sheet.shortening)
+        assert ("thought " * 1000 in sheet.bodies[0]) is only_tools(sheet)
+    assert steps == sorted(steps)
+    assert steps[0] == 0
+    assert LADDER[steps[-1] - 1].reasoning is not None
+
+
+def test_long_context() -> None:
+    """What all share is shortened like a rollout where it is what is too long."""
+    tool = {"role": "tool", "content": "shared " * 20_000}
+    made = group(*([talk(a)[0], tool, talk(a)[1]] for a in "abc"))
+    ask = replace(ASK, context_tokens=5_000)
+    sheet = lay_out(made, ask)
+    assert CUT in sheet.context
+    assert sheet.context.startswith('user: "What is 2+2?"')
+    assert only_tools(sheet)
+    assert sheet.tokens <= 5_000
+    assert len(sheet.bodies) == 3
+
+
+def test_smaller_windows_last() -> None:
+    """Where not even four fit when all is left out that may be, two do."""
+    answers = ["x" * 20_000 + str(n) for n in range(8)]
+    made = group(*([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers))
+    ask = replace(ASK, context_tokens=14_000)
+    sheet = lay_out(made, ask)
+    assert sheet.shortening == len(LADDER)
+    assert all(len(part.bodies) < 4 for part in parts(sheet, ask, 0))
+    assert [len(part.bodies) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]

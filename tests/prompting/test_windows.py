@@ -1,0 +1,81 @@
+"""Windows over numbers and sizes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.prompting.windows import LEAST, WIDE, Windows, count_for, partition
+
+sizes_of = st.lists(st.integers(1, 100), min_size=2, max_size=60)
+
+
+def draw(seed: int) -> Callable[[int, int], float]:
+    """Random keys that depend on the seed alone."""
+    return lambda attempt, item: random.Random(seed * 1_000_003 + attempt * 9_973 + item).random()
+
+
+def connected(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> bool:
+    """Whether the windows of two passes hang together through the items that stand in both."""
+    reached, rest = set(first[0]), [set(window) for window in (*first, *second)]
+    while near := [window for window in rest if window & reached]:
+        reached.update(*near)
+        rest = [window for window in rest if window not in near]
+    return not rest
+
+
+def two(order: list[int], count: int, **more: object) -> tuple[Windows | None, Windows | None]:
+    """An order and its reverse, dealt out so that the windows hang together."""
+    first = partition(order, count, draw(1), **more)  # type: ignore[arg-type]  # passed on
+    second = partition(order[::-1], count, draw(2), before=first, **more)  # type: ignore[arg-type]  # same
+    return first, second
+
+
+@settings(deadline=None)
+@given(sizes_of, st.integers(20, 400), st.integers(2, 12), st.sampled_from([LEAST, WIDE]))
+def test_by_size(sizes: list[int], limit: int, most: int, least: int) -> None:
+    """Windows fit the limit and tie together, or there are none."""
+    order = list(range(len(sizes)))
+    count = count_for(sizes, limit, most, least)
+    if not count:
+        assert sum(sorted(sizes)[-least:]) > limit or sum(sizes) > limit
+        return
+    first, second = two(order, count, sizes=sizes, limit=limit, least=least, most=most)
+    assert first is not None
+    for windows in (first, second):
+        if windows is None:  # two passes that fit may be tied together by no exchange
+            continue
+        assert sorted(item for window in windows for item in window) == order
+        assert all(sum(sizes[item] for item in window) <= limit for window in windows)
+        assert all(len(window) >= min(least, len(sizes) // count) for window in windows)
+        assert all(len(window) <= max(most, -(-len(sizes) // count)) for window in windows)
+    assert second is None or connected(first, second)
+
+
+def test_cannot_be_tied() -> None:
+    """Where no exchange fits, a second pass is not made up."""
+    sizes = [50, 50, 10, 90]
+    first, second = two([0, 1, 2, 3], 2, sizes=sizes, limit=100)
+    assert first is not None
+    assert second is None
+
+
+def test_large() -> None:
+    """Thousands of items of very unlike sizes are dealt out and tied, pass by pass."""
+    rough = random.Random(0)
+    sizes = [int(rough.lognormvariate(6, 1)) for _ in range(2000)]
+    limit = 2 * max(sizes)
+    count = count_for(sizes, limit, 32)
+    made: list[Windows] = []
+    for turn in range(4):
+        order = rough.sample(range(2000), 2000)
+        windows = partition(
+            order, count, draw(turn), sizes=sizes, limit=limit, before=made[-1] if made else None
+        )
+        assert windows is not None
+        made.append(windows)
+    assert all(connected(one, other) for one, other in pairwise(made))

@@ -1,0 +1,267 @@
+"""Many files as one INPUT, and a directory as OUTPUT."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.reading.directory import Shards
+from ruler_cli.reading.open import open_container
+from ruler_cli.types import Line, Problem
+from ruler_cli.writing.files import OutputTree
+
+
+def fits(line: Line) -> bool | None:
+    """Records have a `k`; other objects are of another kind."""
+    try:
+        return "k" in json.loads(line.raw)
+    except ValueError:
+        return None
+
+
+def lines(*keys: object) -> bytes:
+    """JSON lines."""
+    return b"".join(b'{"k": %s}\n' % json.dumps(key).encode() for key in keys)
+
+
+FILES = {
+    "part-2.jsonl": lines(1, 2) + b"\n" + lines(3),
+    "part-10.jsonl.gz": gzip.compress(lines(4), mtime=0),
+    "sub/list.json": json.dumps([{"k": 5}, {"k": 6}], indent=1).encode(),
+    "sub/one.json": json.dumps({"k": 7}, indent=1).encode(),
+    "metadata.json": b'{"model": "m"}\n',
+    "run.log": b"all is well\n",
+    "weights.pt": b"PK\x05\x06" + bytes(18),
+    "empty.jsonl": b"",
+    "blank.jsonl": b"\n\n",
+}
+
+
+def write(root: Path, files: dict[str, bytes]) -> Path:
+    """Make a directory of files."""
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    return root
+
+
+def read(root: Path) -> dict[str, bytes]:
+    """All files of a directory."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def opened(root: Path) -> tuple[Shards, list[str], list[Problem]]:
+    """A directory after its format was found: what was left out, and what was wrong."""
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_container(str(root), stack)
+    assert isinstance(found, Shards)
+    return found, found.settle(fits, problems.append), problems
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An INPUT of every kind of file."""
+    return write(tmp_path / "in", FILES)
+
+
+def rewrite(found: Shards, out: Path, change: Any = lambda line: line.raw) -> None:
+    """Write every record into a directory."""
+    with OutputTree(str(out)) as output:
+        output.into(found)
+        for line in list(found.records()):
+            output.put(line.number, change(line))
+        output.commit()
+
+
+def test_records(root: Path) -> None:
+    """Records are numbered through, and each says its file and its place there."""
+    found, notes, problems = opened(root)
+    every = list(found.records())
+    assert [json.loads(line.raw)["k"] for line in every] == [1, 2, 3, 4, 5, 6, 7]
+    assert [line.number for line in every] == sorted({line.number for line in every})
+    assert [line.where for line in every] == [
+        "part-2.jsonl line 1",
+        "part-2.jsonl line 2",
+        "part-2.jsonl line 4",
+        "part-10.jsonl.gz line 1",
+        "sub/list.json item 1",
+        "sub/list.json item 2",
+        "sub/one.json object 1",
+    ]
+    assert [found.place(line.number) for line in every] == [line.place for line in every]
+    assert list(found.records()) == every
+    assert [line.where for line in found.sample(50)][:2] == ["metadata.json line 1", "part-2.jsonl line 1"]
+    assert notes == [
+        "metadata.json holds no record of this format: left out",
+        "run.log is no JSON: left out",
+        "weights.pt is no text: left out",
+    ]
+    assert problems == []
+
+
+def test_round_trip(root: Path, tmp_path: Path) -> None:
+    """Every file comes out under its name, as the container it was; what was left out to the byte.
+
+    INPUT may be OUTPUT, and who may read a file stays as it was.
+    """
+    (write(tmp_path / "out", {"part-2.jsonl": b""}) / "part-2.jsonl").chmod(0o600)
+    rewrite(opened(root)[0], tmp_path / "out")
+    assert (tmp_path / "out" / "part-2.jsonl").stat().st_mode & 0o777 == 0o600
+    out, packed = read(tmp_path / "out"), "part-10.jsonl.gz"
+    assert gzip.decompress(out.pop(packed)) == lines(4)
+    changed = {"part-2.jsonl": lines(1, 2, 3), "blank.jsonl": b""}
+    assert out == {name: text for name, text in FILES.items() if name != packed} | changed
+    rewrite(opened(root)[0], root, lambda line: line.raw.replace(b"4", b"44"))
+    assert gzip.decompress(read(root)["part-10.jsonl.gz"]) == lines(44)
+    assert read(root)["run.log"] == FILES["run.log"]
+
+
+def test_left_out_records(root: Path, tmp_path: Path) -> None:
+    """Records that are left out leave the other shards as they are, and empty ones valid."""
+    found = opened(root)[0]
+    with OutputTree(str(tmp_path / "out")) as output:
+        output.into(found)
+        assert len(list(found.records())) == 7
+        output.put(5, b'{"k": "four"}')
+        output.commit()
+    out = read(tmp_path / "out")
+    assert out.keys() == FILES.keys()
+    assert out["part-2.jsonl"] == b""
+    assert json.loads(out["sub/list.json"]) == []
+
+
+def test_damaged(root: Path, tmp_path: Path) -> None:
+    """A shard that is damaged is told once, what can be read of it is read, and the others go on."""
+    many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
+    bad = {
+        "a.jsonl": b'{"torn',
+        "b.json": b'[\n{"k": 8}, {"k": 9',
+        "c.jsonl.gz": gzip.compress(many)[:-50_000],
+        "d.json": b'[\n{"k": 8',
+    }
+    write(root, bad)
+    found, notes, problems = opened(root)
+    every = list(found.records())
+    assert list(found.records()) == every
+    assert {p.place for p in problems} == bad.keys()
+    assert len(problems) == 4
+    assert all(p.raw == b"" for p in problems)
+    assert sum(line.place.startswith("c.jsonl.gz") for line in every) > 1000
+    assert len(notes) == 3
+    rewrite(found, tmp_path / "out")
+    out = read(tmp_path / "out")
+    assert all(out[name] == bad[name] for name in ("a.jsonl", "b.json", "d.json"))
+    assert many.startswith(gzip.decompress(out["c.jsonl.gz"]))
+
+
+def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `commit` nothing appears; what is whole stays in .partial files that can be read.
+
+    Before the first record there is not even a directory, and without room there is a sentence.
+    """
+    found, folder = opened(root)[0], tmp_path / "out"
+    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
+        output.into(found)
+        raise ZeroDivisionError
+    assert not folder.exists()
+    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
+        output.into(found)
+        for line in list(found.records())[:5]:
+            output.put(line.number, line.raw)
+        raise ZeroDivisionError
+    out = read(folder)
+    assert all(name.endswith(".partial") for name in out)
+    assert json.loads(out["sub/list.json.partial"]) == [{"k": 5}]
+    assert out["part-2.jsonl.partial"] == lines(1, 2, 3)
+
+    def full(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match="No space left on device; what is whole so far is kept"):
+            rewrite(found, folder)
+    assert all(name.endswith(".partial") for name in read(folder))
+    rewrite(found, folder)
+    assert not [name for name in read(folder) if name.endswith(".partial")]
+
+
+def test_no_place(root: Path, tmp_path: Path) -> None:
+    """A place that would be read as INPUT, holds other files, is locked or no directory is told at once."""
+    found = opened(root)[0]
+    with OutputTree(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
+        output.into(found)
+    other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
+    with OutputTree(other) as output:
+        with pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
+            output.into(found)
+        with pytest.raises(UsageError, match="another run"):
+            OutputTree(other)
+    with pytest.raises(UsageError, match="is a file"):
+        OutputTree(str(root / "run.log"))
+    with pytest.raises(UsageError, match="mkdir -p"):
+        OutputTree(str(tmp_path / "no" / "out"))
+
+
+def test_changed(root: Path) -> None:
+    """A shard that cannot be read any more when it is read again is an error of the run."""
+    found = opened(root)[0]
+    list(found.records())
+    (root / "sub" / "list.json").unlink()
+    with pytest.raises(UsageError, match="no such file"):
+        list(found.records())
+
+
+def test_many_left_out(tmp_path: Path) -> None:
+    """Files without records are named up to a number, then counted; many shards are sampled evenly."""
+    files = {f"{i}.log": b"text\n" for i in range(30)} | {f"{i}.json": b'{"k": %d}' % i for i in range(100)}
+    found, notes, problems = opened(write(tmp_path / "in", files))
+    assert len(notes) == 21
+    assert notes[-1] == "… and 10 more files: left out"
+    assert problems == []
+    assert len(list(found.records())) == 100
+    sample = found.sample(50)
+    assert 20 <= len(sample) <= 50
+    assert sample[-1].where.startswith("9")
+
+
+def test_damaged_in_place(root: Path) -> None:
+    """A file whose end cannot be read is not replaced by what can: INPUT and OUTPUT must be apart."""
+    many = lines(*(f"{i} {os.urandom(200).hex()}" for i in range(5000)))
+    before = read(write(root, {"c.jsonl.gz": gzip.compress(many)[:-50_000]}))
+    with pytest.raises(UsageError, match="give another directory"):
+        rewrite(opened(root)[0], root)
+    assert read(root) == before
+
+
+def test_not_permitted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that may not be read is told, and does not keep the others from being written."""
+    real = open_container
+
+    def guarded(name: str, stack: ExitStack, file: str | None = None) -> Any:
+        if name.endswith("run.log"):
+            raise UsageError(f"{name}: cannot be read: Permission denied")
+        return real(name, stack, file)
+
+    monkeypatch.setattr("ruler_cli.reading.open.open_container", guarded)
+    monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).endswith("run.log"))
+    found, _, problems = opened(root)
+    assert [(p.place, p.reason) for p in problems] == [("run.log", "cannot be read: Permission denied")]
+    rewrite(found, tmp_path / "out")
+    assert read(tmp_path / "out").keys() == FILES.keys() - {"run.log"}
+
+
+def test_zeros_behind_records(tmp_path: Path) -> None:
+    """A crash leaves zeros at the end of a file; what stands before them is read."""
+    found, notes, problems = opened(write(tmp_path / "in", {"a.jsonl": lines(1) + bytes(512), "b": bytes(9)}))
+    assert [line.raw for line in found.records()] == [lines(1)[:-1], bytes(512)]
+    assert notes == ["b is no text: left out"]
+    assert problems == []

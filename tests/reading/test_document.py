@@ -1,0 +1,278 @@
+"""JSON documents as records, and back."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from contextlib import ExitStack
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UsageError
+from ruler_cli.reading.container import Container
+from ruler_cli.reading.document import Document, may_be_document, shape_of
+from ruler_cli.reading.open import JsonLines, open_container
+
+A, B = b'{"a": 1}', b'{"b": [2, "]}"]}'
+PRETTY = b'{\n "a": 1\n}'
+
+
+def opened(path: Path, stack: ExitStack, text: bytes) -> Container:
+    """What stands in a file."""
+    path.write_bytes(text)
+    return open_container(str(path), stack)
+
+
+def glued(container: Container, keep: list[bool] | None = None) -> bytes:
+    """The records as they were read, put back; some may be left out."""
+    stream = io.BytesIO()
+    encoder = container.encoder(stream)
+    for line in container.records():
+        if keep is None or keep[line.number - 1]:
+            encoder.put(line.number, line.raw)
+    encoder.end()
+    return stream.getvalue()
+
+
+SPACE = st.text(" \n\t\r", max_size=2).map(str.encode)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(['"', "\\", "]}"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECT = st.builds(
+    lambda value, indent, plain: json.dumps(value, indent=indent, ensure_ascii=plain).encode(),
+    st.dictionaries(st.text(max_size=3), JSON, max_size=3),
+    st.sampled_from([None, 0, 2]),
+    st.booleans(),
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
+    """A document of any kind, and its records."""
+    records = draw(st.lists(OBJECT, max_size=4))
+    parts: list[bytes] = []
+    for record in records:
+        parts += [b"," if parts else b"", draw(SPACE), record, draw(SPACE)]
+    listed = b"[" + (b"".join(parts) or draw(SPACE)) + b"]"
+    name = draw(st.sampled_from(["", "trajectory_groups", "simulations", "samples", "results"]))
+    if name == "results":
+        inner = b'{"version": 3, "results":' + draw(SPACE) + listed + draw(SPACE) + b', "stats": {}}'
+        listed = b'{"evalId": "x",\n"results":' + draw(SPACE) + inner + draw(SPACE) + b', "config": {}}'
+    elif name:
+        head = b'{\n"eval": ' + draw(OBJECT) + draw(SPACE) + b', "%s":' % name.encode()
+        listed = head + draw(SPACE) + listed + draw(SPACE) + b', "z": ' + draw(OBJECT) + b"}"
+    return draw(SPACE) + listed + draw(SPACE), records
+
+
+@given(documents(), st.data())
+def test_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, made: tuple[bytes, list[bytes]], data: st.DataObject
+) -> None:
+    """A document that is split and put together is the same to the byte; with less it is valid JSON."""
+    text, records = made
+    with ExitStack() as stack:
+        found = opened(tmp_path_factory.mktemp("doc") / "d", stack, text)
+        assert isinstance(found, Document)
+        first = list(found.records())
+        assert [line.raw for line in first] == records
+        assert list(found.records()) == first
+        assert [line.where for line in first] == [f"item {i + 1}" for i in range(len(first))]
+        assert all(text[x.offset :].startswith(x.raw) for x in first)
+        assert glued(found) == text
+        keep = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
+        rest = json.loads(glued(found, keep))
+        whole = json.loads(text)
+        items, kept = (whole, rest)
+        if isinstance(whole, dict):
+            name = next(n for n in ("trajectory_groups", "simulations", "samples", "results") if n in whole)
+            around = ("results",) if "evalId" in whole else ()
+            items, kept = (reduce(getitem, around, x).pop(name) for x in (whole, rest))
+            assert rest == whole
+        assert kept == [item for item, k in zip(items, keep, strict=True) if k]
+
+
+def test_objects(tmp_path: Path) -> None:
+    """Pretty-printed objects one after another are records, and one may be left out."""
+    text = b"\n".join([PRETTY, PRETTY + PRETTY, b"{}\n"])
+    with ExitStack() as stack:
+        found = opened(tmp_path / "d", stack, text)
+        assert [line.raw for line in found.records()] == [PRETTY, PRETTY, PRETTY, b"{}"]
+        assert [line.where for line in found.records()][:2] == ["object 1", "object 2"]
+        assert glued(found) == text
+        assert glued(found, [False, True, False, True]).split() == (PRETTY + b"\n{}").split()
+
+
+def test_items_that_are_none(tmp_path: Path) -> None:
+    """What is no object is an item all the same: its reader says what is wrong with it."""
+    items = [b"1", b'"a,]"', b'{"a": oops}', b"null", b"[2]", b'{"b": [1]]', b"-NaN"]
+    text = b"[" + b", ".join(items) + b" ]"
+    with ExitStack() as stack:
+        found = opened(tmp_path / "d", stack, text)
+        assert [line.raw for line in found.records()] == items
+        assert glued(found, [i == 5 for i in range(7)]) == b'[{"b": [1]] ]'
+
+
+DEEP = b'{"a": ' * 40 + b'[{"x": "}\\\\"}]' + b"}" * 40
+WHOLE = b'{\n"eval": {"a": "]"},\n"samples": [{"b": [1, "\\"]"]},\n ' + DEEP + b'], "z": [3]\n}\n'
+
+
+@pytest.mark.parametrize("text", [WHOLE, b"[\n" + DEEP + b', {"a": 1}, 2 ]', PRETTY + b"\n" + PRETTY])
+def test_cut_anywhere(tmp_path: Path, text: bytes) -> None:
+    """A document that ends anywhere is a sentence, or reads as JSON lines do; never less than it holds."""
+    for size in range(len(text) + 1):
+        with ExitStack() as stack:
+            found = opened(tmp_path / "d", stack, text[:size])
+            try:
+                lines = list(found.records())
+            except UsageError as error:
+                assert "is a JSON document that" in str(error)
+                continue
+            if isinstance(found, JsonLines):
+                continue
+            assert text[:size].rstrip()[-1:] == text.rstrip()[-1:]
+            assert glued(found) == text[:size]
+            assert all(text[x.offset :].startswith(x.raw) for x in lines)
+
+
+DAMAGED = [
+    (b"[{}", "before or in item 2"),
+    (b'[{}, {"a": "', "before or in item 2"),
+    (b"[{} {}]", "before or in item 2"),
+    (b"[{}, ]", "before or in item 2"),
+    (b"[{},, {}]", "before or in item 2"),
+    (b"[\n{}]\n{}", "behind item 1"),
+    (b'{\n"simulations": [{}], "b" 1}', "behind item 1"),
+    (b'{\n"simulations": [{}], "b": {', "behind item 1"),
+    (b'{\n"simulations": [{}]', "behind item 1"),
+    (b'{\n"simulations": [{}]}}', "behind item 1"),
+    (PRETTY + b",\n" + PRETTY, "before or in object 2"),
+    (PRETTY + b"\n{", "before or in object 2"),
+]
+
+
+def test_damaged(tmp_path: Path) -> None:
+    """What is damaged is said with the number of the item and the way out."""
+    for text, where in DAMAGED:
+        with ExitStack() as stack, pytest.raises(UsageError) as error:
+            list(opened(tmp_path / "d", stack, text).records())
+        assert f"or ends too soon, {where}; write it anew, or mend it: `jq . FILE`" in str(error.value), text
+
+
+@given(st.lists(st.sampled_from([*b'[]{}",:\\1 \n', *b"asn"]), max_size=24).map(bytes), st.booleans())
+def test_any_text(tmp_path_factory: pytest.TempPathFactory, text: bytes, brace: bool) -> None:
+    """Any text is read, or refused with a sentence; a document that is read is put together the same."""
+    text = (b"{\n" if brace else b"[") + text
+    with ExitStack() as stack:
+        found = opened(tmp_path_factory.mktemp("any") / "d", stack, text)
+        try:
+            lines = list(found.records())
+        except UsageError:
+            return
+        if isinstance(found, Document):
+            assert glued(found) == text
+            for line in lines:
+                assert text[line.offset :].startswith(line.raw)
+
+
+def test_beyond_the_window(tmp_path: Path) -> None:
+    """Items and what stands between them may be longer than what is read at once, and many."""
+    long = json.dumps({"text": "x\\" * 500_000, "deep": json.loads(DEEP)}).encode()
+    items = [A, long, B, DEEP, long, *[A] * 100]
+    text = b'{\n"eval": ' + long + b',"samples": [' + (b"," + b" " * 1_200_000).join(items[:5])
+    text += b"".join(b"," + item for item in items[5:]) + b'], "z": ' + long + b"}"
+    with ExitStack() as stack:
+        found = opened(tmp_path / "d", stack, text)
+        for _ in range(2):
+            assert [line.raw for line in found.records()] == items
+        assert glued(found) == text
+        third = list(found.records())[90]
+        assert os.pread(found.fileno(), len(third.raw), third.offset) == A
+        assert found.where(3) == "item 3"
+
+
+def test_two_lists(tmp_path: Path) -> None:
+    """A document with two lists of one name is refused: readers would see only the one without scores."""
+    text = b'{"simulations": [{"a": 1}], "z": [2], "simul\\u0061tions": [{"b": 1}]}'
+    with ExitStack() as stack, pytest.raises(UsageError, match="holds `simulations` twice"):
+        list(opened(tmp_path / "d", stack, text).records())
+
+
+def kind(text: bytes) -> str | None:
+    """What a text is taken for; None is JSON lines."""
+    shape = shape_of(lambda at, size: text[at : at + size])
+    if shape is None:
+        return None
+    return "holder" if shape.name else "list" if shape.listed else "objects"
+
+
+KINDS = [
+    (b"", None),
+    (b" \n \n", None),
+    (A, None),
+    (A + b"\n" + B, None),
+    (b"[" + A + b"]", "list"),
+    (b"\xef\xbb\xbf [\n" + A + b"\n]\n \n", "list"),
+    (b"[]", "list"),
+    (b"[\n", "list"),
+    (b"[1, 2]\n" + A, None),
+    (b"[1, 2]\n\n\n", "list"),
+    (b"[oops\n" + A, None),
+    (PRETTY, "objects"),
+    (PRETTY + b"\n" + PRETTY, "objects"),
+    (b'{"a":\n1}', "objects"),
+    (b"{\n", "objects"),
+    (b'{"trajectory_groups": [' + A + b"]}", "holder"),
+    (b'{"trajectory_groups": [' + A + b"]}\n" + A, None),
+    (b'{"x": {"simulations": []}, "simulations": [' + A + b"]}", "holder"),
+    (b'{\n"simulations": [' + A + b"]}", "holder"),
+    (b'{"simulations": {}}', None),
+    (b'{"evalId": "x", "results": {"version": 3, "results": [' + A + b"]}}", "holder"),
+    (b'{"results": {"samples": [' + A + b"]}}", None),
+    (b'{"results": [' + A + b"]}", None),
+    (b'{"samples": [' + A + b"]}", None),
+    (b'{"eval": {}, "samples": [' + A + b"]}", "holder"),
+    (b'{"messages": [{"role": "us\n' + A, None),
+    (b'{"messages": [\n' + A, None),
+    (b'{"messages": [\n' + A + b"\n" + A, None),
+    (b'{"trajectory_groups": [\n' + A + b"\n]}", "holder"),
+    (b'{"trajectory_groups": [\n' + A + b",\n" + A + b"]}", "holder"),
+    (b'{"trajectory_groups": [\n' + A + b"\n" + A, None),
+    (b'{"a": [\n' + b"1,\n" * 18 + A + b"\n], " + b'"b": "%s"}\n' % (b"x" * (1 << 20)) + PRETTY, "objects"),
+    (b'{"messages": [\nll, "b": 1}\n' + A, None),
+    (b'{"messages": [{"a": [\nll, "b": 1}\n\n]}]\n' + A + b"\n" + A, None),
+    (b'{"messages": [\n' + A + b"\n]\n}\n" + A, "objects"),
+    (b'{\n"a": [\n1,\n' + A + b"\n]\n}", "objects"),
+    (b"{oops\n" + A, None),
+    (b"{oops", None),
+    (A + A, None),
+    (b"oops\n[1]", None),
+    (b'"text"\n' + A, None),
+    (b'{"a": [{"b" 1}\n{"a": [2\n{"a": 3}\n', None),
+    (b'{"a": 1, "b": \n{"deep": [[{"a": 2\n{"a": 3}\n', None),
+]
+"""The beginning of a text, and what it is."""
+
+
+def test_kinds() -> None:
+    """A document is told from JSON lines, also from those whose first line is bad or torn."""
+    for text, wanted in KINDS:
+        assert kind(text) == wanted, text
+        first = next((line for line in text.split(b"\n") if line.strip()), b"")
+        assert may_be_document(first) or wanted is None, text
+
+
+def test_long_line() -> None:
+    """A first line beyond the window is a document where it is a list or holds one."""
+    long = b'{"pad": "%s", ' % (b"x" * 3_000_000)
+    assert kind(long + b'"simulations": [' + A + b"]}") == "holder"
+    assert kind(long + b'"other": [' + A + b"]}\n" + A) is None
+    assert kind(b"[" + long + b'"a": 1}]') == "list"

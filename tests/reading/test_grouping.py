@@ -1,0 +1,199 @@
+"""Records as groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.formats.interface import PROMPT_HASH, Format, Layout
+from ruler_cli.formats.reader import Reader
+from ruler_cli.reading.grouping import Survey, part_of, records, streamed, survey
+from ruler_cli.reading.index import Index, place
+from ruler_cli.reading.openings import Openings
+from ruler_cli.types import Group, Line, Problem, Rollout
+from tests.values import reader, talk
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """An index, closed at the end."""
+    made = Index()
+    yield made
+    made.close()
+
+
+def rows(keys: str) -> list[Line]:
+    """A trajectory per letter, its group key; a dot is a line that cannot be read."""
+    out, offset = [], 0
+    for number, key in enumerate(keys, 1):
+        raw = b"{" if key == "." else json.dumps({"group_id": key, "messages": talk("x")}).encode()
+        out.append(Line(number, offset, raw))
+        offset += len(raw) + 1
+    return out
+
+
+READER = reader({"group_id": "a", "messages": talk("x")})
+WHOLE = reader({"group_id": "a", "trajectories": [{"messages": talk("x")}]})
+
+
+def surveyed(keys: str, grouping: str, index: Index) -> Survey:
+    """What a survey of these lines finds."""
+    return survey(rows(keys), READER, grouping, index, lambda problem: None)
+
+
+@given(st.text("abc.", max_size=12))
+def test_places(keys: str) -> None:
+    """Scattered groups come in the order of their first line, their lines in input order."""
+    index = Index()
+    found = surveyed(keys, "scattered", index)
+    places = [[number for number, _, _ in group] for group in index.places()]
+    letters = list(dict.fromkeys(keys.replace(".", "")))
+    assert places == [[i for i, k in enumerate(keys, 1) if k == letter] for letter in letters]
+    assert found.groups == len(letters)
+    assert [n for n, _, _ in index.lines()] == [i for i, k in enumerate(keys, 1) if k != "."]
+    index.close()
+
+
+def test_not_adjacent() -> None:
+    """`--grouping consecutive` names the first two lines that others part."""
+    for keys, one, other in (("aabcb", 3, 5), ("aba", 1, 3), ("ccabbac", 3, 6)):
+        said = f"line {one} and line {other} are one group with others between"
+        with closing(Index()) as index, pytest.raises(UsageError, match=said):
+            surveyed(keys, "consecutive", index)
+
+
+def test_consecutive(index: Index) -> None:
+    """From a pipe, adjacent records of one key are a group, and a key that comes back is an error."""
+    problems: list[Problem] = []
+    read = records(rows("aa.bba"), READER.read, problems.append)
+    groups = streamed(read, READER, "auto", index, Openings(), None, None)
+    assert [(g.key, [r.line.number for r in g.records]) for g in (next(groups), next(groups))] == [
+        ("a", [1, 2]),
+        ("b", [4, 5]),
+    ]
+    with pytest.raises(UsageError, match=r"line 6: group 'a' comes back .* began at line 1") as error:
+        next(groups)
+    assert "--grouping scattered" in str(error.value)
+    assert [(p.line, p.raw) for p in problems] == [(3, b"{")]
+
+
+def whole(*groups: tuple[Any, int]) -> list[Line]:
+    """Lines that are groups: key and number of rollouts."""
+    made = [{"group_id": k, "trajectories": [{"messages": talk("x")}] * n} for k, n in groups]
+    return [Line(i, 0, json.dumps(g).encode()) for i, g in enumerate(made, 1)]
+
+
+def test_group_lines() -> None:
+    """Each line of groups is one, also where two have one key; they cannot be grouped again."""
+    for lines, says in (
+        (
+            whole(("a", 2), ("b", 3), ("a", 2)),
+            "line 1 and line 3 have the same `group_id`; each is judged as a group of its own",
+        ),
+        (whole(("a", 1), ("b", 1)), "every group has one rollout: nothing can be compared"),
+    ):
+        with closing(Index()) as index:
+            found = survey(lines, WHOLE, "auto", index, lambda p: None)
+            assert len(list(index.groups(each_line=True))) == len(lines)
+        assert (found.grouping, found.groups) == ("line", len(lines))
+        assert found.warnings() == [says]
+    for grouping in ("consecutive", "scattered"):
+        with closing(Index()) as index, pytest.raises(UsageError, match="already is a group"):
+            survey(whole(("a", 1)), WHOLE, grouping, index, lambda p: None)
+
+
+def test_warnings() -> None:
+    """Groups that look wrong are warned about, with the way out."""
+    for keys, says in (
+        ("abc", "every group has one rollout (key `group_id`)"),
+        ("aaa", "all 3 records are one group"),
+        ("bcdefghijklmnopq" + "a" * 40, "very uneven, 1 to 40"),
+        ("aabb", None),
+        ("a", None),
+    ):
+        with closing(Index()) as index:
+            found = surveyed(keys, "auto", index).warnings()
+        assert not found if says is None else says in found[0] and "--group-by PATH" in found[0]
+
+
+COLUMNS = Format(
+    name="columns",
+    family="columns",
+    shape="columns",
+    tells="`id`, `text`",
+    matches=lambda record: True,
+    rollouts=lambda record: [
+        Rollout(talk(text), (i,), reward=i, key=record["id"][i]) for i, text in enumerate(record["text"])
+    ],
+    layout=Layout(listed=True),
+)
+
+
+def test_columns(index: Index) -> None:
+    """A columnar line is as many groups as it holds keys, and equal keys of two lines are two groups."""
+    made = [{"id": list(keys), "text": list(keys)} for keys in ("aab", "b", "cccc")]
+    rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
+    found = survey(rows, Reader(COLUMNS, PROMPT_HASH), "auto", index, lambda p: None)
+    assert (found.records, found.groups, found.rollouts) == (4, 4, 8)
+    assert (found.grouping, found.smallest, found.largest, found.singles) == ("line", 1, 4, 2)
+    assert not found.warnings()
+
+
+PARTS = replace(
+    COLUMNS,
+    shape="trajectory",
+    rollouts=lambda record: [Rollout(talk(record["text"]), member=record["member"])],
+    keys=("id",),
+)
+
+
+def test_parts(index: Index) -> None:
+    """Parts of one rollout are one to the sizes of groups, in whatever record they stand."""
+    made = [{"id": key, "text": "x", "member": member} for key, member in ("a1", "a1", "b1", "a2", "b1")]
+    rows = [Line(i, 0, json.dumps(record).encode()) for i, record in enumerate(made, 1)]
+    begun: list[int] = []
+    reader = Reader(PARTS, "id")
+    found = survey(rows, reader, "auto", index, lambda p: None, on_record=lambda r, n: begun.append(n))
+    assert begun == [1, 0, 1, 1, 0]
+    assert (found.records, found.rollouts, found.groups) == (5, 3, 2)
+    assert (found.smallest, found.largest, found.singles) == (1, 2, 1)
+
+
+def test_part_of_a_columnar_line() -> None:
+    """Of a columnar line one group is picked by the number of its record."""
+    read = Reader(COLUMNS, PROMPT_HASH).read(Line(7, 0, b'{"id": ["a", "b", "a"], "text": ["x", "y", "z"]}'))
+    picked = part_of(Group("all", read), place(read[1]))
+    assert (picked.key, len(picked.rollouts)) == (read[1].key, 1)
+    plain = Group("a", READER.read(rows("a")[0]))
+    assert part_of(plain, 1 << 20) is plain
+
+
+def test_each_record_is_told(index: Index) -> None:
+    """Who asks is told each record that could be read."""
+    told: list[int] = []
+    survey(
+        rows("ab.a"), READER, "auto", index, lambda p: None, on_record=lambda r, n: told.append(r.line.number)
+    )
+    assert told == [1, 2, 4]
+
+
+def test_by_line_on_request(index: Index) -> None:
+    """`--grouping line` makes every trajectory a group, whatever its key."""
+    found = surveyed("aab", "line", index)
+    assert (found.grouping, found.groups) == ("line", 3)
+
+
+def test_no_room(index: Index) -> None:
+    """A disk that is full stops the run with a sentence that says where to make room."""
+    index._db.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(OutputError, match="TMPDIR"):
+        for number in range(100_000):
+            index.keep(number, bytes(1000))

@@ -1,0 +1,123 @@
+"""Harbor jobs: a trial is a record."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.reading.harbor import Harbor, trials
+from ruler_cli.reading.location import Location
+from ruler_cli.reading.open import open_container
+from ruler_cli.types import Problem
+from ruler_cli.writing.files import OutputTree
+from tests.reading.test_directory import read, write
+
+STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
+REWARDED = b'{"task_name": "t", "verifier_result": {"rewards": {"reward": 1.0}}}'
+PLAIN = b'\n{"task_name": "t", "n": 1.0e2}\n'
+FILES = {
+    "t__2/result.json": REWARDED,
+    "t__2/agent/trajectory.json": STEPS,
+    "t__2/verifier/reward.txt": b"0\n",
+    "t__10/result.json": PLAIN,
+    "t__10/agent/trajectory.json": STEPS,
+    "t__10/verifier/reward.txt": b" 0.5\n",
+    "t__11/result.json": PLAIN,
+    "t__11/agent/trajectory.json": STEPS,
+    "t__11/verifier/reward.json": b'{"reward": 1, "style": 0}',
+    "t__11/verifier/reward.txt": b"7",
+    "t__12/result.json": PLAIN,
+    "t__12/agent/trajectory.json": STEPS,
+    "t__12/verifier/reward.txt": b"nope",
+    "t__20/result.json": PLAIN,
+    "t__20/agent/log.txt": b"crashed",
+    "t__21/result.json": b'{"a": 1}, "x": {"b": 1}',
+    "t__21/agent/trajectory.json": STEPS,
+    "t__22/result.json": PLAIN,
+    "t__22/agent/trajectory.json": b'{"steps": oops}',
+    "t__23/result.json": PLAIN,
+    "result.json": b'{"job": 1}',
+    "config.json": b"{}",
+}
+
+
+def opened(root: Path) -> tuple[Harbor, list[Problem]]:
+    """A job, and the trials that cannot be read."""
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_container(str(root), stack)
+    assert isinstance(found, Harbor)
+    assert found.settle(lambda line: True, problems.append) == []
+    return found, problems
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job on disk."""
+    return write(tmp_path / "job", FILES)
+
+
+def test_records(job: Path) -> None:
+    """A trial's record holds its result, its trajectory, and the reward file where that says more."""
+    found, problems = opened(job)
+    every = list(found.records())
+    assert [line.where for line in every] == ["trial t__2", "trial t__10", "trial t__11", "trial t__12"]
+    values = [json.loads(line.raw) for line in every]
+    files = [value.get("reward_file") for value in values]
+    assert files == [None, {"reward": 0.5}, {"reward": 1, "style": 0}, None]
+    assert values[0]["result"] == json.loads(REWARDED)
+    assert all(STEPS.strip() in line.raw for line in every)
+    assert [found.place(line.number) for line in every] == [line.place for line in every]
+    steps = "agent/trajectory.json"
+    assert [(p.place, p.reason) for p in problems] == [
+        ("trial t__20", f"has no {steps}"),
+        ("trial t__21", "has a damaged result.json: it is not one JSON object"),
+        (
+            "trial t__22",
+            f"has a damaged {steps}: it is not JSON (unexpected character, expected a JSON value)",
+        ),
+        ("trial t__23", f"has no {steps}"),
+    ]
+
+
+def rewritten(found: Harbor, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
+    """The tree with another name of the task."""
+    with OutputTree(str(out)) as output:
+        output.into(found)
+        for line in found.records():
+            output.put(line.number, line.raw.replace(b'"t"', name))
+        output.commit()
+    return read(out)
+
+
+def test_round_trip(job: Path, tmp_path: Path) -> None:
+    """The whole tree comes out, and what was not changed is the same to the byte, also in place of INPUT.
+
+    A changed member replaces its file; what else stands on the record goes to the result.
+    """
+    found, _ = opened(job)
+    assert rewritten(found, tmp_path / "same") == FILES
+    with OutputTree(str(tmp_path / "out")) as output:
+        output.into(found)
+        for line in found.records():
+            if line.number == 2:
+                body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
+                output.put(2, body[:-1] + b', "ruler": {"status": "scored"}}')
+        output.commit()
+    assert read(tmp_path / "out") == FILES | {
+        "t__10/result.json": b'\n{"task_name": "T", "n": 1.0e2, "ruler": {"status": "scored"}}\n',
+        "t__10/agent/trajectory.json": STEPS.replace(b"[]", b"[1]"),
+    }
+    out = rewritten(found, job, b'"T"')
+    assert out.keys() == FILES.keys()
+    assert b'"T"' in out["t__2/result.json"]
+
+
+def test_no_job(tmp_path: Path) -> None:
+    """Results without any trajectory are no job, and one trial alone is."""
+    none = write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})
+    alone = write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})
+    assert [trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]

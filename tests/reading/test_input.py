@@ -1,0 +1,244 @@
+"""INPUT as groups."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ruler_cli.config import InputSettings
+from ruler_cli.errors import UsageError
+from ruler_cli.reading import index
+from ruler_cli.reading.input import Input, open_input
+from ruler_cli.types import Problem, Record
+from tests.reading.test_open import PACKS, fed
+from tests.values import talk
+
+
+def dump(keys: str) -> bytes:
+    """A trajectory per letter; a dot is a line that cannot be read."""
+    return b"".join(
+        b"broken\n" if k == "." else json.dumps({"group_id": k, "messages": talk(str(i))}).encode() + b"\n"
+        for i, k in enumerate(keys, 1)
+    )
+
+
+def groups(found: Input) -> list[tuple[str, list[int]]]:
+    """Keys, with the numbers of their lines."""
+    return [(g.key, [r.line.number for r in g.records]) for g in found.groups]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where INPUT stands."""
+    return tmp_path / "in.jsonl"
+
+
+def test_groups(path: Path) -> None:
+    """A file is read twice, compressed or not, and each problem is told once."""
+    for keys, wanted in (
+        ("aabb", [("a", [1, 2]), ("b", [3, 4])]),
+        ("ab.ab", [("a", [1, 4]), ("b", [2, 5])]),
+        (".ba.", [("b", [2]), ("a", [3])]),
+    ):
+        for pack in PACKS:
+            path.write_bytes(pack(dump(keys)))
+            problems: list[Problem] = []
+            with ExitStack() as stack:
+                found = open_input(InputSettings(str(path)), stack, problems.append)
+                assert groups(found) == wanted
+                assert found.scattered is (keys == "ab.ab")
+            assert [p.line for p in problems] == [i for i, k in enumerate(keys, 1) if k == "."]
+
+
+def test_said(path: Path) -> None:
+    """What was found is one line."""
+    path.write_bytes(dump("aabbb"))
+    with ExitStack() as stack:
+        said = open_input(InputSettings(str(path)), stack, lambda p: None).found()
+    assert said == "native trajectories, key `group_id`: 5 records, 2 groups of 2 to 3 rollouts, adjacent"
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A pipe is read as it comes, and its records are told as they are read."""
+    fed(tmp_path / "pipe", dump("aab"))
+    seen: list[object] = []
+    settings = InputSettings(str(tmp_path / "pipe"))
+    with ExitStack() as stack:
+        found = open_input(settings, stack, lambda p: None, on_record=lambda r, n: seen.append((r.key, n)))
+        assert found.survey is None
+        assert groups(found) == [("a", [1, 2]), ("b", [3])]
+        assert found.found() == "native trajectories, key `group_id`, streamed"
+    assert seen == [("a", 1), ("a", 1), ("b", 1)]
+
+
+def test_scattered_pipe(tmp_path: Path) -> None:
+    """With `--grouping scattered` all of a pipe is kept on disk, then judged as a file is."""
+    for number, pack in enumerate(PACKS):
+        pipe, problems = tmp_path / f"pipe{number}", list[Problem]()
+        fed(pipe, pack(dump("ab.ab").replace(b"\n", b"\n\n", 1)))
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(pipe), grouping="scattered"), stack, problems.append)
+            assert found.scattered
+            assert groups(found) == [("a", [1, 5]), ("b", [3, 6])]
+        assert [p.where for p in problems] == ["line 4"]
+    fed(tmp_path / "pipe", b'{"messages": []}\n')
+    settings = InputSettings(str(tmp_path / "pipe"), grouping="scattered")
+    with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
+        open_input(settings, stack, lambda p: None)
+
+
+def as_list(keys: str) -> bytes:
+    """The same records as a pretty-printed list."""
+    return b"[\n " + b",\n ".join(dump(keys).splitlines()) + b"\n]\n"
+
+
+def test_document(tmp_path: Path) -> None:
+    """A JSON document is read as a file is, wherever it comes from, and says `item` of its places."""
+    ways = itertools.product(("aab", "abab", "a.ba"), PACKS, (False, True))
+    for number, (keys, pack, pipe) in enumerate(ways):
+        path, problems = tmp_path / f"{number}.json", list[Problem]()
+        if pipe:
+            fed(path, pack(as_list(keys)))
+        else:
+            path.write_bytes(pack(as_list(keys)))
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(path)), stack, problems.append)
+            read = sorted(n for _, numbers in groups(found) for n in numbers)
+            assert read == [i for i, k in enumerate(keys, 1) if k != "."]
+            assert found.scattered is (keys != "aab")
+        assert [p.where for p in problems] == [f"item {i}" for i, k in enumerate(keys, 1) if k == "."]
+
+
+def test_nothing(path: Path) -> None:
+    """A file without records is nothing to do; one of which none can be read is refused."""
+    for text in (b"", b"\n \n"):
+        path.write_bytes(text)
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(path)), stack, lambda p: None)
+            assert (found.reader, groups(found), found.found()) == (None, [], "no records")
+    path.write_bytes(b'{"messages": []}\n')
+    with ExitStack() as stack, pytest.raises(UsageError, match="none of its lines can be read"):
+        open_input(InputSettings(str(path)), stack, lambda p: None)
+
+
+@pytest.mark.parametrize("keys", ["aab", "aba"])
+def test_appended(path: Path, keys: str) -> None:
+    """Lines that are appended after the survey are not judged: they could belong to any group."""
+    path.write_bytes(dump(keys))
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None)
+        with path.open("ab") as file:
+            file.write(dump("aab."))
+        assert sorted(n for _, numbers in groups(found) for n in numbers) == [1, 2, 3]
+
+
+def test_changed(path: Path) -> None:
+    """A file that was overwritten since, or whose last line was still being written, is refused."""
+    whole, many = dump("aab"), dump("ab" * 10_000)
+    for before, after in ((whole[:-20], whole), (many, b"x" * len(many))):
+        path.write_bytes(before)
+        with ExitStack() as stack:
+            found = open_input(InputSettings(str(path)), stack, lambda p: None)
+            path.write_bytes(after)
+            with pytest.raises(UsageError, match="changed while it was read"):
+                groups(found)
+
+
+@pytest.mark.parametrize("keys", ["aabbb", "ababb"])
+def test_picked(path: Path, keys: str) -> None:
+    """Groups are picked by the numbers of their records; a file that changed meanwhile is refused."""
+    path.write_bytes(dump(keys))
+    numbers: dict[object, list[int]] = {}
+
+    def told(record: Record, _rollouts: int) -> None:
+        numbers.setdefault(record.key, []).append(index.place(record))
+
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path)), stack, lambda p: None, on_record=told)
+        assert found.index.records(each[0] for each in numbers.values()) == list(numbers.values())
+        for wanted in numbers.values():
+            (group,) = found.picked([wanted])
+            assert [index.place(record) for record in group.records] == wanted
+        path.write_bytes(b"x" * path.stat().st_size)
+        with pytest.raises(UsageError, match="changed while it was read"):
+            list(found.picked(list(numbers.values())))
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "wanted"),
+    [
+        ("in.json", "abab", ["item 2", "item 4"]),
+        ("in.json", "aabb", ["item 3", "item 4"]),
+        ("in.parquet", "abab", ["row 2", "row 4"]),
+        ("in.parquet", "aabb", ["row 3", "row 4"]),
+        ("in.jsonl", "abab", ["line 2", "line 4"]),
+    ],
+)
+def test_picked_places(tmp_path: Path, name: str, keys: str, wanted: list[str]) -> None:
+    """A group that is picked tells where its records are as it does in its turn."""
+    rows = [json.loads(line) for line in dump(keys).splitlines()]
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(dump(keys) if name.endswith("l") else json.dumps(rows).encode())
+    numbers = [int(text.split()[1]) for text in wanted]
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(tmp_path / name)), stack, problems.append)
+        (picked,) = found.picked([[number << 20 for number in numbers]])
+        assert [record.line.where for record in picked.records] == wanted
+        second = next(group for group in found.groups if group.key == "b")
+        assert [record.line.where for record in second.records] == wanted
+    assert not problems
+
+
+def test_directory(tmp_path: Path) -> None:
+    """Files of another kind are left out, with their keys; what is wrong says its file."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, keys in (("b-2.jsonl", "xx"), ("b-10.jsonl", "x.")):
+        text = dump(keys).replace(b'"group_id": "x", ', b"")
+        (folder / name).write_bytes(text)
+    (folder / "a.json").write_text('{"group_id": 3}')
+    problems: list[Problem] = []
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(folder)), stack, problems.append)
+        assert found.notes == ["a.json holds no record of this format: left out"]
+        assert found.found().startswith("native trajectories, key: hash of the prompt: 3 records")
+        assert [r.line.where for g in found.groups for r in g.records] == [
+            "b-2.jsonl line 1",
+            "b-2.jsonl line 2",
+            "b-10.jsonl line 1",
+        ]
+    assert [p.where for p in problems] == ["b-10.jsonl line 2"]
+
+
+@pytest.mark.parametrize("appended", [True, False])
+def test_shard_changes(tmp_path: Path, appended: bool) -> None:
+    """Lines appended to a shard after the survey are left; any other change stops the run."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(dump(name * 2))
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(tmp_path)), stack, lambda p: None)
+        (tmp_path / "a.jsonl").write_bytes(dump("aab" if appended else "a"))
+        if appended:
+            assert [key for key, _ in groups(found)] == ["a", "b"]
+            return
+        with pytest.raises(UsageError, match=r"a\.jsonl changed while it was read"):
+            groups(found)
+
+
+def test_no_records(tmp_path: Path) -> None:
+    """A directory in which nothing is JSON is refused; of empty files it is nothing to do."""
+    (tmp_path / "a.jsonl").touch()
+    with ExitStack() as stack:
+        assert open_input(InputSettings(str(tmp_path)), stack, lambda p: None).found() == "no records"
+    (tmp_path / "a.log").write_text("text")
+    with ExitStack() as stack, pytest.raises(UsageError, match=r"a\.log line 1 is no JSON object"):
+        open_input(InputSettings(str(tmp_path)), stack, lambda p: None)

@@ -1,0 +1,71 @@
+"""Directories and patterns as lists of files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.reading.location import Location, natural
+from tests.reading.test_directory import write
+
+
+def names(source: object) -> tuple[str, ...]:
+    """The files that a directory or a pattern stands for."""
+    return Location(str(source)).listed().names
+
+
+def touch(root: Path, *files: str) -> None:
+    """Make empty files."""
+    write(root, dict.fromkeys(files, b""))
+
+
+def test_directory(tmp_path: Path) -> None:
+    """Every file at any depth, numbers in order, without what is hidden or ruler's own."""
+    touch(tmp_path, "part-10.jsonl", "part-2.jsonl", "s2/a", "s10/a", ".git/x", ".h", "a.partial")
+    touch(tmp_path, "o.failed.jsonl")
+    os.mkfifo(tmp_path / "pipe")
+    assert names(tmp_path) == ("part-2.jsonl", "part-10.jsonl", "s2/a", "s10/a")
+
+
+def test_pattern(tmp_path: Path) -> None:
+    """A pattern stands for what it matches, of a directory all in it, named from where the pattern begins."""
+    touch(tmp_path, "r1/a.jsonl", "r1/b.json", "r2/a.jsonl", "r2/deep/c.jsonl", "x.jsonl")
+    assert names(f"{tmp_path}/r*/*.jsonl") == ("r1/a.jsonl", "r2/a.jsonl")
+    assert names(f"{tmp_path}/**/*.jsonl")[-1] == "x.jsonl"
+    assert names(f"{tmp_path}/r[2]") == ("r2/a.jsonl", "r2/deep/c.jsonl")
+    (tmp_path / "empty").mkdir()
+    for source in ("none*", "empty", "a" * 300 + "*"):
+        with pytest.raises(UsageError, match="check the path"):
+            names(tmp_path / source)
+
+
+def test_many(tmp_path: Path) -> None:
+    """A file is one file, also where its name looks like a pattern, or is too long for the system."""
+    touch(tmp_path, "a[1].jsonl")
+    many = [tmp_path, tmp_path / "*.jsonl", tmp_path / "a[1].jsonl", tmp_path / "none", "-", "a" * 5000]
+    assert [Location(str(name)).many for name in many] == [True, True, False, False, False, False]
+
+
+def test_natural() -> None:
+    """Names of digits that are no number, and folders beside files, sort too."""
+    every = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
+    assert sorted(sorted(every), key=natural) == sorted(sorted(every, reverse=True), key=natural)
+
+
+def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that may not be read is an error: its files would be left out without a word."""
+    touch(tmp_path, "a.jsonl", "closed/b.jsonl")
+    scan = os.scandir
+
+    def guarded(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    with pytest.raises(UsageError, match="closed: cannot be read: Permission denied"):
+        names(tmp_path)

@@ -1,0 +1,182 @@
+"""INPUT as the container that it is, and its lines, whatever the compression."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import UsageError
+from ruler_cli.reading.compression import capped, zstd
+from ruler_cli.reading.document import Document
+from ruler_cli.reading.open import JsonLines, open_container
+from ruler_cli.types import Line
+
+PACKS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip.compress, zstd.compress)
+LINES = b'{"a": 1}\n\n{"a": 2}'
+LIST = b'[{"a": 1},\n {"a": 2}]'
+HELD = b'{"trajectory_groups": [{"a": 1}, {"a": 2}]}\n'
+TEXT = b'{"a":1}\n\n  \r\n{"b":2}\r\n{"c":"\xe2\x80\xa8 \xc2\x85"}'
+PACKED = (
+    TEXT,
+    gzip.compress(TEXT),
+    gzip.compress(TEXT[:10]) + gzip.compress(TEXT[10:]),
+    zstd.compress(TEXT),
+    zstd.compress(TEXT[:10]) + zstd.compress(TEXT[10:]),
+    zstd.compress(TEXT[:10]) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + zstd.compress(TEXT[10:]),
+)
+"""The same text plain, as gzip of one and two members, as Zstandard of one, two and a skippable frame."""
+
+
+def read(path: Path) -> list[Line]:
+    """All records of a file."""
+    with ExitStack() as stack:
+        return list(open_container(str(path), stack).records())
+
+
+def refused(path: Path) -> str:
+    """The sentence with which a file is refused."""
+    with pytest.raises(UsageError) as error:
+        read(path)
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
+def fed(path: Path, text: bytes) -> threading.Thread:
+    """A named pipe that gets this text."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(text,), daemon=True)
+    writer.start()
+    return writer
+
+
+def test_kinds(tmp_path: Path) -> None:
+    """The first bytes tell what it is, compressed or not; what comes once is JSON lines in a pipe only."""
+    texts = (LINES, b"\n \n" + LINES, LIST, b"\n" + LIST, HELD)
+    every = itertools.product((False, True), texts, PACKS)
+    for number, (pipe, text, pack) in enumerate(every):
+        path = tmp_path / f"{number}.csv"
+        if pipe:
+            fed(path, pack(text))
+        else:
+            path.write_bytes(pack(text))
+        with ExitStack() as stack:
+            found = open_container(str(path), stack)
+            wanted = Document if LINES not in text else JsonLines
+            assert type(found) is wanted
+            assert found.once is (pipe and wanted is JsonLines)
+            assert found.plain is (wanted is Document or (not pipe and pack is bytes))
+            records = list(found.records())
+            assert [line.raw for line in records] == [b'{"a": 1}', b'{"a": 2}']
+            assert [found.where(line.number) for line in records] == [line.where for line in records]
+            if not found.once:
+                assert list(found.records()) == records == found.sample(9)
+            if found.plain:
+                again = [os.pread(found.fileno(), len(x.raw), x.offset) for x in records]
+                assert again == [x.raw for x in records]
+
+
+def test_lines(tmp_path: Path) -> None:
+    """Lines end at LF only, blank ones are passed over, and compression is told by the bytes."""
+    for packed in PACKED:
+        (tmp_path / "in.jsonl").write_bytes(packed)
+        found = read(tmp_path / "in.jsonl")
+        assert [line.number for line in found] == [1, 4, 5]
+        assert [line.raw for line in found] == [b'{"a":1}', b'{"b":2}\r', TEXT.rpartition(b"\n")[2]]
+        assert all(TEXT[x.offset : x.offset + len(x.raw)] == x.raw for x in found)
+
+
+@given(st.lists(st.binary(max_size=8).filter(lambda b: b"\n" not in b), max_size=6), st.booleans())
+def test_offsets(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], ends: bool) -> None:
+    """Number, offset and bytes of every line lead back to the file, also behind a byte order mark."""
+    text = b"\xef\xbb\xbf{}\n" + b"\n".join(parts) + (b"\n" if ends else b"")
+    path = tmp_path_factory.mktemp("offsets") / "in"
+    path.write_bytes(text)
+    found = read(path)
+    assert [x.raw for x in found] == [x for x in text[3:].split(b"\n") if x.strip(b" \t\r\n\x0b\x0c")]
+    assert all(text[x.offset :].startswith(x.raw) for x in found)
+
+
+def test_damaged(tmp_path: Path) -> None:
+    """Compressed data that is cut off or damaged is a sentence, not a short file."""
+    path, many = tmp_path / "in", os.urandom(50_000).hex().encode() + b"\n"
+    changed = bytearray(gzip.compress(os.urandom(1000)))
+    changed[200:210] = b"0123456789"
+    behind = zstd.compress(b"{}\n") + b"garbage that is no frame"
+    for data in (gzip.compress(many)[:-9], zstd.compress(many)[:-9], bytes(changed), behind):
+        path.write_bytes(data)
+        assert "damaged or cut off" in refused(path)
+
+
+def test_foreign(tmp_path: Path) -> None:
+    """A file that holds no text is named before it is read, with the way out; so is one that is not there."""
+    path = tmp_path / "in"
+    for head, says in (
+        ('{"a":1}'.encode("utf-16"), "iconv -f UTF-16"),
+        ('{"a":1}'.encode("utf-16-le"), "iconv -f UTF-16LE"),
+        ('{"a":1}'.encode("utf-16-be"), "iconv -f UTF-16BE"),
+        (b"BZh91AY", "bunzip2"),
+        (b"\xfd7zXZ\x00", "unxz"),
+        (b"PAR1 and nothing else", "Parquet"),
+    ):
+        path.write_bytes(head)
+        assert says in refused(path)
+    fed(tmp_path / "pipe", b"PAR1 and nothing else")
+    assert "Parquet" in refused(tmp_path / "pipe")
+    assert "no such file" in refused(tmp_path / "none")
+    if os.geteuid():
+        path.chmod(0o000)
+        assert "cannot be read: Permission denied" in refused(path)
+    if Path("/proc/self/mem").exists():
+        assert "cannot be read" in refused(Path("/proc/self/mem"))
+
+
+@given(parts=st.lists(st.binary(max_size=6), max_size=6), most=st.integers(0, 8))
+def test_capped(parts: list[bytes], most: int) -> None:
+    """A line is whole, or cut where it is longer than allowed and then still is; none is split into two."""
+    whole = b"\n".join(parts)
+    found = list(capped(io.BytesIO(whole), most))
+    expected = whole.split(b"\n")
+    expected = expected if expected[-1] else expected[:-1]
+    assert len(found) == len(expected)
+    for line, full in zip(found, expected, strict=True):
+        bare = line.removesuffix(b"\n")
+        assert bare == full if len(full) <= most else len(bare) > most and full.startswith(bare)
+
+
+def test_silent_pipe(tmp_path: Path) -> None:
+    """JSON lines in a pipe are told by the first line: nobody waits for the second."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    go_on = threading.Event()
+
+    def slowly() -> None:
+        with path.open("wb", buffering=0) as stream:
+            stream.write(LINES[:9])
+            assert go_on.wait(20)
+            stream.write(LINES[9:])
+
+    writer = threading.Thread(target=slowly, daemon=True)
+    writer.start()
+    with ExitStack() as stack:
+        records = open_container(str(path), stack).records()
+        assert next(records).raw == b'{"a": 1}'
+        go_on.set()
+        assert next(records).raw == b'{"a": 2}'
+        writer.join()
+
+
+def test_long_first_line(tmp_path: Path) -> None:
+    """A first line beyond all measure is read whole from a pipe, too."""
+    long = b'{"a": "%s"}' % (b"x" * 9_000_000)
+    (tmp_path / "in").write_bytes(gzip.compress(long + b"\n{}\n", 1))
+    assert [line.raw for line in read(tmp_path / "in")] == [long, b"{}"]

@@ -1,0 +1,212 @@
+"""Rollouts without a task, groups of several tasks, and files whose keys count anew."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.observer import Observer
+from ruler_cli.reading.input import Input, open_input
+from ruler_cli.run import score
+from tests.command import Done
+from tests.conftest import Ruler, read, write
+from tests.values import talk
+
+ANSWER = {"role": "assistant", "content": "42"}
+
+
+def asking(task: str, answer: str = "42", **more: Any) -> dict[str, Any]:
+    """A rollout of a task."""
+    said = [{"role": "user", "content": task}, {"role": "assistant", "content": answer}]
+    return {"task_id": 0, "messages": said, **more}
+
+
+def opened(path: Path, **told: Any) -> tuple[Input, list[str]]:
+    """An input, and the keys of its groups."""
+    with ExitStack() as stack:
+        found = open_input(InputSettings(str(path), **told), stack, lambda problem: None)
+        return found, [group.key for group in found.groups]
+
+
+def warnings(found: Input) -> str:
+    """What is warned of an input."""
+    return "\n".join(found.survey.warnings() if found.survey else found.openings.sentences())
+
+
+@pytest.mark.parametrize(
+    ("messages", "shown"),
+    [
+        ([ANSWER], False),
+        ([{"role": "user", "content": " "}, ANSWER], False),
+        ([ANSWER, {"role": "tool", "content": "sunny"}, ANSWER], False),
+        ([{"role": "system", "content": "Be brief."}, ANSWER], True),
+        ([{"role": "user", "content": [{"type": "image_url"}]}, ANSWER], True),
+        ([ANSWER, {"role": "user", "content": "6 times 7?"}, ANSWER], True),
+        ([{"role": "transcript", "content": "user: 6 times 7? assistant: 42"}], True),
+    ],
+)
+def test_no_task(messages: list[Any], shown: bool, tmp_path: Path) -> None:
+    """A rollout in which nothing stands before the agent's first turn is counted, with a way out."""
+    path = write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": m} for m in (talk("1"), messages)])
+    found, _ = opened(path)
+    told = "1 rollout shows the judge no task: nothing stands before the agent's first turn (first: line 2)"
+    assert (told in warnings(found)) is not shown
+    assert found.openings.taskless == (not shown)
+
+
+def test_odd_roles(tmp_path: Path) -> None:
+    """A role that is no text, beside content that is none, is an opening as any other."""
+    odd = [{"role": ["x"], "content": ["q", 10**30]}, ANSWER]
+    found, keys = opened(write(tmp_path / "in.jsonl", [{"task_id": 1, "messages": odd}] * 2))
+    assert (keys, found.openings.mixed) == (["1"], 0)
+
+
+def test_two_tasks_in_a_group(tmp_path: Path, ruler: Ruler) -> None:
+    """Groups of rollouts that begin differently are warned of once, of a file and of a pipe."""
+    records = [asking("a"), asking("a"), {**asking("b"), "task_id": 1}, {**asking("c"), "task_id": 1}]
+    path = write(tmp_path / "in.jsonl", records)
+    told = "the rollouts of 1 group begin differently (first: 1), as if they were of different tasks"
+    done: list[Done] = [
+        ruler("score", str(path), "out.jsonl", "-m", "offline"),
+        ruler("score", "-", "out.jsonl", "-m", "offline", stdin=path.read_text()),
+        ruler("check", str(path), "-m", "offline"),
+        ruler("check", "-", "-m", "offline", stdin=path.read_text()),
+    ]
+    for one in done:
+        assert one.returncode == 0
+        assert one.stderr.count(told) == 1
+
+
+def test_two_tasks_in_a_line(tmp_path: Path) -> None:
+    """A record that is a group is looked at by itself; parts of one rollout may begin differently."""
+    mixed = {"group_id": "m", "trajectories": [asking("a"), asking("b")]}
+    found, _ = opened(write(tmp_path / "in.jsonl", [{"trajectories": [asking("a")] * 2}, mixed]))
+    assert (found.openings.mixed, found.openings.first_mixed) == (1, "m")
+    parts = [{"uid": f"u_0_{i}", "input": f"q {i}", "output": "x", "score": 1.0, "step": 1} for i in range(3)]
+    found, _ = opened(write(tmp_path / "verl.jsonl", parts))
+    assert not found.openings.mixed
+
+
+def test_simulated_users(tmp_path: Path) -> None:
+    """Where a model plays the user, what it says first differs, and only the system's word is compared."""
+    system = {"role": "system", "content": "the airline's rules"}
+    lines = [
+        {"task_id": 0, "trial": i, "reward": 1.0, "traj": [system, *talk(str(i), question=f"hello {i}")]}
+        for i in range(3)
+    ]
+    found, _ = opened(write(tmp_path / "in.jsonl", lines))
+    assert not found.openings.mixed
+    lines[1]["traj"] = [{"role": "system", "content": "the shop's rules"}, *talk("x")]
+    found, _ = opened(write(tmp_path / "in.jsonl", lines))
+    assert found.openings.mixed == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "keys", "how"),
+    [
+        # keys that count anew in each folder, whose files are seeds of one task
+        (
+            {"math/1.jsonl": "6*7?", "math/2.jsonl": "6*7?", "geo/1.jsonl": "Oslo?"},
+            ["geo: 0", "math: 0"],
+            "within its folder (geo, math)",
+        ),
+        ({"a.jsonl": "6*7?", "b.jsonl": "Oslo?"}, ["a.jsonl: 0", "b.jsonl: 0"], "within its file (a.jsonl"),
+        # one task over several files
+        ({"seed-1.jsonl": "6*7?", "seed-2.jsonl": "6*7?"}, ["0"], "key `task_id`: 4 records"),
+    ],
+)
+def test_several_files(files: dict[str, str], keys: list[str], how: str, tmp_path: Path) -> None:
+    """A key that stands for another task in another file gets the folder or the file, and it is said."""
+    for name, task in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "in" / name, [asking(task, "1"), asking(task, "2")])
+    found, seen = opened(tmp_path / "in")
+    assert seen == keys
+    assert how in found.found()
+    assert "begin differently" not in warnings(found)
+    _, named = opened(tmp_path / "in", group_by="task_id")
+    assert named == ["0"]
+
+
+def test_tasks_of_logs(tmp_path: Path) -> None:
+    """Logs that name their task keep equal ids of different tasks apart, however alike they begin."""
+    for number, domain in enumerate(["airline", "retail", "airline"]):
+        one = {
+            "id": "s",
+            "task_id": "0",
+            "reward_info": {"reward": 1.0},
+            "messages": talk("x", question="same"),
+        }
+        head = {"info": {"environment_info": {"domain_name": domain}}, "tasks": [], "simulations": [one, one]}
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{number}.json").write_text(json.dumps(head))
+    found, keys = opened(tmp_path / "in")
+    assert keys == ["airline: 0", "retail: 0"]
+    assert "key `task_id` within its task (airline, retail)" in found.found()
+
+
+def test_environments_beside(tmp_path: Path) -> None:
+    """The environment that verifiers names beside its results is a part of the key."""
+    for env, run in (("gsm8k", "a"), ("gsm8k", "b"), ("wordle", "a")):
+        folder = tmp_path / "in" / f"{env}--m" / run
+        folder.mkdir(parents=True)
+        row = {"example_id": 0, "prompt": f"play {env}", "completion": "42", "reward": 1.0}
+        write(folder / "results.jsonl", [row])
+        (folder / "metadata.json").write_text(json.dumps({"env_id": env}))
+    _, keys = opened(tmp_path / "in")
+    assert keys == ["gsm8k: 0", "wordle: 0"]
+
+
+def test_labels_in_output(tmp_path: Path, ruler: Ruler) -> None:
+    """A directory with labelled keys comes out whole, and what was scored is grouped as it was scored."""
+    for name in ("a", "b"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        write(
+            tmp_path / "in" / f"{name}.jsonl", [asking(name, "1", reward=1.0), asking(name, "2", reward=0.0)]
+        )
+    assert ruler("score", "in", "out", "-m", "offline").returncode == 0
+    assert [r["ruler"]["group"]["key"] for r in read(tmp_path / "out" / "b.jsonl")] == ["b.jsonl: 0"] * 2
+    assert ruler("score", "in", "out.jsonl", "-m", "offline").returncode == 0
+    assert len(read(tmp_path / "out.jsonl")) == 4
+    told = json.loads(ruler("report", "out.jsonl", "--json").stdout)
+    assert told["figures"]["groups"]["all"] == 2
+    checked = json.loads(ruler("check", "in", "-m", "offline", "--json").stdout)
+    assert (checked["groups"], checked["records"], checked["cannot_be_scored"]) == (2, 4, 0)
+
+
+def test_problems_told_once(tmp_path: Path) -> None:
+    """A second look at the files, for keys with labels, tells nothing twice."""
+    told: list[str] = []
+
+    class Listener(Observer):
+        def problem(self, problem: Any) -> None:
+            told.append(problem.reason)
+
+    for name in ("a", "b"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        bad = {"task_id": 0, "messages": [{"role": "user", "content": "x"}]}
+        path = write(tmp_path / "in" / f"{name}.jsonl", [asking(name), asking(name, "7"), bad])
+        path.write_text(path.read_text() + "broken\n")
+    settings = ScoreSettings(
+        InputSettings(str(tmp_path / "in")), str(tmp_path / "out.jsonl"), JudgeSettings("offline")
+    )
+    done = anyio.run(score, settings, Listener())
+    assert (
+        sorted(reason[:20] for reason in told) == ["has no turn of the a"] * 2 + ["is not JSON (unexpec"] * 2
+    )
+    assert done.summary.rollouts == 6
+
+
+@pytest.mark.parametrize("ruled", [True, False])
+def test_no_rules(ruled: bool, tmp_path: Path) -> None:
+    """Of a benchmark with a simulated user, rollouts without the system's message are counted."""
+    rules = [{"role": "system", "content": "Be brief."}] if ruled else []
+    run = {"task_id": "1", "reward_info": {"reward": 1}, "messages": [*rules, ANSWER, *talk("42")]}
+    found, _ = opened(write(tmp_path / "in.jsonl", [run, run]))
+    assert ("2 rollouts show the judge no rules that the agent had to follow" in warnings(found)) is not ruled

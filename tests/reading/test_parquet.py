@@ -1,0 +1,472 @@
+"""Parquet as records, and annotated records as Parquet."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.reading.parquet import Parquet
+from ruler_cli.reading.parse import parse
+from ruler_cli.types import Line
+from ruler_cli.writing.splice import read_object
+
+UTC = datetime.UTC
+WORDS = pa.dictionary(pa.int32(), pa.string())
+Change = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+def packed(table: pa.Table, **how: Any) -> io.BytesIO:
+    """A table as the bytes of a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(table, file, **how)
+    return file
+
+
+def rows(file: io.BytesIO) -> list[Line]:
+    """Every row as a record."""
+    return list(Parquet("in.parquet", file).records())
+
+
+def read(file: io.BytesIO) -> list[dict[str, Any]]:
+    """Every row as a value."""
+    return [parse(line.raw) for line in rows(file)]
+
+
+def rewritten(file: io.BytesIO, change: Change) -> io.BytesIO:
+    """The file with each record changed, or left out where that is None."""
+    source, out = Parquet("in.parquet", file), io.BytesIO()
+    encoder = source.encoder(out)
+    for line in source.records():
+        record = change(parse(line.raw))
+        if record is not None:
+            encoder.put(line.number, patched(line.raw, record))
+    encoder.end()
+    return out
+
+
+def patched(raw: bytes, record: dict[str, Any]) -> bytes:
+    """The record's own bytes, but for members that have another value now."""
+    old = parse(raw)
+    kept = {k: orig(raw, k) for k, v in record.items() if k in old and json.dumps(old[k]) == json.dumps(v)}
+    parts = (json.dumps(k).encode() + b": " + kept.get(k, json.dumps(v).encode()) for k, v in record.items())
+    return b"{" + b", ".join(parts) + b"}"
+
+
+def orig(raw: bytes, key: str) -> bytes:
+    """A member's bytes."""
+    return raw[slice(*read_object(raw).members[key][1:])]
+
+
+def with_(**values: Any) -> Change:
+    """A change that sets members."""
+    return lambda record: record | values
+
+
+def kinds(file: io.BytesIO) -> dict[str, str]:
+    """The columns' types by name."""
+    return {field.name: str(field.type) for field in pq.read_schema(file)}
+
+
+EVERY = pa.table(
+    {
+        "i": pa.array([1, None, -(2**63)]),
+        "u": pa.array([2**64 - 1, 0, None], pa.uint64()),
+        "f": [float("nan"), float("-inf"), None],
+        "h": pa.array([1.5, None, float("inf")], pa.float16()),
+        "dec": pa.array([decimal.Decimal("0.100"), None, decimal.Decimal("-12.5")], pa.decimal128(30, 3)),
+        "s": ["a", None, '"\n\u2028é\\'],
+        "ls": pa.array(["x", None, ""], pa.large_string()),
+        "sv": pa.array(["x", None, "y"], pa.string_view()),
+        "d": pa.array(["p", None, "p"]).dictionary_encode(),
+        "b": [b"abc", None, b""],
+        "fb": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+        "l": [[1, None], None, []],
+        "fl": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)),
+        "m": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+        "mi": pa.array([[(1, "a")], None, []], pa.map_(pa.int32(), pa.string())),
+        "st": [{"a": {"b": [{"c": 1.5}]}}, None, {"a": None}],
+        "ts": pa.array([datetime.datetime(2024, 1, 1, 1, 2, 3, 4), None, None], pa.timestamp("us")),
+        "tz": pa.array([datetime.datetime(2024, 1, 1, tzinfo=UTC), None, None], pa.timestamp("ms", "UTC")),
+        "da": pa.array([datetime.date(2024, 1, 1), None, datetime.date(1, 1, 1)]),
+        "ti": pa.array([datetime.time(1, 2, 3), None, None]),
+        "du": pa.array([datetime.timedelta(seconds=1), None, None], pa.duration("s")),
+        "n": pa.nulls(3),
+        "bo": [True, None, False],
+        "id": pa.ExtensionArray.from_storage(
+            pa.uuid(), pa.array([bytes(16), None, bytes(16)], pa.binary(16))
+        ),
+        "a.b": [1, 2, 3],
+    }
+)
+
+
+def test_values() -> None:
+    """A row is one object in the order of the columns, whatever their types; nothing is rounded."""
+    first, second, third = rows(packed(EVERY, row_group_size=2))
+    assert [first.number, second.number, third.number] == [1, 2, 3]
+    assert (third.where, third.offset) == ("row 3", 2)
+    assert first.raw == (
+        b'{"i":1,"u":18446744073709551615,"f":NaN,"h":1.5,"dec":0.100,"s":"a","ls":"x","sv":"x","d":"p",'
+        b'"b":"<3 bytes>","fb":"<2 bytes>","l":[1,null],"fl":[1,2],"m":{"a":1},"mi":{"1":"a"},'
+        b'"st":{"a":{"b":[{"c":1.5}]}},"ts":"2024-01-01T01:02:03.000004","tz":"2024-01-01T00:00:00.000Z",'
+        b'"da":"2024-01-01","ti":"01:02:03.000000","du":1,"n":null,"bo":true,"id":"<16 bytes>","a.b":1}'
+    )
+    assert second.raw.count(b"null") == len(EVERY.schema) - 3
+    assert b'"f":-Infinity' in second.raw
+    assert parse(third.raw)["s"] == '"\n\u2028é\\'
+    assert parse(third.raw)["i"] == -(2**63)
+
+
+def test_untouched() -> None:
+    """What nobody changed is written as it was: every type, value, row group and note, by the same codec."""
+    schema = EVERY.schema.with_metadata({b"art.trajectory_parquet.version": b"2"})
+    file = packed(EVERY.cast(schema), row_group_size=2, compression="ZSTD")
+    out = rewritten(file, with_(ruler={"score": 0.5}))
+    now = pq.read_metadata(out)
+    assert pq.read_schema(out).remove(len(schema)).equals(pq.read_schema(file), check_metadata=True)
+    assert [now.row_group(i).num_rows for i in range(now.num_row_groups)] == [2, 1]
+    assert {now.row_group(0).column(at).compression for at in range(now.num_columns)} == {"ZSTD"}
+    before, after = pq.read_table(file), pq.read_table(out)
+    assert after.column("ruler").to_pylist() == ['{"score": 0.5}'] * 3
+    for name in before.column_names:
+        assert str(after[name].to_pylist()) == str(before[name].to_pylist()), name  # NaN is not NaN
+
+
+REPLACED: list[tuple[Any, list[Any], Any, str]] = [
+    (pa.float32(), [0.25, None], 0.7, "double"),
+    (pa.int64(), [1, None], 0.7, "double"),
+    (pa.int8(), [1, None], 200, "int64"),
+    (pa.bool_(), [True, None], 0.7, "double"),
+    (pa.bool_(), [True, None], False, "bool"),
+    (pa.decimal128(5, 2), [decimal.Decimal("0.25"), None], 0.7, "double"),
+    (pa.null(), [None, None], 0.7, "double"),
+    (pa.null(), [None, None], {"a": 1}, "string"),
+    (pa.large_string(), ["a", None], "b", "string"),
+    (pa.string_view(), ["a", None], "b", "string"),
+    (WORDS, ["a", None], "b", "string"),
+    (pa.string(), ["a", None], 0.7, "string"),
+    (pa.string(), ["a", None], {"a": 1}, "string"),
+    (pa.list_(pa.int64()), [[1], None], [0.7], "list<element: double>"),
+    (pa.list_(pa.string()), [["a"], None], ["a", "RULER"], "list<element: string>"),
+    (pa.list_(pa.int64(), 2), [[1, 2], None], [0.5, 1], "list<element: double>"),
+    (pa.struct([("a", pa.int64())]), [{"a": 1}, None], {"a": 1, "b": 0.7}, "struct<a: int64, b: double>"),
+    (pa.struct([("a", pa.int64())]), [{"a": 1}, None], 0.7, "string"),
+    (pa.map_(pa.string(), pa.int64()), [[("a", 1)], None], {"a": 0.7}, "string"),
+    (pa.struct([("a", pa.int64())]), [{"a": 1}, None], ["x"], "string"),
+    (pa.list_(pa.string()), [["a"], None], {"m": 1}, "string"),
+    (pa.timestamp("us"), [datetime.datetime(2024, 1, 1), None], 0.7, "string"),
+]
+"""The type of a column, its values, a new one, and the type that holds all of them."""
+
+
+def test_replaced() -> None:
+    """A column keeps its type where it holds the new value exactly, and widens where it does not."""
+    for (kind, held, new, becomes), size in itertools.product(REPLACED, (1, 3)):
+        file = packed(pa.table({"x": pa.array([*held, held[0]], kind), "i": [0, 1, 2]}), row_group_size=size)
+        own = read(file)
+        found = rewritten(file, lambda r: r | {"x": new} if r["i"] == 2 else r)  # noqa: B023 - called here
+        assert kinds(found)["x"].removeprefix("large_") == becomes, (kind, size)
+        after = read(found)
+        assert means(after[0]["x"], own[0]["x"]), kind
+        assert after[1]["x"] is None
+        assert means(after[2]["x"], new), kind
+
+
+def test_replaced_whole() -> None:
+    """A column whose every value is replaced takes the type of the new ones."""
+    file = packed(pa.table({"reward": ["1.0", "TimeoutError", None], "i": [0, 1, 2]}))
+    scored = rewritten(file, lambda r: r if r["reward"] is None else r | {"reward": r["i"] / 4})
+    assert kinds(scored)["reward"] == "double"
+    assert pq.read_table(scored)["reward"].to_pylist() == [0.0, 0.25, None]
+
+
+def test_large_integers() -> None:
+    """An integer that a float would round is kept, as text, beside or below a score that is none."""
+    large, held = 2**53 + 1, pa.array([[{"reward": 2**53 + 1}], [{"reward": 3}]])
+    for file in (packed(pa.table({"reward": [large, 3], "t": held}), row_group_size=size) for size in (1, 2)):
+        out = rewritten(file, lambda r: r if r["reward"] > 3 else {"reward": 0.7, "t": [{"reward": 0.7}]})
+        assert pq.read_table(out)["reward"].to_pylist() == [str(large), "0.7"]
+        assert means([row["t"] for row in read(out)], [[{"reward": large}], [{"reward": 0.7}]])
+
+
+def test_required() -> None:
+    """A column that must hold a value may be null where it was written anew, and only then."""
+    schema = pa.schema([pa.field("reward", pa.float64(), nullable=False), pa.field("s", pa.string(), False)])
+    file = packed(pa.table({"reward": [1.0, 2.0], "s": ["a", "b"]}, schema=schema))
+    out = rewritten(file, lambda r: r | {"reward": None if r["s"] == "a" else 0.5})
+    assert [field.nullable for field in pq.read_schema(out)] == [True, False]
+    assert pq.read_table(out)["reward"].to_pylist() == [None, 0.5]
+
+
+def test_new_columns_late() -> None:
+    """A value that only the last row brings has its column, and the others have null there."""
+    file = packed(pa.table({"i": list(range(1000))}), row_group_size=100)
+    out = rewritten(file, lambda r: r | ({"reward": 1, "logs": ["x"]} if r["i"] == 999 else {}))
+    table = pq.read_table(out)
+    assert kinds(out) == {"i": "int64", "reward": "int64", "logs": "list<element: string>"}
+    assert table["reward"].to_pylist() == [None] * 999 + [1]
+    assert table["logs"].to_pylist()[998:] == [None, ["x"]]
+
+
+def test_rows_left_out() -> None:
+    """Rows that are left out are missing, and a row group without any is, too."""
+    file = packed(pa.table({"i": list(range(1000)), "s": ["x"] * 1000}), row_group_size=300)
+    out = rewritten(file, lambda r: None if r["i"] < 300 or r["i"] % 3 else r)
+    assert pq.read_table(out)["i"].to_pylist() == list(range(300, 1000, 3))
+    assert pq.read_metadata(out).num_row_groups == 3
+
+
+def test_equal_names() -> None:
+    """Columns with equal names are refused: a record would hold one of them."""
+    columns = [pa.array([1, 2]), pa.array([3, 4])]
+    with pytest.raises(UsageError, match="two columns are named `x`"):
+        rows(packed(pa.Table.from_arrays(columns, names=["x", "x"])))
+
+
+def test_empty() -> None:
+    """A file without rows or without columns has no records, and is written again."""
+    for table in (pa.table({}), pa.table({"a": pa.array([], pa.int64())})):
+        assert rows(packed(table)) == []
+        assert pq.read_table(rewritten(packed(table), lambda record: record)).equals(table)
+
+
+def test_not_utf8() -> None:
+    """Text that is no UTF-8 is shown as far as it is, and stays as it was."""
+    raw = pa.array([b'\xff"\n', b"good", None])
+    text = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    file = packed(pa.table({"s": text}))
+    assert [r["s"] for r in read(file)] == ['\ufffd"\n', "good", None]
+    out = rewritten(file, with_(reward=1))
+    assert pq.read_table(out)["s"].cast("binary").to_pylist() == raw.to_pylist()
+
+
+def test_surrogates() -> None:
+    """A lone surrogate, which Parquet cannot hold, stands in OUTPUT as its escape."""
+    source, out = Parquet("in", packed(pa.table({"s": ["a"]}))), io.BytesIO()
+    encoder = source.encoder(out)
+    encoder.put(1, rb'{"s":"\ud800"}')
+    encoder.end()
+    assert pq.read_table(out)["s"].to_pylist() == ["\\ud800"]
+
+
+@settings(max_examples=2 * settings().max_examples)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_damaged(rng: random.Random, cut: bool) -> None:
+    """A damaged or cut file is read, or refused in one sentence that names it."""
+    data = bytearray(packed(EVERY).getvalue())
+    if cut:
+        del data[rng.randrange(len(data)) :]
+    else:
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+    try:
+        for line in rows(io.BytesIO(bytes(data))):
+            assert line.raw
+    except UsageError as error:
+        assert str(error).startswith("in.parquet: is damaged")
+        assert str(error).isprintable()
+
+
+def test_no_parquet() -> None:
+    """What is no Parquet file is refused when it is opened."""
+    for data in (b"", b"PAR1", b"{}\n" * 9, b"PAR1" + b"\xff" * 50 + b"PAR1"):
+        with pytest.raises(UsageError, match=r"in\.parquet: is damaged, or no whole Parquet file"):
+            rows(io.BytesIO(data))
+
+
+def test_changed_meanwhile() -> None:
+    """A row that is not there when it is written is told."""
+    encoder = Parquet("in.parquet", packed(pa.table({"a": [1]}))).encoder(io.BytesIO())
+    with pytest.raises(UsageError, match="changed while it was read"):
+        encoder.put(2, b'{"a":1}')
+
+
+def test_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type that pyarrow reads and does not write is a sentence with a way out."""
+
+    def refuse(*_: Any, **_more: Any) -> None:
+        raise pa.ArrowNotImplementedError("no lists of that kind")
+
+    file = packed(pa.table({"a": [1]}))
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", refuse)
+    with pytest.raises(OutputError, match=r"cannot write it again \(no lists of that kind\); update pyarrow"):
+        rewritten(file, lambda r: r)
+
+
+def test_large_row_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row group that memory should not hold becomes several."""
+    monkeypatch.setattr("ruler_cli.reading.parquet._GROUP", 10_000)
+    table = pa.table({"s": ["x" * 100] * 1000})
+    out = rewritten(packed(table), lambda r: r)
+    assert pq.read_metadata(out).num_row_groups == 4
+    assert pq.read_table(out).equals(table)
+
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("at", pa.timestamp("ns"))])
+SAID = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("image", IMAGE)])
+
+
+def test_group_rows() -> None:
+    """A group in one row has its marks inside the list of structs, whose other members stay as they are."""
+    image = {"bytes": b"\x89PNG", "at": pd.Timestamp(2024, 1, 1, nanosecond=1)}
+    own = {"messages": [{"role": "user", "content": "q", "image": image}], "reward": 1}
+    mark = {"reward": 0.7, "ruler": {"score": 0.7}}
+    kind = pa.list_(pa.struct([("messages", pa.list_(SAID)), ("reward", pa.int64())]))
+    groups = pa.array([[own, own], [own]], kind)
+    file = packed(pa.table({"group_id": ["g", "h"], "trajectories": groups}))
+    out = rewritten(
+        file, lambda r: r | {"trajectories": [r["trajectories"][0] | mark, *r["trajectories"][1:]]}
+    )
+    kept = own | {"ruler": None}
+    new = own | {"reward": 0.7, "ruler": '{"score": 0.7}'}
+    assert pq.read_table(out)["trajectories"].to_pylist() == [[new, kept], [new]]
+    again = rewritten(out, lambda r: r | {"trajectories": [t | {"reward": None} for t in r["trajectories"]]})
+    assert pq.read_table(again)["trajectories"].to_pylist()[1] == [new | {"reward": None}]
+
+
+def test_fewer_rollouts() -> None:
+    """A rollout that is left out of a group's row takes its own values along, and none of another's."""
+    kind = pa.list_(pa.struct([("image", pa.binary()), ("id", pa.int64())]))
+    items = [{"image": bytes([at]), "id": at // 2} for at in range(5)]
+    out = rewritten(packed(pa.table({"t": pa.array([items], kind)})), lambda r: {"t": r["t"][2:]})
+    assert pq.read_table(out)["t"].to_pylist() == [items[2:]]
+
+
+def test_pandas() -> None:
+    """pandas reads the result with its index and its types, and the new reward as a number."""
+    for kind in ("float64", "int64", "Int64", "bool", "category"):
+        frame = pd.DataFrame({"task": ["a", "b"]}, index=["x", "y"])
+        frame["reward"] = pd.Series([1, 0], dtype=kind, index=frame.index)
+        file = io.BytesIO()
+        frame.to_parquet(file)
+        found = pd.read_parquet(rewritten(file, with_(reward=0.7)))
+        assert list(found.index) == ["x", "y"]
+        assert [float(x) for x in found["reward"]] == [0.7, 0.7]
+        assert list(found["task"]) == ["a", "b"]
+
+
+def test_batches_of_several_types() -> None:
+    """A member of which batches bring several types is widened alone, or becomes text; nothing is rounded."""
+    kept = {"image": b"\x89PNG", "logs": ["same"] * 3}
+    for kind, own, found in (
+        (pa.bool_(), True, 1.0),
+        (pa.int64(), (1 << 60) + 1, str((1 << 60) + 1)),
+        (pa.decimal128(20, 2), decimal.Decimal("123456789012345678.12"), "123456789012345678.12"),
+    ):
+        item = pa.struct([("image", pa.binary()), ("logs", pa.list_(pa.string())), ("reward", kind)])
+        rollouts = [[kept | {"reward": own}]] * 2
+        columns = {"t": pa.array(rollouts, pa.list_(item)), "flat": pa.array([own] * 2, kind)}
+        file, numbers = packed(pa.table(columns), row_group_size=1), iter(range(2))
+
+        def marked(record: dict[str, Any], numbers: Iterator[int] = numbers) -> dict[str, Any]:
+            if next(numbers):
+                return record | {"ruler": {"status": "failed"}}
+            return record | {"flat": 0.7, "t": [record["t"][0] | {"reward": 0.7}]}
+
+        new, old = pq.read_table(rewritten(file, marked)).to_pylist()
+        assert (old["flat"], old["t"]) == (found, [kept | {"reward": found}])
+        score = str(0.7) if isinstance(found, str) else 0.7
+        assert (new["flat"], new["t"]) == (score, [kept | {"reward": score}])
+
+
+LEAVES = st.sampled_from(
+    [pa.string(), pa.large_string(), pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(),
+     pa.bool_(), pa.binary(), pa.date32(), pa.timestamp("us"), pa.decimal128(20, 4), pa.null(), WORDS]
+)  # fmt: skip
+TYPES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        inner.map(pa.list_)
+        | st.lists(inner, min_size=1, max_size=3).map(
+            lambda kinds: pa.struct([(f"m{i}", kind) for i, kind in enumerate(kinds)])
+        )
+    ),
+    max_leaves=4,
+)
+MADE = {
+    "float": 0.1, "double": 0.1, "bool": True, "binary": b"\xff", "date32[day]": datetime.date(2024, 2, 29),
+    "timestamp[us]": datetime.datetime(2024, 1, 1, 1), "decimal128(20, 4)": decimal.Decimal("1.5"),
+}  # fmt: skip
+
+
+def of(kind: pa.DataType, rng: random.Random) -> Any:
+    """A value of a type, null one time in four."""
+    if rng.random() < 0.25 or pa.types.is_null(kind):
+        return None
+    if pa.types.is_list(kind):
+        return [of(kind.value_type, rng) for _ in range(rng.randint(0, 3))]
+    if pa.types.is_struct(kind):
+        return {field.name: of(field.type, rng) for field in kind}
+    if pa.types.is_integer(kind):
+        return rng.choice([0, 1, 100])
+    return MADE.get(str(kind), rng.choice(["", 'a"é\n', "{}"]))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(TYPES, min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+    st.integers(1, 12),
+    st.sampled_from([0.7, 1, True, "text", None, {"a": 1, "ruler": {"b": 2}}, ["x"], [0.5, {"y": None}]]),
+)
+def test_any_schema(types: list[Any], rng: random.Random, count: int, new: Any) -> None:
+    """Whatever the schema and the new value: what is untouched is equal, and no new value is lost."""
+    columns = {f"c{i}": pa.array([of(t, rng) for _ in range(count)], t) for i, t in enumerate(types)}
+    file = packed(pa.table(columns), row_group_size=5)
+    struck = {i for i in range(count) if rng.random() < 0.5}
+    numbers = iter(range(count))
+    out = rewritten(file, lambda r: r | {"c0": new, "ruler": {"s": 1}} if next(numbers) in struck else r)
+    before, after = pq.read_table(file), pq.read_table(out)
+    for name in before.column_names[1:]:
+        assert after[name].equals(before[name])
+        assert after.schema.field(name).equals(before.schema.field(name))
+    own, now = read(file), read(out)
+    for i in range(count):
+        expected = new if i in struck else own[i]["c0"]
+        assert means(now[i]["c0"], expected), (now[i]["c0"], expected)
+        assert now[i].get("ruler") == ({"s": 1} if i in struck else None)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), st.randoms(use_true_random=False), st.integers(1, 12))
+def test_marks_inside(data: st.DataObject, rng: random.Random, count: int) -> None:
+    """Marks of any rollouts in a row of a group leave all their other members as they were."""
+    types = [*data.draw(st.lists(TYPES, min_size=1, max_size=3)), pa.int64()]
+    kind = pa.struct([(f"m{i}", kind) for i, kind in enumerate(types)])
+    own = [[of(kind, rng) for _ in range(rng.randint(0, 3))] for _ in range(count)]
+    column = pa.array(own, pa.list_(kind))
+
+    def marked(record: dict[str, Any]) -> dict[str, Any]:
+        mark = {f"m{len(types) - 1}": rng.choice([0.5, None]), "ruler": {"s": 1}}
+        return {"t": [item and (item | mark if rng.random() < 0.7 else item) for item in record["t"]]}
+
+    out = rewritten(packed(pa.table({"t": column}), row_group_size=5), marked)
+    for was, now in zip(column.to_pylist(), pq.read_table(out)["t"].to_pylist(), strict=True):
+        for old, new in zip(was, now, strict=True):
+            assert (old is None) == (new is None)
+            assert all(new[name] == old[name] for name in list(old or ())[:-1])
+
+
+def means(found: Any, expected: Any) -> bool:
+    """Whether a value says the same: numbers by value, JSON text as what it holds, absent as null."""
+    if isinstance(found, str) and found != expected:
+        return means(json.loads(found), expected)
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return all(means(found.get(k), expected.get(k)) for k in found.keys() | expected.keys())
+    if isinstance(found, list) and isinstance(expected, list):
+        return len(found) == len(expected) and all(map(means, found, expected))
+    return bool(found == expected)

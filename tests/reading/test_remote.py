@@ -1,0 +1,279 @@
+"""Remote objects: read in parts, written whole or not at all, told in sentences without keys."""
+
+from __future__ import annotations
+
+import gc
+import io
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.errors import OutputError, RulerError, UsageError
+from ruler_cli.reading.location import Location
+from ruler_cli.writing import atomic
+from ruler_cli.writing.atomic import RemoteFile
+from tests.reading.object_store import Store
+
+SECRET = "wJalr/XUtn+FEMI"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An empty store that s3:// leads to."""
+    import s3fs
+
+    with Store() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+        monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield server
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def memory() -> Iterator[dict[str, Any]]:
+    """The objects of memory://, none at first."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    yield system.store
+    system.store.clear()
+
+
+def said(error: pytest.ExceptionInfo[RulerError]) -> str:
+    """The sentence, which holds no key."""
+    text = str(error.value)
+    assert SECRET not in text
+    assert "AKIA" not in text
+    return text
+
+
+def reading(name: str) -> Any:
+    """An object, open for reading."""
+    return Location(name).store().open()
+
+
+def writing(name: str) -> RemoteFile:
+    """An object, open for writing."""
+    return RemoteFile(Location(name).store())
+
+
+def expanded(name: str) -> list[str]:
+    """The objects that an address stands for."""
+    return Location(name).store().expand()
+
+
+ADDRESSES = ("s3://b/x", "hf://datasets/a/b/x.parquet", "GS://b/x", "http://h/x", "memory://x")
+FILES = ("file:///x", "C:\\x", "C:/x", "c://x", "x.jsonl", "-", "dir/s3://x", "", "://x")
+SHOWN = (
+    (f"s3://AKIA:{SECRET}@bucket/a/x.jsonl", "s3://bucket/a/x.jsonl"),
+    ("s3://bucket/a@b/x.jsonl?versionId=3", "s3://bucket/a@b/x.jsonl"),
+    ("s3://bucket/part-?.jsonl", "s3://bucket/part-?.jsonl"),
+    ("https://me:pw@host:8080/x.jsonl?sig=abc#f", "https://host:8080/x.jsonl"),
+    ("https://host/x?token", "https://host/x"),
+    ("hf://datasets/a/b@main/x.parquet", "hf://datasets/a/b@main/x.parquet"),
+    ("sftp://me:pw@host/x@y", "sftp://host/x@y"),
+    ("x.jsonl", "x.jsonl"),
+    ("http://user:pa/ss@host:9/x.jsonl", "http://host:9/x.jsonl"),
+    ("http://host:8080/a@b.jsonl", "http://host:8080/a@b.jsonl"),
+)
+
+
+def test_addresses() -> None:
+    """An address has a scheme of two letters or more, and is shown without user, password and query."""
+    assert [name for name in (*ADDRESSES, *FILES) if Location(name).remote] == list(ADDRESSES)
+    assert [Location(name).public for name, _ in SHOWN] == [shown for _, shown in SHOWN]
+
+
+@given(st.text(alphabet="abc:/@+=", min_size=1, max_size=12), st.sampled_from(["s3", "gs", "hf", "az"]))
+def test_no_key_is_shown(secret: str, scheme: str) -> None:
+    """Whatever a secret key in an address holds, nothing of it is shown."""
+    assert Location(f"{scheme}://KEY:{secret}@bucket/x").public == f"{scheme}://bucket/x"
+
+
+def test_read(store: Store) -> None:
+    """An object is read at any place, in blocks, and only what is asked for is fetched."""
+    data = random.Random(1).randbytes(30 << 20)
+    store.objects["/bucket/x"] = data
+    with reading("s3://bucket/x") as file:
+        assert file.read(10) == data[:10]
+        file.seek(-5, io.SEEK_END)
+        assert file.read() == data[-5:]
+        file.seek(15 << 20)
+        assert file.read(1000) == data[15 << 20 :][:1000]
+        assert store.served < 10 << 20
+        file.seek(0)
+        assert b"".join(iter(lambda: file.read(1 << 20), b"")) == data
+    assert store.largest <= 2 << 20
+
+
+def test_http(store: Store) -> None:
+    """A server that knows ranges is read in parts; nothing can be written there."""
+    store.objects["/bucket/x"] = b"abc" * 2_000_000
+    name = f"{store.url}/bucket/x?sig={SECRET}"
+    with reading(name) as file:
+        file.seek(5_000_001)
+        assert file.read(4) == b"abca"
+    assert not Location(name).many
+    with pytest.raises(UsageError, match="nothing can be written there") as error:
+        writing(name)
+    said(error)
+
+
+@pytest.mark.parametrize("size", [0, 20_000_000], ids=["empty", "several parts"])
+def test_whole_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """An object appears with `commit`, whole; without it what was there stays, and no part is left."""
+    monkeypatch.setattr(atomic, "_PART", 6 << 20)
+    data = random.Random(1).randbytes(size)
+    store.objects["/bucket/out"] = b"old"
+    with pytest.raises(ZeroDivisionError), writing("s3://bucket/out") as out:
+        out.write(data)
+        raise ZeroDivisionError
+    assert (store.objects, store.uploads) == ({"/bucket/out": b"old"}, {})
+    with writing("s3://bucket/out") as out:
+        for at in range(0, size, 1 << 20):
+            out.write(data[at : at + (1 << 20)])
+        assert sum(len(parts) for parts in store.uploads.values()) == size // (6 << 20)
+        assert store.objects == {"/bucket/out": b"old"}
+        out.commit()
+    assert (store.objects, store.uploads) == ({"/bucket/out": data}, {})
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_refused_midway(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """A store that stops taking parts is told with the way out, and nothing is left there."""
+    monkeypatch.setattr(atomic, "_PART", 6 << 20)
+    store.refuse_puts_after = after
+
+    def write() -> None:
+        with writing("s3://bucket/out") as out:
+            for _ in range(20):
+                out.write(bytes(1 << 20))
+            out.commit()
+
+    with pytest.raises(OutputError, match=r"s3://bucket/out: cannot be written: access is refused") as error:
+        write()
+    said(error)
+    assert store.objects == {}
+
+
+def test_sentences(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps an address from being read or written is one sentence, without the storage's own words."""
+    import s3fs
+
+    store.objects |= {"/bucket/d/x": b"x", "/bucket/long": bytes(10 << 20)}
+
+    def told(act: Any, name: str, words: str) -> None:
+        with pytest.raises(UsageError, match=words) as error:
+            act(name)
+        said(error)
+
+    told(reading, "s3://bucket/y", r"s3://bucket/y: there is no such object")
+    told(writing, "s3://nobucket/y", r"s3://nobucket/y: cannot be written: there is no such object")
+    told(reading, "s3://bucket/d", r"s3://bucket/d: is a directory")
+    told(expanded, "s3://bucket/*.none", r"s3://bucket/\*.none: there is no file")
+    told(expanded, "s3://bucket/**.jsonl", "is no pattern")
+    told(reading, f"s3://AKIA:{SECRET}@bucket/x", r"^s3://bucket/x: holds a key")
+    told(reading, "foo://x/y", "foo:// is no kind of address")
+    with reading("s3://bucket/long") as file:
+        file.read(10)
+        store.refuse = 403
+        with pytest.raises(UsageError, match="access is refused; check the credentials"):
+            file.read()
+    s3fs.S3FileSystem.clear_instance_cache()  # it knows of objects that are not there
+    told(reading, "s3://bucket/x", "access is refused; check the credentials")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    s3fs.S3FileSystem.clear_instance_cache()
+    told(reading, "s3://bucket/x", "cannot be reached")
+    told(reading, "http://127.0.0.1:9/x", "cannot be reached")
+
+
+def test_no_credentials(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without credentials the sentence says so."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(UsageError, match="no credentials were found"):
+        writing("s3://bucket/x")
+
+
+def test_expand(store: Store) -> None:
+    """A directory is the files directly in it, a pattern what it matches, in order; notes are left out."""
+    for key in ("d/b.jsonl", "d/a.jsonl", "d/_SUCCESS", "d/.x", "d/sub/c.jsonl"):
+        store.objects[f"/bucket/{key}"] = b"x"
+    both = ["s3://bucket/d/a.jsonl", "s3://bucket/d/b.jsonl"]
+    for name in ("s3://bucket/d", "s3://bucket/d/", "s3://bucket/d/*.jsonl"):
+        assert expanded(name) == both
+    assert expanded("s3://bucket/d/a.jsonl") == both[:1]
+    assert expanded("s3://bucket/**/c.jsonl") == ["s3://bucket/d/sub/c.jsonl"]
+
+
+def test_renamed(memory: dict[str, Any]) -> None:
+    """Elsewhere an object is NAME.partial until `commit` renames it."""
+    for text, commit in ((b"whole", True), (b"half", False)):
+        with writing("memory://d/x") as out:
+            out.write(text)
+            if commit:
+                assert "/d/x" not in memory
+                out.commit()
+    assert list(memory) == ["/d/x"]
+    assert expanded("memory://d") == ["memory://d/x"]
+    assert reading("memory://d/x").read() == b"whole"
+
+
+def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the Hugging Face hub, too, a file is uploaded by `commit` and never without it."""
+    from huggingface_hub import HfApi, HfFileSystem
+    from huggingface_hub.hf_file_system import HfFileSystemResolvedRepositoryPath
+
+    size = 3_000_000
+    uploaded: list[tuple[str, bytes]] = []
+
+    def upload(_: HfApi, *, path_or_fileobj: str, path_in_repo: str, **_more: Any) -> None:
+        uploaded.append((path_in_repo, Path(path_or_fileobj).read_bytes()))
+
+    def resolve(_: HfFileSystem, *_args: Any, **_more: Any) -> Any:
+        return HfFileSystemResolvedRepositoryPath(
+            repo_type="dataset", repo_id="a/b", revision="main", path_in_repo="x.jsonl"
+        )
+
+    monkeypatch.setattr(HfApi, "upload_file", upload)
+    monkeypatch.setattr(HfFileSystem, "resolve_path", resolve)
+    monkeypatch.setattr(atomic, "_PART", 1 << 20)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with writing("hf://datasets/a/b/x.jsonl") as out:
+        out.write(bytes(size))
+        out.write(b"end")
+    gc.collect()
+    assert uploaded == []
+    with writing("hf://datasets/a/b/x.jsonl") as out:
+        out.write(bytes(size))
+        out.commit()
+    assert uploaded == [("x.jsonl", bytes(size))]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a package is missing the sentence names it and the extra."""
+    known = sys.modules["fsspec.registry"].__dict__["_registry"]
+    for scheme, missing, package in (
+        ("s3", "s3fs", "s3fs"),
+        ("gs", "gcsfs", "gcsfs"),
+        ("s3", "fsspec.core", "s3fs"),
+    ):
+        monkeypatch.delitem(known, scheme, raising=False)
+        monkeypatch.setitem(sys.modules, missing, None)  # importing it fails
+        with pytest.raises(UsageError, match=rf"needs the package {package}; .*'ruler-cli\[remote\]'"):
+            reading(f"{scheme}://b/x")

@@ -1,0 +1,366 @@
+"""The figures of a run, against a look at all of its groups at once."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import random
+import statistics
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.results.report.figures import Figures, Gathering, iso, requests
+from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from tests.conftest import ROOT, Ruler
+from tests.results.report.values import NOON, drawn, group
+
+_BAR = {"from", "to", "n"}
+_NAMES: dict[str, Any] = {
+    "groups": {"all", "scored", "failed", "unmarked", "tied", "live", "one_score"},
+    "rollouts": {"all", "scored", "failed", "labelled", "suspect"},
+    "failed_by_kind": {"reply", "transport"},
+    "reasons": [{"kind", "reason", "groups", "first"}],
+    "flags": {"suspect", "cached"},
+    "judges": {"a", "b"},
+    "passes": {"1", "2"},
+    "cost_usd": None,
+    "cost_groups": None,
+    "usage": {"calls", "prompt_tokens", "completion_tokens", "cached_tokens"},
+    "latency_s": {"p50", "p90", "p99", "max"},
+    "started_at": None,
+    "ended_at": None,
+    "scores": {"bins": [_BAR], "mean": None, "sd": None},
+    "spread": {"bins": [_BAR], "median": None},
+    "against_label": {"cells": [{"score", "label", "n"}], "pairs": 0, "against": 0, "agreement": 0},
+    "slots": {"bins": [{"from", "to", "mean", "error", "n"}], "groups": 0},
+    "lengths": {"cells": [{"score", "bytes", "n"}], "slope": 0, "error": 0, "correlation": 0, "groups": 0},
+    "reliability": {"bins": [_BAR], "median": 0, "groups": 0},
+    "over_time": {"unit": 0, "bins": [{"from", "to", "groups", "failed"}], "left_out": 0},
+}
+"""Every name of the schema; a value that is no set, object or list is not looked into."""
+
+
+def of(groups: Iterable[MarkedGroup]) -> Figures:
+    """The figures of these groups."""
+    gathering = Gathering()
+    for one in groups:
+        gathering.add(one)
+    return gathering.figures()
+
+
+ALL = list(drawn(1500))
+FOUND = of(ALL)
+ROLLOUTS = [r for g in ALL for r in g.rollouts]
+SCORES = [r.score for r in ROLLOUTS if r.score is not None]
+
+
+def near(value: float | None) -> object:
+    """The same but for rounding."""
+    return pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+def rank(values: Sequence[float], share: float) -> object:
+    """The least value that this share of all is at or below, as near as a quantile is told."""
+    return pytest.approx(sorted(values)[max(0, math.ceil(share * len(values)) - 1)], rel=0.0051)
+
+
+def within(value: float, ends: Sequence[float]) -> bool:
+    """A bin of tenths holds its beginning, and the last one its end."""
+    return ends[0] <= value < ends[1] or value == ends[1] == 1
+
+
+def same_names(value: Any, names: Any) -> bool:
+    """Whether a value has these names, all the way down."""
+    if isinstance(names, set):
+        return isinstance(value, dict) and value.keys() == names
+    if isinstance(names, list):
+        return isinstance(value, list) and bool(value) and all(same_names(v, names[0]) for v in value)
+    if isinstance(names, dict):
+        same = isinstance(value, dict) and value.keys() == names.keys()
+        return same and all(same_names(value[name], names[name]) for name in names)
+    return True
+
+
+def test_names() -> None:
+    """Every name of the schema is there and no other, also without anything to tell; all is strict JSON."""
+    assert same_names(FOUND, _NAMES)
+    assert json.loads(json.dumps(FOUND, allow_nan=False)) == json.loads(json.dumps(FOUND))
+    nothing = of([])
+    assert nothing.keys() == _NAMES.keys()
+    assert nothing["latency_s"] == dict.fromkeys(("p50", "p90", "p99", "max"))
+    assert (nothing["cost_usd"], nothing["scores"]) == (None, {"bins": [], "mean": None, "sd": None})
+    failed = of([group([None, None])] * 3)
+    assert (failed["groups"]["failed"], failed["scores"], failed["cost_usd"]) == (3, nothing["scores"], None)
+
+
+def test_counts() -> None:
+    """Every group and rollout is counted once by its status, words are counted by group."""
+    n, judged = FOUND["groups"], [g for g in ALL if g.status != "unmarked"]
+    assert n["all"] == len(ALL) == n["scored"] + n["failed"] + n["unmarked"]
+    assert n["failed"] == sum(g.failed for g in ALL) > 0 < n["unmarked"]
+    assert (n["tied"], n["live"]) == (sum(g.tied for g in ALL), sum(g.live for g in ALL))
+    assert n["one_score"] == sum(g.one_score for g in ALL)
+    assert FOUND["rollouts"] == {
+        "all": len(ROLLOUTS),
+        "scored": len(SCORES),
+        "failed": sum(r.status == "failed" for r in ROLLOUTS),
+        "labelled": sum(r.label is not None for r in ROLLOUTS),
+        "suspect": sum(r.suspect for r in ROLLOUTS),
+    }
+    assert FOUND["failed_by_kind"] == Counter(g.kind for g in ALL if g.failed)
+    assert FOUND["flags"] == Counter(flag for g in ALL for flag in g.flags)
+    assert FOUND["judges"] == Counter(g.judge for g in judged)
+    assert FOUND["passes"] == Counter(str(g.passes) for g in judged if g.passes is not None)
+
+
+def test_sums_and_quantiles() -> None:
+    """Sums are over the groups that tell a value, quantiles within half a percent."""
+    costs = [g.cost for g in ALL if g.cost is not None]
+    assert (FOUND["cost_usd"], FOUND["cost_groups"]) == (near(math.fsum(costs)), len(costs))
+    assert FOUND["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
+    waits = [g.latency for g in ALL if g.latency is not None]
+    for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        assert FOUND["latency_s"][name] == rank(waits, share)
+    assert FOUND["latency_s"]["max"] == max(waits)
+    assert FOUND["scores"]["mean"] == near(statistics.fmean(SCORES))
+    assert FOUND["scores"]["sd"] == near(statistics.pstdev(SCORES))
+    spreads = [g.sd for g in ALL if g.sd is not None]
+    assert FOUND["spread"]["median"] == rank(spreads, 0.5)
+    told = [g.reliability for g in ALL if g.reliability is not None and g.scores]
+    assert (FOUND["reliability"]["groups"], FOUND["reliability"]["median"]) == (len(told), rank(told, 0.5))
+
+
+def test_bins() -> None:
+    """A bin counts what lies in it, an edge in the one above it, and the last bin what lies beyond."""
+    for i, bar in enumerate(FOUND["scores"]["bins"]):
+        assert (bar["from"], bar["to"]) == (i / 20, (i + 1) / 20)
+        assert bar["n"] == sum(within(s, (bar["from"], bar["to"])) for s in SCORES)
+    spreads = [round(g.sd, 9) for g in ALL if g.sd is not None]
+    for bar in FOUND["spread"]["bins"][:-1]:
+        assert bar["n"] == sum(bar["from"] <= sd < bar["to"] for sd in spreads)
+    odd = of([group([-3.0, 7.0])])
+    assert [bar["n"] for bar in odd["scores"]["bins"]] == [1, *[0] * 18, 1]
+    assert (odd["scores"]["mean"], odd["scores"]["sd"], odd["spread"]["bins"][-1]["n"]) == (2.0, 5.0, 1)
+
+
+def test_scores_against_labels() -> None:
+    """Cells count rollouts by score and label; pairs are those of every group."""
+    found = FOUND["against_label"]
+    both = [(r.score, r.label) for r in ROLLOUTS if r.score is not None and r.label is not None]
+    assert sum(cell["n"] for cell in found["cells"]) == len(both)
+    for cell in found["cells"]:
+        inside = [s for s, y in both if cell["label"] == [y, y] and within(s, cell["score"])]
+        assert cell["n"] == len(inside) > 0
+    assert found["pairs"] == sum(g.disputes[1] for g in ALL)
+    assert found["against"] == sum(g.disputes[0] for g in ALL)
+    assert found["agreement"] == near(1 - found["against"] / found["pairs"])
+
+
+@pytest.mark.parametrize("n", [101, 30_000])
+def test_labels_of_many_values(n: int) -> None:
+    """More than 12 different labels are told in 12 equal bins that hold all of them, within 1/128."""
+    labels = [(i * 7919) % 100_003 / 100_003 if n > 101 else i / 100 for i in range(n)]
+    cells = of(group([0.5], [label]) for label in labels)["against_label"]["cells"]
+    assert (len(cells), sum(cell["n"] for cell in cells)) == (12, n)
+    assert (cells[0]["label"][0], cells[-1]["label"][1]) == (min(labels), max(labels))
+    for cell in cells:
+        assert cell["n"] == pytest.approx(n / 12, rel=0.1)
+
+
+def test_lengths() -> None:
+    """Cells are powers of two of bytes, and the trend is the slope within groups."""
+    for cell in FOUND["lengths"]["cells"]:
+        least, most = cell["bytes"]
+        inside = [r for r in ROLLOUTS if r.score is not None and least <= r.size < most]
+        assert cell["n"] == sum(r.score is not None and within(r.score, cell["score"]) for r in inside)
+        assert most == 2 * least or (least, most) == (0, 1)
+    assert sum(cell["n"] for cell in FOUND["lengths"]["cells"]) == len(SCORES)
+    xx = xy = 0.0
+    for g in ALL:
+        told = [(math.log2(max(1, r.size)), r.judged) for r in g.rollouts if r.judged is not None]
+        if len(told) > 1:
+            x, y = (statistics.fmean(row[i] for row in told) for i in (0, 1))
+            xx += sum((a - x) ** 2 for a, _ in told)
+            xy += sum((a - x) * (b - y) for a, b in told)
+    assert FOUND["lengths"]["slope"] == near(xy / xx)
+
+
+def test_reasons() -> None:
+    """Reasons that differ in numbers and ids only are one, in the words of the first, the commonest first."""
+    told = [("a", "tried 3 times"), ("b", "cut"), ("c", "tried 12 times"), ("d", "request 0123456789abcdef0")]
+    told += [("e", "request fedcba98765432100")] * 2 + [(str(i), "x" * i) for i in range(9)]
+    found = of(group([None], key=key, reason=reason) for key, reason in told)["reasons"]
+    assert [(r["groups"], r["reason"][:9], r["first"]) for r in found[:3]] == [
+        (3, "request 0", "d"),
+        (2, "tried 3 t", "a"),
+        (1, "cut", "b"),
+    ]
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("seconds", [1, 61, 3600, 3_000_000])
+def test_time(seconds: int) -> None:
+    """At most 60 equal bars hold every judged group by its time, whatever the order."""
+    times = [NOON + (i * 7919) % seconds for i in range(min(seconds, 3000))]
+    groups = [group([None] if i % 3 else [0.5], judged_at=at) for i, at in enumerate(times)]
+    found = of(groups)
+    bars = found["over_time"]["bins"]
+    assert (found["over_time"]["unit"], found["started_at"]) == ("time", iso(min(times)))
+    assert found["ended_at"] == iso(max(times))
+    assert 1 <= len(bars) <= 60
+    assert len({bar["to"] - bar["from"] for bar in bars}) == 1
+    for bar in bars:
+        inside = [g for g in groups if g.judged_at is not None and bar["from"] <= g.judged_at < bar["to"]]
+        assert bar["groups"] == len(inside)
+        assert sum(bar["failed"].values()) == sum(g.failed for g in inside)
+    assert sum(bar["groups"] for bar in bars) == len(groups)
+
+
+def test_times_that_do_not_fit() -> None:
+    """A time a year off is left out; if one group in ten tells none the axis is the number in the file."""
+    found = of(group([0.5], judged_at=NOON if i else 0.0) for i in range(20))
+    assert (found["over_time"]["left_out"], found["started_at"]) == (1, iso(NOON))
+    found = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
+    assert found["over_time"]["unit"] == "group"
+    assert [(bar["from"], bar["groups"]) for bar in found["over_time"]["bins"][:2]] == [(1, 5), (6, 5)]
+    assert (iso(NOON), iso(1e50)) == ("2025-11-24T16:00:00Z", None)
+
+
+def hostile(groups: int) -> Iterator[MarkedGroup]:
+    """Groups of which no two have a word, a label, a time or a size in common."""
+    for i in range(groups):
+        word = f"{i:x}".translate(str.maketrans("0123456789", "ghijklmnop"))
+        yield group(
+            [None] if i % 2 else [i / 7, -i * 1e40],
+            [float(i)] if i % 2 else [i / 3, -i / 3],
+            key=f"key {word}",
+            kind=f"kind {word}" if i % 2 else "",
+            reason=f"reason {word}",
+            judge=f"judge {word}",
+            passes=i,
+            flags=(f"flag {word}",),
+            judged_at=float((i * 7919 % groups) * 10**6 - 10**8),
+            latency=1.00001**i,
+            each=[{"size": i}] * (1 if i % 2 else 2),
+        )
+
+
+def usual(groups: int) -> Iterator[MarkedGroup]:
+    """Small groups as files have them, over 28 hours."""
+    found = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
+    for i in range(groups):
+        yield replace(found[i % 300], judged_at=NOON + i * 7919 % 100_000)
+
+
+def held(groups: Iterable[MarkedGroup]) -> int:
+    """The bytes that figures take."""
+    tracemalloc.start()
+    try:
+        gathering = Gathering()
+        for one in groups:
+            gathering.add(one)
+        gc.collect()  # what Python keeps of small objects that are gone is not counted
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory() -> None:
+    """A group takes some numbers, at most 250 bytes, however long its words are."""
+    for groups in (usual, hostile):
+        assert held(groups(1500)) - held(groups(1200)) < 300 * 250
+
+
+def test_no_two_words_the_same() -> None:
+    """Of a file in which all words, labels and times differ nothing is lost, and no list is long."""
+    found = of(hostile(6000))
+    assert sum(found["judges"].values()) == found["groups"]["all"] == 6000
+    assert sum(found["failed_by_kind"].values()) == found["groups"]["failed"] == 3000
+    assert sum(found["flags"].values()) == sum(found["passes"].values()) == 6000
+    assert next(iter(found["passes"])) == "other"
+    assert len(found["judges"]) < 30 > len(found["passes"])
+    assert len(found["over_time"]["bins"]) <= 60
+
+
+def dump(path: Path) -> None:
+    """The sample, with an identical rollout in every second group, an unreadable one in every third."""
+    lines = (ROOT / "samples" / "simulated.jsonl").read_text().splitlines()
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    for record in records[::2]:
+        record["trajectories"].insert(0, {**record["trajectories"][3], "reward": 1})
+    for record in records[::3]:
+        record["trajectories"].insert(2, {"messages": [], "reward": 0})
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "-m simulated",
+        "-m simulated --passes 3 --debias --blend 0.5",
+        "-m simulated -m offline --passes 3 --standardize",
+    ],
+)
+def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> None:
+    """The marks of a file tell the slot curve that the run's summary has, whatever corrected the scores."""
+    dump(tmp_path / "in.jsonl")
+    ruler("score", "in.jsonl", "out.jsonl", *how.split(), "--summary", "run.json")
+    figures = json.loads((tmp_path / "run.json").read_text())["figures"]
+    found = json.loads(ruler("report", "out.jsonl", "--json").stdout)["figures"]["slots"]
+    assert found["groups"] == figures["slot_groups"] == 40
+    assert len(found["bins"]) == len(figures["slot_curve"]) >= 6
+    for bar, wanted in zip(found["bins"], figures["slot_curve"], strict=True):
+        assert (bar["from"], bar["to"]) == pytest.approx((wanted["start"], wanted["stop"]))
+        assert (bar["mean"], bar["error"]) == pytest.approx((wanted["mean"], wanted["error"]), abs=1e-6)
+        assert bar["n"] == wanted["scores"]
+
+
+def marked(orders: list[list[int]], scores: list[list[float]]) -> MarkedGroup:
+    """A group whose rollouts were shown in these orders and given these scores by slot."""
+    last, several = max(1, len(orders[0]) - 1), len(orders) > 1
+    rollouts = []
+    for i in range(len(orders[0])):
+        given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
+        slots = tuple(round(order.index(i) / last, 3) for order in orders)
+        judged, told = (0.5, given) if several else (given[0], ())
+        rollouts.append(MarkedRollout((i,), "scored", 0.5, judged, slots=slots, pass_scores=told))
+    return MarkedGroup("g", tuple(rollouts), "scored")
+
+
+@given(st.integers(), st.integers(1, 40) | st.just(1000), st.integers(1, 4), st.integers(0, 3))
+def test_requests(seed: int, size: int, passes: int, twins: int) -> None:
+    """Each pass comes back slot by slot as the judge gave it; identical rollouts count once."""
+    dice = random.Random(seed)
+    orders = [dice.sample(range(size), size) for _ in range(passes)]
+    scores = [[dice.random() for _ in range(size)] for _ in range(passes)]
+    group = marked(orders, scores)
+    rollouts = [*group.rollouts, *dice.choices(group.rollouts, k=twins)]
+    dice.shuffle(rollouts)
+    assert requests(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
+
+
+def test_marks_that_tell_no_request() -> None:
+    """A group of which a rollout, a pass's score or a slot is missing says nothing of the curve."""
+    whole = marked([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
+    first, *others = whole.rollouts
+    assert len(requests(whole)) == 2
+    for rollouts in (
+        others,
+        [],
+        [replace(first, pass_scores=()), *others],
+        [replace(first, slots=(), pass_scores=()), *others],
+        [replace(first, slots=(0.0,), pass_scores=(0.5,)), *others],
+        [replace(first, slots=(0.2, 1.0)), *others],
+        [replace(first, status="failed", score=None, judged=None), *others],
+    ):
+        assert requests(replace(whole, rollouts=tuple(rollouts))) == []
+    assert requests(replace(whole, flags=("windows",))) == []

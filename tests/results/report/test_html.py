@@ -1,0 +1,413 @@
+"""The report as one HTML file: what it holds, what it leaves out, and what it never does."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import random
+import re
+import resource
+import tracemalloc
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ruler_cli.cli.report_words import facts
+from ruler_cli.config import InputSettings
+from ruler_cli.errors import UsageError
+from ruler_cli.results.annotations import KINDS
+from ruler_cli.results.report import pages
+from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
+from ruler_cli.results.report.pages import COLUMNS
+from tests.attacks import FAMILIES
+from tests.conftest import Ruler
+from tests.results.report.written import MADE, Page, group, piped, report, rollout, written
+from tests.values import NASTY
+
+MARK = "Qx7MarkerOfForeignText"
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<!-- <script>",
+    "<img src=x onerror=alert(1)>",
+    "a\x00b",
+    "\ud800",
+    "{{ 7 * 7 }}{% raw %}",
+    *NASTY,
+)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where the page goes."""
+    return tmp_path / "report.html"
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    """Groups, every fifth of them failed."""
+    failed: dict[str, Any] = {"status": "failed", "kind": "reply", "reason": "no JSON", "score": None}
+    marks: list[dict[str, Any]] = [failed if i % 5 == 2 else {} for i in range(count)]
+    return [
+        group(f"g{i}", *(rollout(f"g{i} {n}", **{"score": n / 4} | mark) for n in range(3)), **own(mark))
+        for i, mark in enumerate(marks)
+    ]
+
+
+def own(mark: dict[str, Any]) -> dict[str, Any]:
+    """What a group says of itself, all of whose rollouts have a mark."""
+    return {name: mark[name] for name in ("status", "kind", "reason") if name in mark}
+
+
+def test_the_page_holds_figures_rows_explanations_and_texts(tmp_path: Path, target: Path) -> None:
+    """Every group has a row, its explanations and what the judge read of it."""
+    lines = [group("a"), group("b", rollout("one", 0.1), rollout("two", 0.9), rollout("one", 0.1))]
+    page, said, problems = report(written(tmp_path / "in.jsonl", *lines), target)
+    data = page.data
+    assert (data["version"], data["source"], data["made"]) == (1, "in.jsonl", "2026-11-21T14:00:00Z")
+    assert data["figures"]["groups"]["scored"] == 2
+    assert data["figures"]["rollouts"]["all"] == 5
+    rows = data["rows"]
+    assert set(rows) == {*COLUMNS, "telling", "because", "text"}
+    assert {len(column) for column in rows.values()} == {2}
+    assert rows["key"] == ["a", "b"]
+    assert rows["task"] == ["Book a seat."] * 2
+    assert rows["scores"][1] == [0.1, 0.9, 0.1]
+    assert page.said == [["said of 0.2", "said of 0.8"], ["said of 0.1", "said of 0.9", "said of 0.1"]]
+    text = page.group(1)
+    assert text["context"] == ['user: "Book a seat."']
+    assert [[text["strings"][i] for i in r["lines"]] for r in text["rollouts"]] == [
+        ['assistant: "one"'],
+        ['assistant: "two"'],
+        ['assistant: "one"'],
+    ]
+    assert text["identical"] == [0, 1, 0]
+    assert text["key"] == "b"
+    rule = "Nothing is left out: every group and its whole text are here."
+    assert data["left_out"] == {"groups": 0, "texts": 0, "cut": 0, "rule": rule}
+    assert (said.groups, said.rows, said.left_out) == (2, 2, "")
+    assert said.size == target.stat().st_size
+    assert not problems
+
+
+def test_every_script_runs_by_its_hash_and_nothing_else(tmp_path: Path, target: Path) -> None:
+    """The policy names the hash of each script in the page, and allows no other source of anything."""
+    page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
+    rules = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
+    hashes = {f"'sha256-{base64.b64encode(sha256(s.encode()).digest()).decode()}'" for s in page.scripts}
+    assert page.scripts == web_files(SCRIPTS)
+    assert set(rules.pop("script-src").split()) == hashes
+    assert rules == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
+
+
+def test_no_foreign_text_stands_outside_the_blocks(tmp_path: Path, target: Path) -> None:
+    """Keys, messages, explanations, reasons, judges: none of it is in the source of the page."""
+    turns = [f"{MARK} {text}" for text in HOSTILE]
+    lines = [
+        group(
+            text,
+            rollout(text, 0.3, explanation=text, slots=[0.0]),
+            rollout([{"type": "text", "text": text}], None, status="failed", kind=text, reason=text),
+            judge=text,
+            kind=text,
+        )
+        for text in turns
+    ]
+    lines.append(group("f", rollout(MARK, None, status="failed", kind="reply", reason=MARK)))
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert MARK not in page.text
+    assert MARK in json.dumps(page.data)
+    assert MARK in json.dumps(page.said)
+    assert all(MARK in json.dumps(page.group(row)) for row in range(len(lines)))
+    for name in ("data", "said", "texts"):
+        assert re.fullmatch(r"[A-Za-z0-9+/=\n]*", page.blocks[name])
+
+
+def test_whatever_a_rollout_tries_the_page_is_whole(tmp_path: Path, target: Path) -> None:
+    """The attack corpus changes nothing of the page but its blocks."""
+    texts = [attack.text for family in FAMILIES.values() for attack in family]
+    lines = [
+        group(f"{i} {text}"[:200], rollout(text), rollout("honest", 0.9)) for i, text in enumerate(texts)
+    ]
+    page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
+    plain, _, _ = report(written(tmp_path / "in.jsonl", group("a")), tmp_path / "plain.html")
+    assert not problems
+    assert len(page.data["rows"]["key"]) == len(texts)
+    assert page.scripts == plain.scripts
+    assert {(tag, name) for tag, name, _ in page.attributes} == {
+        (tag, name) for tag, name, _ in plain.attributes
+    }
+
+
+def test_the_page_names_no_other_place(tmp_path: Path, target: Path) -> None:
+    """No address but those of XML namespaces, and those in the texts of licences."""
+    page, _, _ = report(written(tmp_path / "in.jsonl", group("a")), target)
+    without = page.text.replace(page.blocks["licences"], "")
+    found = set(re.findall(r"https?://[^\s\"'`)\\]*", without))
+    assert {address for address in found if not re.match(r"http://www\.w3\.org/(?!$)", address)} <= {
+        "http://www.w3.org/"
+    }
+    assert not [name for _, name, _ in page.attributes if name in ("src", "href", "action", "srcset", "data")]
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+
+
+def test_the_same_input_makes_the_same_file(tmp_path: Path, target: Path) -> None:
+    """Two reports of one file at one time are the same bytes."""
+    source = written(tmp_path / "in.jsonl", *many(7))
+    report(source, target)
+    report(source, tmp_path / "again.html")
+    assert target.read_bytes() == (tmp_path / "again.html").read_bytes()
+
+
+def test_the_time_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Path) -> None:
+    """SOURCE_DATE_EPOCH is the time that the page tells; what is no time is refused."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    source = written(tmp_path / "in.jsonl", group("a"))
+    write_html(InputSettings(str(source)), str(target), on_problem=lambda _: None, facts=facts)
+    assert Page(target.read_text()).data["made"] == "1970-01-02T00:00:00Z"
+    with pytest.raises(UsageError, match="SOURCE_DATE_EPOCH=x: is no number of seconds"):
+        now({"SOURCE_DATE_EPOCH": "x"})
+    assert abs((now({}) - MADE).days) < 100_000
+
+
+@pytest.mark.parametrize("most", [1, 4, 30])
+def test_fewer_rows_are_the_most_telling_groups(tmp_path: Path, target: Path, most: int) -> None:
+    """With --max-groups the failed ones stay first, rows keep their order, and the page says what lacks."""
+    page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target, most=most)
+    rows, left = page.data["rows"], page.data["left_out"]
+    assert len(rows["key"]) == most
+    assert rows["ordinal"] == sorted(rows["ordinal"])
+    assert sorted(rows["telling"]) == list(range(most))
+    first = rows["telling"].index(0)
+    assert (rows["status"][first], rows["because"][first]) == ("failed", "failed")
+    assert [rows["key"][i] for i in range(most)] == [f"g{n - 1}" for n in rows["ordinal"]]
+    assert page.data["figures"]["groups"]["all"] == 30
+    assert left["groups"] == 30 - most == 30 - said.rows
+    assert [page.group(row)["key"] for row in range(most)] == rows["key"]
+    if most < 30:
+        assert f"holds {most} of 30 groups" in left["rule"]
+        assert "`ruler report in.jsonl -o report.html --max-groups 30`" in left["rule"]
+
+
+PIPED = ("plain", "gzip", "document", "adjacent", "scattered")
+
+
+def shapes(folder: Path) -> dict[str, Path]:
+    """The same groups as a file, compressed, in files of a tree, as scattered and as adjacent rollouts."""
+    lines = many(12)
+    plain = written(folder / "in.jsonl", *lines)
+    (folder / "in.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    (folder / "tree").mkdir()
+    written(folder / "tree" / "a.jsonl", *lines[:5])
+    written(folder / "tree" / "b.jsonl", *lines[5:])
+    alone = [[{"group_id": g["group_id"]} | one for one in g["trajectories"]] for g in lines]
+    adjacent = written(folder / "adjacent.jsonl", *itertools.chain(*alone))
+    scattered = written(folder / "scattered.jsonl", *itertools.chain(*zip(*alone, strict=True)))
+    (folder / "in.json").write_text(json.dumps(lines))
+    return {
+        "plain": plain,
+        "gzip": folder / "in.jsonl.gz",
+        "document": folder / "in.json",
+        "tree": folder / "tree",
+        "adjacent": adjacent,
+        "scattered": scattered,
+    }
+
+
+def test_every_input_makes_the_same_rows(tmp_path: Path, target: Path, subtests: pytest.Subtests) -> None:
+    """Groups are chosen alike from files, trees, and pipes."""
+    found = shapes(tmp_path)
+    expected, _, _ = report(tmp_path / "in.jsonl", target, most=5)
+    names = ("key", "status", "scores", "ordinal", "telling", "because")
+    for shape, pipe in (*itertools.product(found, [False]), *itertools.product(PIPED, [True])):
+        with subtests.test(shape=shape, pipe=pipe):
+            source = found[shape]
+            if pipe:
+                with piped(source.read_bytes()):
+                    grouping = "scattered" if shape == "scattered" else "auto"
+                    page, _, _ = report("-", target, most=5, grouping=grouping)
+                assert page.data["source"] == "stdin"
+                assert "`ruler report SCORED --group KEY`" in page.data["left_out"]["rule"]
+            else:
+                page, _, _ = report(source, target, most=5)
+            assert [page.data["rows"][name] for name in names] == [
+                expected.data["rows"][name] for name in names
+            ]
+            assert [page.group(row)["strings"] for row in range(5)] == [
+                expected.group(row)["strings"] for row in range(5)
+            ]
+
+
+def test_texts_stop_where_the_next_does_not_fit(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts are those of the most telling groups, and the page says how many it has."""
+    monkeypatch.setattr(pages, "MOST_TEXTS", 4_000)
+    page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
+    rows = page.data["rows"]
+    here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
+    assert 0 < len(here) < 30
+    assert here == set(range(len(here)))
+    assert len(page.blocks["texts"]) <= 4_000
+    assert page.data["left_out"]["texts"] == 30 - len(here)
+    assert f"texts of {len(here)} of 30 groups" in said.left_out
+    assert "`ruler report in.jsonl --group KEY` shows any group whole" in said.left_out
+
+
+def test_a_text_that_is_too_large_is_cut_with_a_mark(tmp_path: Path, target: Path) -> None:
+    """A rollout of some megabytes keeps its ends, says how much lies between, and leaves the others whole."""
+    noise = "".join(sha256(str(i).encode()).hexdigest() for i in range(60_000))
+    lines = [group("big", rollout(f"<begin>{noise}<end>", 0.1), rollout("small", 0.9)), group("other")]
+    page, said, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    text = page.group(0)
+    assert text["cut"]
+    assert not page.group(1)["cut"]
+    assert len(page.blocks["texts"]) < 2.2e6
+    large, small = ([text["strings"][i] for i in r["lines"]] for r in text["rollouts"])
+    assert small == ['assistant: "small"']
+    (line,) = large
+    assert line.startswith('assistant: "<begin>')
+    assert line.endswith('<end>"')
+    assert "characters left out of this report" in line
+    assert page.data["left_out"]["cut"] == 1
+    assert "1 very long text is cut" in said.left_out
+
+
+def test_a_text_that_unpacks_to_too_much_is_cut_or_left_out_in_words(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block cannot unpack to more than a browser can show; what cannot be cut to size is counted."""
+    source = written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b"))
+    monkeypatch.setattr(pages, "MOST_TEXT", 50_000)
+    page, _, _ = report(source, target)
+    assert page.data["left_out"]["cut"] == 1
+    assert 10_000 < len(json.dumps(page.group(0))) < 50_000
+    monkeypatch.setattr(pages, "MOST_BLOCK", 100)
+    page, said, _ = report(source, target)
+    assert page.data["rows"]["text"] == [None, None]
+    assert "2 groups of very many rollouts have no text here" in said.left_out
+
+
+def test_a_row_tells_what_was_asked(tmp_path: Path, target: Path) -> None:
+    """The task is what the user said last before the agent's first turn, in one line, not too long."""
+    told: dict[str, Any] = {
+        "Book a seat": "  Book\n a\tseat ",
+        "x" * 160: "x" * 999,
+        "Book it": [{"type": "text", "text": "Book"}, {"type": "image_url"}, "it"],
+        "": None,
+    }
+    lines = []
+    for content in told.values():
+        users = [{"role": "user", "content": one} for one in ("before", content, "behind")]
+        turns = [*users[:2], {"role": "assistant", "content": "yes"}, users[2]]
+        lines.append(group("a", rollout("x") | {"messages": turns}))
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert page.data["rows"]["task"] == list(told)
+
+
+def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target: Path) -> None:
+    """A key of thousands of characters is told apart by a digest, alike in rows, texts and figures."""
+    keys = ["a", *("k" * 2_000 + end for end in "12"), *("k" * 9_000 + end for end in "12")]
+    failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
+    lines = [
+        group(key, failed | {"ruler": failed["ruler"] | {"kind": kind}}, status="failed", kind=kind)
+        for key, kind in zip(keys, KINDS, strict=False)
+    ]
+    page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
+    rows = page.data["rows"]
+    assert len(set(rows["key"][:4])) == 4
+    assert rows["key"][0] == "a"
+    assert max(map(len, rows["key"])) < 400
+    assert [page.group(row)["key"] for row in range(5)] == rows["key"]
+    first = {reason["kind"]: reason["first"] for reason in page.data["figures"]["reasons"]}
+    assert first == dict(zip(rows["kind"], rows["key"], strict=True))
+    assert max(len(reason["reason"]) for reason in page.data["figures"]["reasons"]) < 1_000
+
+
+def test_numbers_that_are_none_and_deep_values_break_nothing(tmp_path: Path, target: Path) -> None:
+    """NaN, Infinity, huge integers and depth in a scored file are null or text in the page."""
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    odd = rollout(deep, float("nan"), spread=float("inf"), slots=[float("nan")], judges={"a": 10**400})
+    own = {"passes": 10**40, "usage": {"prompt_tokens": 1e40}, "cost_usd": 1e49, "judged_at": "9999-12-31"}
+    lines = [group("a", odd, rollout("b", 1.0), **own)]
+    page, _, problems = report(written(tmp_path / "in.jsonl", *lines), target)
+    assert not problems
+    assert page.data["rows"]["scores"] == [[None, 1.0]]
+    assert "NaN" not in json.dumps([page.data, page.group(0), page.said])
+
+
+def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Path) -> None:
+    """Where scripts are off there is a table of the figures, with the file's name as text."""
+    own = {"cost_usd": 0.25, "latency_s": 2.0, "usage": {"prompt_tokens": 1_200}, "reliability": 0.8}
+    asked = group("a", rollout("x", 0.2, suspect=True), rollout("y", 0.7), **own)
+    never = {"group_id": "b", "trajectories": [{"messages": rollout("z")["messages"]}]}
+    source = written(tmp_path / "<b>a&b\u202e.jsonl", *many(10), asked, never)
+    page, _, _ = report(source, target)
+    assert "noscript" in page.text
+    words = " ".join(" ".join(page.words).split())
+    for figure in (
+        f"{MADE:%Y-%m-%d}",
+        "<b>a&b\ufffd.jsonl",
+        "groups 12: 9 scored, none tied, 2 failed, 1 not asked about",
+        "failed 2 reply",
+        "1 with text that addresses a judge (suspect)",
+        "cost $0.2500 ($0.2500 a group, told of 1 group), 1.2k prompt + 0 completion tokens",
+        "a group half within 2.0 s",
+        "reliability 0.80 in the median of 1 group",
+    ):
+        assert figure in words
+    assert "<b>a" not in page.text
+
+
+def test_memory_does_not_grow_with_the_groups(tmp_path: Path, target: Path) -> None:
+    """Ten times the groups take hardly more memory where the page holds as many as before."""
+
+    def peak(count: int) -> int:
+        lines = (group(f"g{i}", rollout("x" * 4_000, 0.1), rollout("y", 0.2)) for i in range(count))
+        source = written(tmp_path / f"{count}.jsonl", *lines)
+        tracemalloc.start()
+        report(source, target, most=50)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(60)  # imports
+    assert peak(800) < peak(80) + (1 << 20)
+
+
+def test_scripts_and_styles() -> None:
+    """Each of the page's own files has its turn, and no script can end its element."""
+    folder = files("ruler_cli.results.report") / "web"
+    names = {path.name for path in folder.iterdir() if path.name.endswith((".js", ".css"))}
+    assert names <= {*SCRIPTS, *STYLES}
+    assert not [s for s in web_files(SCRIPTS) if re.search(r"</script|<!--|\r", s, re.IGNORECASE)]
+
+
+def test_no_room_on_disk_is_a_sentence(ruler: Ruler, tmp_path: Path) -> None:
+    """Where a temporary file has no room one sentence says so, and nothing is left behind."""
+    dice = random.Random(1)
+    lines = (group(f"g{n}", rollout(dice.randbytes(2000).hex()), rollout(n)) for n in range(100))
+    written(tmp_path / "s.jsonl", *lines)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        done = ruler("report", "s.jsonl", "-o", "o.html")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"ruler: .*: a temporary file cannot be written: File too large; make room.*\n", done.stderr
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["s.jsonl"]

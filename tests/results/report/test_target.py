@@ -1,0 +1,97 @@
+"""The file that a report becomes: whole or not at all, and never one that would destroy another."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.errors import OutputError, RulerError, UsageError
+from tests.results.report.written import group, report, written
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong at the end says so, leaves the old file and nothing else; else the new one is there."""
+    source, path = written(tmp_path / "in.jsonl", group("é")), tmp_path / "report.html"
+    path.write_text("old")
+
+    def full(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match="No space left on device; make room"):
+            report(source, path)
+    assert path.read_text() == "old"
+    report(source, path)
+    assert path.read_text().startswith("<!doctype html>")
+    assert sorted(tmp_path.iterdir()) == [source, path]
+
+
+def test_who_may_read_it_is_as_usual(tmp_path: Path) -> None:
+    """A new file has the permissions that the umask leaves, an old one keeps its own, a link stays one."""
+    source, link = written(tmp_path / "in.jsonl", group("a")), tmp_path / "link.html"
+    link.symlink_to(tmp_path / "report.html")
+    before = os.umask(0o027)
+    try:
+        for expected in (0o640, 0o604):
+            report(source, link)
+            assert stat.S_IMODE(link.stat().st_mode) == expected
+            link.chmod(0o604)
+    finally:
+        os.umask(before)
+    assert link.is_symlink()
+
+
+REFUSED = {
+    "report": "report: a report is one HTML file; name it .*report.html, or give `-` for stdout",
+    "out.jsonl": "name it .*out.html",
+    "report.html.gz": "a report is one HTML file",
+    "folder.html": "is a directory; give a file name, such as .*folder.html/report.html",
+    "none/report.html": "its directory does not exist; create it with: mkdir -p .*none",
+    "scored.html": "is the scored file itself; give the report another name",
+    "pipe.html": "is no file; give another name, or `-` for stdout",
+}
+
+
+def test_what_cannot_be_a_report_is_refused(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """A name that is none is refused in a sentence, before anything is read, and nothing is left."""
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "scored.html").write_text("{}")
+    os.mkfifo(tmp_path / "pipe.html")
+    before = sorted(tmp_path.iterdir())
+    for name, sentence in REFUSED.items():
+        with subtests.test(name=name), pytest.raises(UsageError, match=sentence):
+            report(tmp_path / "scored.html", tmp_path / name)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_address_is_no_file(tmp_path: Path) -> None:
+    """A report goes to this machine, and the sentence holds no secret of the address."""
+    with pytest.raises(UsageError, match="a report is written to a file of this machine") as error:
+        report(tmp_path, "s3://user:secret@bucket/report.html")
+    assert "secret" not in str(error.value)
+
+
+def test_no_stdout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a stdout there is a sentence."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(UsageError, match="stdout is closed"):
+        report(tmp_path, "-")
+
+
+def test_no_page_among_what_is_read(tmp_path: Path) -> None:
+    """A page in the directory that was read would be read with it the next time, unless it is hidden."""
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    written(tmp_path / "in" / "s.jsonl", group("a"))
+    for name in ("in/r.html", "in/deep/r.html", "out/../in/r.html"):
+        with pytest.raises(RulerError, match="lies in SCORED"):
+            report(tmp_path / "in", tmp_path / name)
+    for name in ("out/r.html", "in/.r.html", "in2.html"):
+        report(tmp_path / "in", tmp_path / name)
+        assert (tmp_path / name).is_file()

@@ -1,0 +1,93 @@
+"""The libraries of the report's scripts: pinned, licensed, and what their manifest says."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+WEB = files("ruler_cli.results.report") / "web"
+VENDOR = WEB / "vendor"
+MANIFEST: dict[str, Any] = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))
+LIBRARY = (VENDOR / "lib.js").read_text(encoding="utf-8")
+LOCK: dict[str, Any] = json.loads((VENDOR / "package-lock.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(MANIFEST["files"]))
+def test_files_are_those_of_the_manifest(name: str) -> None:
+    """What `make vendor` wrote has not been touched since."""
+    found = sha256((VENDOR / name).read_bytes()).hexdigest()
+    assert f"sha256:{found}" == MANIFEST["files"][name], "run `make vendor`"
+
+
+def test_the_bundle_is_made_of_what_the_lock_pins() -> None:
+    """Each bundled package has the version that package-lock.json names, with a digest of its archive."""
+    for name, package in MANIFEST["packages"].items():
+        locked = LOCK["packages"][f"node_modules/{name}"]
+        assert locked["version"] == package["version"]
+        assert locked["integrity"].startswith("sha512-")
+
+
+def test_every_wish_is_exact() -> None:
+    """package.json names one version of each package, and no address of a registry is kept."""
+    wishes = json.loads((VENDOR / "package.json").read_text(encoding="utf-8"))
+    for versions in (wishes["dependencies"], wishes["devDependencies"]):
+        assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions.values())
+    assert not [name for name, package in LOCK["packages"].items() if "resolved" in package]
+
+
+def test_every_bundled_package_has_its_licence() -> None:
+    """LICENSES.txt names each package with the full text of a licence that allows to pass it on."""
+    text = (VENDOR / "LICENSES.txt").read_text(encoding="utf-8")
+    parts = [part for part in text.split("-" * 80) if part.strip()][1:]
+    for name, package in MANIFEST["packages"].items():
+        (part,) = [part for part in parts if f"{name} {package['version']} ({package['license']})" in part]
+        assert re.search(r"copyright|licensed under", part, re.IGNORECASE)
+    assert {package["license"] for package in MANIFEST["packages"].values()} <= {
+        *("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unlicense")
+    }
+
+
+@pytest.mark.parametrize("sign", ["eval(", "new Function", "Function(", "</script", "<!--", "import("])
+def test_the_bundle_makes_no_code_of_text(sign: str) -> None:
+    """Nothing in the bundle evaluates text, loads code, or ends its element."""
+    found = [m.start() for m in re.finditer(re.escape(sign), LIBRARY)]
+    assert not [at for at in found if not LIBRARY[at - 1].isalnum()]
+
+
+def test_the_bundle_is_one_global() -> None:
+    """The bundle defines `lib` with what entry.js names, and nothing is fetched from anywhere."""
+    entry = (VENDOR / "entry.js").read_text(encoding="utf-8")
+    names = re.findall(r"[\w$]+(?=\s*[,}])", re.sub(r"default as ", "", entry))
+    assert LIBRARY.startswith("var lib=(")
+    assert "htm" in names
+    assert not [name for name in names if not re.search(rf"\b{re.escape(name)}:\(\)=>", LIBRARY)]
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|importScripts|EventSource)\b", LIBRARY)
+
+
+def test_the_bundle_has_what_the_scripts_use() -> None:
+    """Every name that a script takes from `lib` is there."""
+    used: set[str] = set()
+    for script in WEB.iterdir():
+        text = script.read_text(encoding="utf-8") if script.name.endswith(".js") else ""
+        used.update(re.findall(r"\blib\.(\w+)", text))
+        for names in re.findall(r"\{([^{}]*)\} = lib;", text):
+            used.update(re.findall(r"\w+", names))
+    assert not [name for name in used if not re.search(rf"\b{name}:\(\)=>", LIBRARY)]
+
+
+def test_no_two_scripts_have_one_name() -> None:
+    """The scripts share one scope: what one of them defines no other does."""
+    found: dict[str, str] = {}
+    for script in WEB.iterdir():
+        if not script.name.endswith(".js"):
+            continue
+        text = script.read_text(encoding="utf-8")
+        for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE):
+            assert name not in found, f"{script.name} and {found[name]} both define {name}"
+            found[name] = script.name
+    assert {"route", "Overview", "Groups", "GroupPage"} <= found.keys()

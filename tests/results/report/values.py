@@ -1,0 +1,78 @@
+"""Groups with marks: small builders, and random ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.types import Usage
+
+NOON = 1_764_000_000.0
+"""A time in 2025."""
+
+
+def rollout(score: float | None, label: float | None = None, **more: Any) -> MarkedRollout:
+    """A rollout with this score; without any it failed."""
+    told: dict[str, Any] = {"judged": score, "label": label, "size": 100} | more
+    return MarkedRollout((0,), "failed" if score is None else "scored", score, **told)
+
+
+def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> MarkedGroup:
+    """A group with these scores; it failed where there are none."""
+    told = {"key": "g", "judge": "m"} | more
+    each = told.pop("each", [{}] * len(scores))
+    labels = labels or [None] * len(scores)
+    rollouts = tuple(rollout(s, y, **extra) for s, y, extra in zip(scores, labels, each, strict=True))
+    scored = any(s is not None for s in scores)
+    if not scored:
+        told = {"kind": "reply", "reason": "no"} | told
+    return MarkedGroup(rollouts=rollouts, status="scored" if scored else "failed", **told)
+
+
+def drawn(groups: int, seed: int = 6) -> Iterator[MarkedGroup]:
+    """Random groups of every kind, the same for the same seed."""
+    dice = random.Random(seed)
+    for i in range(groups):
+        size = dice.randint(1, 9)
+        if dice.random() < 0.05:
+            yield MarkedGroup(
+                f"g{i}", tuple(MarkedRollout((j,), "unmarked") for j in range(size)), "unmarked"
+            )
+            continue
+        lost = dice.random() < 0.1
+        scores = [
+            None if lost or dice.random() < 0.05 else dice.choice([dice.randrange(21) / 20, dice.random()])
+            for _ in range(size)
+        ]
+        labels = [dice.choice([0.0, 1.0, 1.0, None]) for _ in range(size)]
+        shown = dice.sample(range(size), size)
+        each = [
+            {
+                "size": int(dice.lognormvariate(7, 2)),
+                "slots": (slot / max(1, size - 1),),
+                "suspect": dice.random() < 0.05,
+                "judged": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
+                "spread": dice.random() / 4,
+            }
+            for s, slot in zip(scores, shown, strict=True)
+        ]
+        failed = all(s is None for s in scores)
+        yield group(
+            scores,
+            labels,
+            each=each,
+            key=f"g{i}",
+            kind=dice.choice(["reply", "transport"]) if failed else "",
+            reason=f"tried {dice.randrange(9)} times" if failed else "",
+            judge=dice.choice(["a", "b"]),
+            passes=dice.choice([None, 1, 2]),
+            marked_tied=dice.choice([None, True, False, False]),
+            reliability=dice.choice([None, dice.random()]),
+            usage=Usage(dice.randrange(999), dice.randrange(99), 0, dice.randrange(3)),
+            cost=dice.choice([None, dice.random() / 100]),
+            latency=dice.choice([None, round(dice.lognormvariate(1, 1), 3)]),
+            judged_at=NOON + dice.randrange(7200),
+            flags=tuple(flag for flag in ("suspect", "cached") if dice.random() < 0.1),
+        )

@@ -1,0 +1,145 @@
+"""Scored files in a few words, and a page of them taken apart."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from ruler_cli.cli.report_words import facts
+from ruler_cli.config import InputSettings
+from ruler_cli.results.report.html import MOST_GROUPS, Written, write_html
+from ruler_cli.types import Problem
+
+MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
+
+
+def rollout(turn: Any, score: float | None = 0.5, **mark: Any) -> dict[str, Any]:
+    """A scored rollout of one turn."""
+    told = {"status": "scored", "score": score, "explanation": f"said of {score}"} | mark
+    user = {"role": "user", "content": "Book a seat."}
+    return {"messages": [user, {"role": "assistant", "content": turn}], "reward": score, "ruler": told}
+
+
+def group(key: str, *rollouts: dict[str, Any], **own: Any) -> dict[str, Any]:
+    """A scored group a line."""
+    return {
+        "group_id": key,
+        "trajectories": list(rollouts) or [rollout(f"{key} one", 0.2), rollout(f"{key} two", 0.8)],
+        "ruler": {"status": "scored", "judge": "offline", "passes": 1} | own,
+    }
+
+
+def written(where: Path, *lines: dict[str, Any]) -> Path:
+    """A file of these lines, with what only Python's own JSON writes."""
+    where.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return where
+
+
+def unpacked(block: str) -> Any:
+    """The value in a block."""
+    return json.loads(gzip.decompress(base64.b64decode(block, validate=True)))
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page as a browser takes it apart: what is in each element with an id, and its scripts."""
+
+    text: str
+    policy: str = ""
+    scripts: list[str] = field(default_factory=list)
+    blocks: dict[str, str] = field(default_factory=dict)
+    open: list[str] = field(default_factory=list)
+    attributes: list[tuple[str, str, str]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    _id: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.feed(self.text)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins."""
+        found = {name: value or "" for name, value in attrs}
+        self.attributes += [(tag, name, value) for name, value in found.items()]
+        if found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"]
+        if tag not in ("meta", "link", "br", "img"):
+            self.open.append(tag)
+        self._id = found.get("id", "")
+
+    def handle_endtag(self, tag: str) -> None:
+        """An element ends: the one that began last."""
+        assert self.open.pop() == tag
+        self._id = ""
+
+    def handle_data(self, data: str) -> None:
+        """Text of the innermost element."""
+        if self.open and self.open[-1] == "script":
+            if self._id:
+                self.blocks[self._id] = self.blocks.get(self._id, "") + data
+            else:
+                self.scripts.append(data)
+        elif self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def data(self) -> Any:
+        """The page's data."""
+        return unpacked(self.blocks["data"])
+
+    @property
+    def said(self) -> Any:
+        """The explanations of each row."""
+        return unpacked(self.blocks["said"])
+
+    def group(self, row: int) -> Any:
+        """The text of a row, None where it was left out."""
+        place = self.data["rows"]["text"][row]
+        if place is None:
+            return None
+        at, size = place
+        return unpacked(self.blocks["texts"][at : at + size])
+
+
+@contextmanager
+def piped(content: bytes) -> Iterator[None]:
+    """Stdin is a pipe that brings this."""
+    taking, giving = os.pipe()
+    before = os.dup(0)
+    os.dup2(taking, 0)
+
+    def feed() -> None:
+        with suppress(BrokenPipeError), os.fdopen(giving, "wb") as stream:
+            stream.write(content)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(taking)
+        feeder.join()
+
+
+def report(
+    source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
+) -> tuple[Page, Written, list[Problem]]:
+    """The page of a scored file, what was said of it, and what could not be read."""
+    problems: list[Problem] = []
+    settings = InputSettings(str(source), **where)
+    said = write_html(settings, str(target), on_problem=problems.append, facts=facts, most=most, made=MADE)
+    return Page(Path(target).read_text(encoding="utf-8")), said, problems

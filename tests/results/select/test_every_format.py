@@ -1,0 +1,94 @@
+"""Every format there is: scored, selected, read again by ruler and as its framework reads it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.errors import UsageError
+from ruler_cli.reading.parse import dump, parse
+from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.select.select import Keep
+from ruler_cli.types import Group
+from tests.formats.changes import raws
+from tests.formats.frameworks import READERS
+from tests.formats.test_every_format import each_example, each_layout, marks
+from tests.formats.test_every_format import scored as scored_in
+from tests.results.select.values import marked, read_groups, selected
+from tests.values import reader
+
+WHOLE_ONLY = {
+    "preference": "is a pair",
+    "preference_openai": "is a pair",
+    "preference_sides": "is a pair",
+    "rewardbench2": "how many answers",
+}
+"""What cannot lose a rollout and stay what it is."""
+
+
+def scored_example(name: str, folder: Path) -> Path:
+    """An example as the simulated judge scored it."""
+    scored_in(name, folder)
+    return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
+
+
+def told(group: Group, rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
+    """What a rollout is known by: its words, its score, its first reward, what was said of it."""
+    words = dump(group.rollouts[rollout.at[0]].messages)
+    return words, rollout.score, rollout.label, rollout.explanation
+
+
+def best(group: MarkedGroup) -> MarkedRollout:
+    """The first of the best."""
+    return max(group.rollouts, key=lambda r: r.score or 0.0)
+
+
+@each_layout
+def test_all(name: str, tmp_path: Path) -> None:
+    """What keeps every rollout copies the file byte for byte."""
+    scored = scored_example(name, tmp_path)
+    tally = selected(scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score"))
+    assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
+    assert (tally.kept_groups, tally.kept_rollouts) == (tally.groups, tally.rollouts)
+    assert tally.rollouts == sum(len(group.rollouts) for group in marked(scored))
+
+
+@each_example
+def test_one_of_each(name: str, tmp_path: Path) -> None:
+    """One rollout of each group keeps its words, mark and first reward, and nothing else is left."""
+    scored = scored_example(name, tmp_path)
+    output = tmp_path / "out.jsonl"
+    if name in WHOLE_ONLY:
+        with pytest.raises(UsageError, match=WHOLE_ONLY[name]):
+            selected(scored, output, keep=Keep(1, "score"))
+        assert not output.exists()
+        return
+    selected(scored, output, keep=Keep(1, "score"))
+    before, after = read_groups(scored), read_groups(output)
+    kept = [told(group, r) for group, m in after for r in m.rollouts]  # groups may begin in another order
+    assert Counter(kept) == Counter(told(group, best(m)) for group, m in before)
+    assert {len(m.rollouts) for _, m in after} == {1}
+    again = tmp_path / "again.jsonl"
+    selected(output, again, keep=Keep(1, "score"))
+    assert again.read_bytes() == output.read_bytes()
+
+
+@each_example
+def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
+    """The framework finds the rewards of what is left, each with the mark that it had."""
+    scored = scored_example(name, tmp_path)
+    by = ("live",) if name in WHOLE_ONLY else ()
+    keep = None if name in WHOLE_ONLY else Keep(2, "variance")
+    selected(scored, tmp_path / "out.jsonl", *by, keep=keep)
+    found = [parse(raw) for raw in raws(tmp_path / "out.jsonl")]
+    assert found
+    assert len({reader(record).format.name for record in found}) == 1
+    for record in found:
+        rewards = [float(reward) for _, reward in READERS[name](record) if reward is not None]
+        scores = [mark["score"] for mark in marks(record)]
+        assert not rewards or rewards == scores
+        assert len(scores) >= len(READERS[name](record))
+    old = Counter(dump(m) for raw in raws(scored) for m in marks(parse(raw)))
+    assert not Counter(dump(m) for record in found for m in marks(record)) - old

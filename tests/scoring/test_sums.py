@@ -1,0 +1,164 @@
+"""Correlation within groups, concordance, running sums and quantiles against the formulas they stand for."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import Counter
+from itertools import combinations
+from math import log2
+from statistics import fmean, linear_regression, stdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.scoring.sums import (
+    Concordance,
+    LengthSums,
+    Moments,
+    PairSums,
+    concordance,
+    correlation,
+    partial_correlation,
+    products,
+    quantile,
+    rounded,
+)
+from tests.results.agree.values import grades, rows
+from tests.scoring.saying import scores
+
+Group = list[tuple[float, float, float]]
+groups_ = st.lists(
+    st.lists(st.tuples(grades, grades, grades), min_size=2, max_size=6), min_size=1, max_size=5
+)
+
+
+def sums(groups: list[Group]) -> Counter[str]:
+    """All groups' products of two judges' scores and labels."""
+    found: Counter[str] = Counter()
+    for group in groups:
+        one, other, labels = (list(column) for column in zip(*group, strict=True))
+        found.update(products(a=one, b=other, y=labels))
+    return found
+
+
+def residuals(groups: list[Group], judge: int) -> tuple[list[float], list[float]]:
+    """Scores less the group's mean, and what is left of them after regression on the label."""
+    centred: list[float] = []
+    labels: list[float] = []
+    for group in groups:
+        for column, out in ((judge, centred), (2, labels)):
+            mean = sum(row[column] for row in group) / len(group)
+            out += [row[column] - mean for row in group]
+    yy = sum(y * y for y in labels)
+    slope = sum(a * y for a, y in zip(centred, labels, strict=True)) / yy if yy else 0.0
+    return centred, [a - slope * y for a, y in zip(centred, labels, strict=True)]
+
+
+def pearson(a: list[float], b: list[float]) -> float:
+    """r of values whose mean is zero."""
+    below = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / below
+
+
+@given(groups_)
+def test_as_residuals_say(groups: list[Group]) -> None:
+    """Both correlations are those of the values written out."""
+    found = sums(groups)
+    (a, left_a), (b, left_b) = residuals(groups, 0), residuals(groups, 1)
+    for r, wanted in ((correlation(found), (a, b)), (partial_correlation(found), (left_a, left_b))):
+        assert r is None or r == pytest.approx(pearson(*wanted), abs=1e-6)
+
+
+def test_not_defined() -> None:
+    """Judges without spread, without error, or without labels have no correlation of errors."""
+    assert correlation(sums([[(0.5, 0.1, 0.0), (0.5, 0.2, 1.0)]])) is None
+    nearly = [(0.1 + 0.2, 0.1, 0.0), (0.3, 0.5, 1.0), (0.3, 0.9, 1.0)]  # what rounding leaves is no signal
+    assert correlation(sums([nearly] * 30)) is partial_correlation(sums([nearly] * 30)) is None
+    assert partial_correlation(sums([[(0.0, 0.1, 0.0), (1.0, 0.2, 1.0), (0.0, 0.3, 0.0)]])) is None
+    assert partial_correlation(sums([[(0.0, 0.1, 1.0), (1.0, 0.2, 1.0)]])) is None
+
+
+@given(st.one_of(rows, st.lists(st.tuples(grades, grades), min_size=150, max_size=200)))
+def test_as_if_each_pair_was_looked_at(found: list[tuple[float, float]]) -> None:
+    """Counts are those of looking at each pair; scores that are the labels win all pairs."""
+    pairs = won = tied = spread = 0
+    for (score, label), (other, other_label) in combinations(found, 2):
+        spread += score != other
+        if label != other_label:
+            pairs += 1
+            tied += score == other
+            won += (score - other) * (label - other_label) > 0
+    scores, labels = zip(*found, strict=True)
+    assert concordance(scores, labels) == Concordance(pairs, won, tied, spread)
+    assert concordance(labels, labels).won == concordance([-y for y in labels], labels).lost == pairs
+
+
+values = st.lists(scores, max_size=20)
+
+
+@given(values, values)
+def test_moments(one: list[float], other: list[float]) -> None:
+    """Mean and deviation are those of all values, counted one by one or in two parts."""
+    whole, first, second = Moments(), Moments(), Moments()
+    whole.add(one + other)
+    first.add(one)
+    second.add(other)
+    for found in (whole, first + second):
+        assert found.number == len(one + other)
+        assert found.mean == pytest.approx(fmean(one + other) if one + other else 0)
+        assert found.deviation == pytest.approx(stdev(one + other) if len(one + other) > 1 else 0, abs=1e-9)
+    flat = Moments()
+    flat.add([one[0] if one else 0.5] * 9)
+    assert flat.deviation == 0.0  # not what rounding leaves of it
+
+
+def centred(groups: list[list[float]]) -> list[float]:
+    """All values less their group's mean, in one list."""
+    return [value - fmean(group) for group in groups for value in group]
+
+
+def test_length_is_the_regression_within_groups() -> None:
+    """Slope and correlation are those of centred scores on centred logarithms of size."""
+    rng = random.Random(4)
+    sizes = [[rng.randrange(100, 100_000) for _ in range(6)] for _ in range(40)]
+    given = [[0.01 * i + 0.02 * log2(s) + rng.gauss(0, 0.05) for s in row] for i, row in enumerate(sizes)]
+    sums = LengthSums()
+    assert sums.found() is None
+    for row, said in zip(sizes, given, strict=True):
+        sums.add(row, said)
+        sums.add([100, 100], [0.1, 0.9])  # equally long: it says nothing
+    found = sums.found()
+    assert found is not None
+    x, y = centred([[log2(s) for s in row] for row in sizes]), centred(given)
+    assert found.slope == pytest.approx(linear_regression(x, y).slope)
+    assert found.correlation == pytest.approx(statistics.correlation(x, y))
+    assert found.groups == 40
+    assert abs(found.slope - 0.02) < 4 * found.error
+
+
+def test_rewards_beyond_all_scales_are_not_known() -> None:
+    """A reward whose square no number holds is left out, and errors are those of all other rewards."""
+    rng = random.Random(2)
+    groups = [([rng.random() for _ in range(3)], [rng.random() for _ in range(3)]) for _ in range(20)]
+    found = []
+    for last in (None, 1e300, -1.7e308):
+        sums = PairSums()
+        for one, other in groups:
+            sums.add(one, other, [0.0, 1.0, last])
+        found.append((sums.errors(), sums.rewarded, sums.rollouts))
+    assert found[0][0] is not None
+    assert found == [found[0]] * 3
+    assert found[0][1:] == (40, 60)
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_quantile(lengths: list[int], share: float) -> None:
+    """The quantile is a length that so many stay below or at, to one part in 128."""
+    found = quantile(Counter(map(rounded, lengths)), share)
+    exact = quantile(Counter(lengths), share)
+    assert sum(n <= exact for n in lengths) >= share * len(lengths)
+    assert exact in lengths
+    assert exact * 127 / 128 <= found <= exact

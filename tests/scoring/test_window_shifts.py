@@ -1,0 +1,181 @@
+"""Windows solved by shift least squares."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import sqrt
+from statistics import correlation
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.scoring.reliability import Anova, Prior, rate
+from ruler_cli.scoring.window_shifts import RIDGE, Fitted, fit
+
+Windows = list[tuple[list[int], list[float]]]
+GRID = st.integers(0, 20).map(lambda i: i / 20)
+
+
+@st.composite
+def seen(draw: st.DrawFn) -> tuple[Windows, int]:
+    """A group in windows of any size, some empty; some rollouts may be in none."""
+    bodies = draw(st.integers(1, 9))
+    subsets = st.lists(st.integers(0, bodies - 1), unique=True, max_size=bodies)
+    windows = draw(st.lists(subsets, max_size=6))
+    scored = [(w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows]
+    return scored, bodies
+
+
+def in_windows(
+    truth: Sequence[float], size: int, rng: random.Random, shift: float, noise: float, turns: int = 2
+) -> Windows:
+    """Each rollout in one random window per pass, each window at its own level."""
+    found: Windows = []
+    for _ in range(turns):
+        order = rng.sample(range(len(truth)), len(truth))
+        for at in range(0, len(order), size):
+            bodies = order[at : at + size]
+            level = rng.gauss(0, shift)
+            found.append((bodies, [truth[i] + level + rng.gauss(0, noise) for i in bodies]))
+    return found
+
+
+def known(fitted: Fitted) -> list[float]:
+    """The scores of the bodies that have one."""
+    return [x for x in fitted.scores if x is not None]
+
+
+def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Gaussian elimination with pivots."""
+    rows = [[*row, r] for row, r in zip(matrix, right, strict=True)]
+    n = len(rows)
+    for i in range(n):
+        best = max(range(i, n), key=lambda j: abs(rows[j][i]))
+        rows[i], rows[best] = rows[best], rows[i]
+        for j in range(n):
+            if j != i:
+                factor = rows[j][i] / rows[i][i]
+                rows[j] = [a - factor * b for a, b in zip(rows[j], rows[i], strict=True)]
+    return [rows[i][n] / rows[i][i] for i in range(n)]
+
+
+def dense(windows: Windows, bodies: int, ridge: float) -> list[float]:
+    """Bodies by the full normal equations of y − mean, about their mean."""
+    size = bodies + len(windows)
+    matrix = [[0.0] * size for _ in range(size)]
+    right = [0.0] * size
+    ys = [y for _, scores in windows for y in scores]
+    mean = sum(ys) / len(ys)
+    for w, (shown, scores) in enumerate(windows, bodies):
+        matrix[w][w] += ridge
+        for body, y in zip(shown, scores, strict=True):
+            for i in (body, w):
+                right[i] += y - mean
+                for j in (body, w):
+                    matrix[i][j] += 1
+    found = solve(matrix, right)[:bodies]
+    return [x - sum(found) / bodies for x in found]
+
+
+@given(seen())
+def test_shape(given: tuple[Windows, int]) -> None:
+    """Every body that was seen has a score in the observed range; their mean is that of all observations."""
+    windows, bodies = given
+    fitted = fit(windows, bodies)
+    everything = [y for _, scores in windows for y in scores]
+    shown = {body for window, _ in windows for body in window}
+    assert [x is None for x in fitted.scores] == [i not in shown for i in range(bodies)]
+    assert sum(map(len, fitted.adjusted)) == len(everything)
+    for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
+        if x is not None:
+            assert min(everything) <= x <= max(everything)
+            assert sum(own) / len(own) == pytest.approx(x)
+    if shown:
+        mean = sum(everything) / len(everything)
+        assert sum(known(fitted)) / len(shown) == pytest.approx(mean)
+    assert fitted.anova.efficiency > 0
+    assert fitted.anova.df_res >= 0 <= fitted.anova.df_item
+    rated = rate(fitted.anova, Prior())
+    assert rated is None or 0 <= rated[0] <= 1
+
+
+@given(seen(), st.randoms(use_true_random=False))
+def test_permutations(given: tuple[Windows, int], rng: random.Random) -> None:
+    """Neither the order of windows, nor that within one, nor the rollouts' numbers matter."""
+    windows, bodies = given
+    names = rng.sample(range(bodies), bodies)
+    other = []
+    for window, scores in rng.sample(windows, len(windows)):
+        order = rng.sample(range(len(window)), len(window))
+        other.append(([names[window[i]] for i in order], [scores[i] for i in order]))
+    a, b = fit(windows, bodies), fit(other, bodies)
+    for i, x in enumerate(a.scores):
+        assert b.scores[names[i]] == (None if x is None else pytest.approx(x, abs=1e-9))
+    assert b.anova.ms_res == pytest.approx(a.anova.ms_res, abs=1e-9)
+    assert (b.anova.df_res, b.anova.df_item) == (a.anova.df_res, a.anova.df_item)
+    assert b.anova.efficiency == pytest.approx(a.anova.efficiency, abs=1e-9)
+
+
+def test_whole_table() -> None:
+    """Where every pass shows all, scores are means over passes and the analysis is the whole table's."""
+    rng = random.Random(3)
+    columns = [[rng.randint(0, 20) / 20 for _ in range(6)] for _ in range(4)]
+    fitted, whole = fit([(list(range(6)), column) for column in columns], 6), Anova.of(columns)
+    assert known(fitted) == pytest.approx([sum(row) / 4 for row in zip(*columns, strict=True)])
+    assert (fitted.anova.n, fitted.anova.k) == (whole.n, whole.k)
+    assert (fitted.anova.ms_item, fitted.anova.ms_res) == pytest.approx((whole.ms_item, whole.ms_res))
+    assert (fitted.anova.df_item, fitted.anova.df_res) == (whole.df_item, whole.df_res)
+    assert fitted.anova.efficiency == pytest.approx(1)
+
+
+def test_contracted() -> None:
+    """Scores solve the normal equations; those that leave the observed range are drawn in by one factor."""
+    windows: Windows = [([0, 1], [0.0, 1.0]), ([1, 2], [0.0, 1.0]), ([2, 3], [0.0, 1.0])]
+    scores = known(fit(windows, 4))
+    assert (min(scores), max(scores)) == (0, 1)
+    wanted = dense(windows, 4, RIDGE)
+    assert max(wanted) > 0.5
+    assert [x - 0.5 for x in scores] == pytest.approx([w * 0.5 / max(wanted) for w in wanted])
+
+
+def test_efficiency_is_the_variance_of_contrasts() -> None:
+    """The efficiency gives the mean variance of the difference of two scores, found by elimination."""
+    rng = random.Random(5)
+    n = 16
+    windows = in_windows([0.5] * n, 4, rng, 0, 0)
+    fitted = fit([(w, [rng.random() for _ in w]) for w, _ in windows], n)
+    information = [[0.0] * n for _ in range(n)]
+    for shown, _ in windows:
+        for i in shown:
+            information[i][i] += 1
+            for j in shown:
+                information[i][j] -= 1 / (len(shown) + RIDGE)
+    inverse = [solve(information, [float(i == j) for j in range(n)]) for i in range(n)]
+    trace = sum(inverse[i][i] for i in range(n)) - sum(map(sum, inverse)) / n
+    mean_precision = (2 * n - len(windows)) / (n - 1)
+    assert fitted.anova.df_item == n - 1
+    assert fitted.anova.efficiency == pytest.approx((n - 1) / trace / mean_precision)
+
+
+def test_estimated_efficiency() -> None:
+    """In a large group a few random probes find the efficiency of its smaller likes."""
+    rng = random.Random(6)
+    found = []
+    for n in (128, 1_000):
+        windows = in_windows([rng.uniform(0.4, 0.6) for _ in range(n)], 8, rng, 0.05, 0.05)
+        found.append(fit(windows, n).anova.efficiency)
+    assert found[0] == pytest.approx(found[1], rel=0.03)
+
+
+@pytest.mark.long
+def test_reliability_is_what_it_says() -> None:
+    """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
+    rng, squared, said = random.Random(7), [], []
+    for _ in range(60):
+        truth = [rng.gauss(0.5, 0.1) for _ in range(64)]
+        fitted = fit(in_windows(truth, 8, rng, 0.1 / sqrt(RIDGE), 0.1), 64)
+        squared.append(correlation(known(fitted), truth) ** 2)
+        said.append((rate(fitted.anova, Prior()) or (0.0, True))[0])
+    assert sum(said) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)

@@ -1,0 +1,52 @@
+"""Suggestions for what is mistyped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ruler_cli import suggestions
+
+
+def test_nearest() -> None:
+    """Case, `-` and `_` count for nothing; then the nearest in spelling is found, or none."""
+    known = ["max-cost", "passes", "min_passes"]
+    found = {"max_cost": "max-cost", "MAXCOST": "max-cost", "pases": "passes", "zebra": None, "": None}
+    assert {word: suggestions.nearest(word, known) for word in found} == found
+    assert suggestions.question("a") == "; did you mean a?"
+    assert not suggestions.question(None)
+
+
+def test_file(tmp_path: Path) -> None:
+    """A missing file or folder is found by its name, and what can be no path has none near it."""
+    for name in ("rollouts.jsonl", "rollouts.jsonl.partial", "rollouts.txt", "runs/one.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = {
+        "rolouts.jsonl": "rollouts.jsonl",
+        "rollouts.text": "rollouts.txt",
+        "run/on.jsonl": "runs/one.jsonl",
+        "run/zebra.jsonl": None,
+        "zebra/one.jsonl": None,
+    }
+    for name, meant in found.items():
+        assert suggestions.file(f"{tmp_path}/{name}") == (meant and f"{tmp_path}/{meant}"), name
+    assert suggestions.file("x" * 5000 + "/y" * 5000) is None
+    assert suggestions.file("\0/\0") is None
+
+
+def test_path() -> None:
+    """A path is looked for in records and in the rollouts of a group, then by its last part alone."""
+    members: list[dict[str, object]] = [{"reward": 1}]
+    records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
+    paths = {"task-id": "task_id", "meta.pased": "meta.passed", "passed": "meta.passed", "rewrad": "reward"}
+    assert {dotted: suggestions.path(dotted, records) for dotted in paths} == paths
+    assert suggestions.path("zebra", records) is None
+
+
+def test_path_of_a_hostile_record() -> None:
+    """A record of any depth and breadth is looked at for a bounded time."""
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    broad: dict[str, object] = {str(i): {"x": i} for i in range(100_000)}
+    assert suggestions.path("zebra", (deep, broad)) is None

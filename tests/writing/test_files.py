@@ -1,0 +1,291 @@
+"""OUTPUT, its partial, and the failed file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ruler_cli.errors import OutputError, UsageError
+from ruler_cli.reading.compression import decompressed
+from ruler_cli.reading.container import Container
+from ruler_cli.reading.location import Location
+from ruler_cli.reading.open import open_container
+from ruler_cli.types import Line, Problem
+from ruler_cli.writing.files import FailedFile, Output
+from tests.conftest import ROOT, Ruler
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, decompressed."""
+    with Location(str(path)).open() as stream:
+        return decompressed(str(path), stream).read()
+
+
+def stored(path: Path) -> list[bytes]:
+    """The lines of a file, decompressed."""
+    return content(path).splitlines()
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file can grow beyond `size`, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_atomic(tmp_path: Path) -> None:
+    """OUTPUT appears with `commit`, whole, compressed as its name says; till then it is as it was.
+
+    After an exception OUTPUT.partial holds whole records.
+    """
+    records = [b"%d" % n for n in range(1000)]
+    for name in ("out.jsonl", "out.jsonl.gz", "out.jsonl.zst"):
+        path = tmp_path / name
+        path.write_bytes(b"old\n")
+        with pytest.raises(ZeroDivisionError), Output(str(path)) as output:
+            for n, record in enumerate(records):
+                output.put(n, record)
+            raise ZeroDivisionError
+        assert (path.read_bytes(), stored(tmp_path / f"{name}.partial")) == (b"old\n", records)
+        with Output(str(path)) as output:
+            for n, record in enumerate(records):
+                output.put(n, record)
+            assert path.read_bytes() == b"old\n"
+            output.commit()
+        assert stored(path) == records
+        assert (path.read_bytes()[:2] == b"0\n") is (name == "out.jsonl")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("size", [5000, 150_000])
+def test_full_disk(tmp_path: Path, size: int) -> None:
+    """When the disk is full the run ends with a sentence, and the partial with a whole record."""
+    path = tmp_path / "out"
+    kept = pytest.raises(OutputError, match="File too large; what is whole so far is kept")
+    with room(size), kept, Output(str(path)) as output:
+        for n in range(1000):
+            output.put(n, b"%0400d" % n)
+        output.commit()
+    assert not path.exists()
+    partial = (tmp_path / "out.partial").read_bytes()
+    assert partial == b"".join(b"%0400d\n" % n for n in range(len(partial) // 401))
+    assert len(partial) > size - 10_000
+
+
+def test_no_room(tmp_path: Path) -> None:
+    """A compressed OUTPUT, a document's end or a device for which there is no room is a sentence too."""
+    for name in ("out.gz", "out.zst"):
+        told = pytest.raises(OutputError, match="File too large")
+        with room(5000), told, Output(str(tmp_path / name)) as output:
+            for _ in range(200):
+                output.put(1, os.urandom(400).hex().encode())
+            output.commit()
+    text = b"[" + b" " * 50_000 + b"{}" + b" " * 50_000 + b"]"
+    told = pytest.raises(OutputError, match=r"o\.json\.partial: .* File too large; it has no end yet and")
+    name = str(tmp_path / "o.json")
+    with documented(tmp_path, text) as (found, every), room(20_000), told, Output(name) as output:
+        output.into(found)
+        output.put(1, every[0].raw)
+        output.commit()
+    assert not [path for path in tmp_path.glob("o*") if path.suffix != ".partial"]
+    if Path("/dev/full").exists():
+        told = pytest.raises(OutputError, match="/dev/full: cannot be written: No space left")
+        with told, Output("/dev/full") as output:
+            output.put(1, b"{}")
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A named pipe gets each record as it is written."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with Output(str(path)) as output:
+        output.put(1, b"{}")
+        assert os.read(reading, 100) == b"{}\n"
+        output.commit()
+    os.close(reading)
+
+
+def test_locked(tmp_path: Path) -> None:
+    """Two runs never write one OUTPUT."""
+    name = str(tmp_path / "out")
+    with Output(name) as output:
+        with pytest.raises(UsageError, match="another run is writing it"):
+            Output(name)
+        output.put(1, b"{}")
+        output.commit()
+    with Output(name):
+        pass
+    assert stored(tmp_path / "out") == [b"{}"]
+
+
+def test_lock_after_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partial that became another run's OUTPUT while it was being locked is left alone."""
+    path, partial = tmp_path / "out", tmp_path / "out.partial"
+    times: list[int] = []
+    partial.write_bytes(b"theirs\n")
+    flock = fcntl.flock
+
+    def late(file: int, how: int) -> None:
+        if not times:
+            partial.rename(path)
+        times.append(1)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Output(str(path)) as output:
+        output.put(1, b"ours")
+        assert path.read_bytes() == b"theirs\n"
+    assert partial.read_bytes() == b"ours\n"
+
+
+def test_in_place_of_a_file(tmp_path: Path) -> None:
+    """Behind a symbolic link its target is replaced and the link stays, and so does who may read it."""
+    (tmp_path / "far").mkdir()
+    link, target = tmp_path / "link", tmp_path / "far" / "out"
+    target.touch(0o600)
+    link.symlink_to(target)
+    with Output(str(link)) as output:
+        output.put(1, b"{}")
+        output.commit()
+    assert link.is_symlink()
+    assert target.read_bytes() == b"{}\n"
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_place(tmp_path: Path) -> None:
+    """A missing directory and a directory are told before anything is read, with the way out."""
+    with pytest.raises(UsageError, match="mkdir -p"):
+        Output(str(tmp_path / "none" / "out"))
+    with pytest.raises(UsageError, match="is a directory"):
+        Output(str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
+        Output(str(tmp_path / "file" / "out"))
+
+
+@contextmanager
+def documented(tmp_path: Path, text: bytes) -> Iterator[tuple[Container, list[Line]]]:
+    """A JSON document as INPUT, and its records."""
+    path = tmp_path / "in.json"
+    path.write_bytes(text)
+    with ExitStack() as stack:
+        found = open_container(str(path), stack)
+        yield found, list(found.records())
+
+
+LIST = b'[\n {"a": 1},\n {"a":\n 2},\n {"a": 3}\n]\n'
+
+
+def test_document(tmp_path: Path) -> None:
+    """A JSON document becomes one again, unless the name asks for JSON lines; .gz and .zst compress it.
+
+    So it does without any record, and a run that ends early leaves a partial that is a document.
+    """
+    lines = b'{"a": 1}\n{"a":  2}\n{"a": 3}\n'
+    for name in ("o.json", "o", "o.json.gz", "o.jsonl", "o.ndjson.zst"):
+        with documented(tmp_path, LIST) as (found, every), Output(str(tmp_path / name)) as output:
+            output.into(found)
+            for line in every:
+                output.put(line.number, line.raw)
+            output.commit()
+        assert content(tmp_path / name) == (lines if "l" in name or "nd" in name else LIST)
+    with documented(tmp_path, LIST) as (found, every), Output(str(tmp_path / "o.json")) as output:
+        output.into(found)
+        output.commit()
+    assert (tmp_path / "o.json").read_bytes() == b"[\n \n]\n"
+    cut = pytest.raises(ZeroDivisionError)
+    with documented(tmp_path, LIST) as (found, every), cut, Output(str(tmp_path / "o")) as output:
+        output.into(found)
+        output.put(2, every[1].raw)
+        raise ZeroDivisionError
+    assert (tmp_path / "o.partial").read_bytes() == b'[\n {"a":\n 2}\n]\n'
+
+
+def keep(path: Path | None, *raws: bytes) -> int:
+    """One run's failed lines; how many it added."""
+    failed = FailedFile(path)
+    for raw in raws:
+        failed.add(Problem(1, "broken", raw))
+    failed.close()
+    failed.close()
+    return failed.written
+
+
+def test_failed_file(tmp_path: Path) -> None:
+    """The failed file appears with its first line, and a later run adds only what is new, line by line.
+
+    A record over several lines is one there, however it begins; a last line without LF is not glued to it.
+    """
+    path = tmp_path / "failed"
+    assert (keep(path), path.exists(), keep(None, b"{")) == (0, False, 0)
+    assert keep(path, b"{", b"\xff") == 2
+    assert keep(path, b"\xff", b"[", b"{", b"") == 1
+    assert path.read_bytes() == b"{\n\xff\n[\n"
+    for raw in (
+        b'{\n "a": 1\n}',
+        b'{\x00"a": 1}',
+        b"\x1f\x8bxx",
+        b"\xff\xfe{",
+        b"\xef\xbb\xbf{]",
+        b"PK\x03\x04",
+    ):
+        path.unlink()
+        assert (keep(path, raw), keep(path, raw, b"[")) == (1, 1)
+        assert path.read_bytes() == raw.replace(b"\n", b" ") + b"\n[\n"
+    path.write_bytes(b"x\ny")
+    keep(path, b"z")
+    assert path.read_bytes() == b"x\ny\nz\n"
+
+
+def test_failed_full(tmp_path: Path) -> None:
+    """A failed file that cannot be written is a sentence, also where only the end tells it."""
+    with room(100), pytest.raises(OutputError, match="cannot be written"):
+        keep(tmp_path / "failed", b"x" * 200)
+    with pytest.raises(OutputError, match="cannot be written"):
+        keep(tmp_path / "none" / "failed", b"x")
+
+
+def test_links_in_a_directory(ruler: Ruler, tmp_path: Path) -> None:
+    """A link in a directory OUTPUT is replaced; what it leads to, INPUT perhaps, stays as it was."""
+    before = (ROOT / "samples" / "trajectories.jsonl").read_bytes()
+    for folder in ("in", "out", "links"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(before)
+    for folder in ("out", "links"):
+        (tmp_path / folder / "a.jsonl").symlink_to("../in/a.jsonl")
+    for source, output in (("in", "out"), ("links", "links")):
+        assert ruler("score", source, output, "-m", "offline").returncode == 0
+        assert (tmp_path / "in" / "a.jsonl").read_bytes() == before
+        assert b'"ruler"' in (tmp_path / output / "a.jsonl").read_bytes()
+
+
+def test_failed_is_input(ruler: Ruler, tmp_path: Path) -> None:
+    """A failed file that is INPUT by another name, a hard link too, is refused, and INPUT stays."""
+    before = (ROOT / "samples" / "one.jsonl").read_bytes()
+    (tmp_path / "in.jsonl").write_bytes(before + b"{\n")
+    (tmp_path / "hard").hardlink_to(tmp_path / "in.jsonl")
+    done = ruler("score", "in.jsonl", "out.jsonl", "-m", "offline", "--failed", "hard")
+    assert (done.returncode, "is INPUT or OUTPUT" in done.stderr) == (2, True)
+    assert (tmp_path / "in.jsonl").read_bytes() == before + b"{\n"
+
+
+def test_partial_behind_a_link(ruler: Ruler, tmp_path: Path) -> None:
+    """INPUT that is the partial file of what OUTPUT leads to is refused, and stays."""
+    partial = tmp_path / "real.jsonl.partial"
+    partial.write_bytes((ROOT / "samples" / "one.jsonl").read_bytes())
+    (tmp_path / "real.jsonl").write_text("old")
+    (tmp_path / "out.jsonl").symlink_to("real.jsonl")
+    done = ruler("score", partial.name, "out.jsonl", "-m", "offline")
+    assert (done.returncode, "rename it first" in done.stderr) == (2, True)
+    assert partial.stat().st_size and (tmp_path / "real.jsonl").read_text() == "old"

@@ -1,0 +1,89 @@
+"""Edits of JSON text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ruler_cli.reading.parse import parse
+from ruler_cli.writing.splice import Patches, Tree, read_array, read_object
+from tests.values import layouts, same, text_of, texts, values
+
+
+def put(raw: bytes, new: Tree) -> bytes:
+    """The text with members set or removed."""
+    patches = Patches(raw)
+    patches.put(read_object(raw), new)
+    return patches.apply()
+
+
+@given(st.dictionaries(texts, values, max_size=5), layouts())
+def test_spans(value: dict[str, Any], layout: dict[str, Any]) -> None:
+    """Every member of any object is found, with the bytes of its value."""
+    raw = text_of(value, layout)
+    found = read_object(raw)
+    assert {k: raw[v:end] for k, (_, v, end) in found.members.items()}.keys() == value.keys()
+    for key, (_, start, end) in found.members.items():
+        assert same(json.loads(raw[start:end].decode("utf-8", "surrogatepass")), value[key])
+
+
+@given(st.lists(values, max_size=5), layouts())
+def test_items(value: list[Any], layout: dict[str, Any]) -> None:
+    """Every item of any array is found, with its bytes."""
+    raw = text_of(value, layout)
+    found = [json.loads(raw[a:b].decode("utf-8", "surrogatepass")) for a, b in read_array(raw, 0)]
+    assert same(found, value)
+
+
+def test_backslashes() -> None:
+    """However many backslashes stand before a quote, the end of the string is found."""
+    for text in ("\\" * slashes + after for slashes in range(7) for after in ("", '"', '"]}', '", "b": [{')):
+        value = {"a": [{text: text}, [text], text], "c": 1, "d": text}
+        raw = json.dumps(value).encode()
+        found = read_object(raw).members
+        assert {key: json.loads(raw[start:end]) for key, (_, start, end) in found.items()} == value
+
+
+@given(st.dictionaries(texts, values, max_size=6), layouts(), st.data())
+def test_any_edit(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
+    """Setting and removing any members leaves valid JSON in which the rest is as it was."""
+    keys = data.draw(st.lists(texts | st.sampled_from([*value, "reward"]), unique=True, max_size=5))
+    new = {key: data.draw(st.none() | st.just(b'"new"')) for key in keys}
+    done = parse(put(text_of(value, layout), new))
+    wanted = {k: v for k, v in value.items() if k not in new or new[k] is not None}
+    wanted |= {key: "new" for key, text in new.items() if text is not None}
+    assert same(done, wanted)
+
+
+@given(st.dictionaries(texts, values, min_size=1, max_size=5), layouts(), st.data())
+def test_other_bytes(value: dict[str, Any], layout: dict[str, Any], data: st.DataObject) -> None:
+    """Setting a member changes the bytes of its value and not one more."""
+    key = data.draw(st.sampled_from(list(value)))
+    raw = text_of(value, layout)
+    _, start, end = read_object(raw).members[key]
+    assert put(raw, {key: b"7"}) == raw[:start] + b"7" + raw[end:]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=7), st.data())
+def test_equal_keys(members: list[tuple[str, int]], data: st.DataObject) -> None:
+    """Of equal keys the last is the one that is set, and all of them are removed."""
+    raw = ("{" + ", ".join(f'"{k}": {v}' for k, v in members) + "}").encode()
+    new = data.draw(st.dictionaries(st.sampled_from("abc"), st.none() | st.just(b"77"), max_size=3))
+    done: list[tuple[str, int]] = json.loads(put(raw, new), object_pairs_hook=list) or []
+    left = [(k, v) for k, v in members if k not in new or new[k] is not None]
+    for key, value in new.items():
+        if value is not None:
+            at = max((i for i, (k, _) in enumerate(left) if k == key), default=len(left))
+            left[at:] = [(key, 77), *left[at + 1 :]]
+    assert done == left
+
+
+def test_large() -> None:
+    """A line of 50 MB is edited without a copy for each member, at any depth."""
+    raw = b'{"reward": 1.0, "messages": ["' + b'[{\\"x' * 10_000_000 + b'"]}'
+    assert put(raw, {"reward": b"0.5"}) == raw.replace(b"1.0", b"0.5", 1)
+    raw = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b',"b":1}'
+    assert put(raw, {"b": b"2"}) == raw[:-2] + b"2}"
