@@ -17,7 +17,7 @@ from benchmarks.inputs import write_rich
 from benchmarks.results import Result, alone
 from ruler_cli.cli import main
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import Sheet
+from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.types import Group
 from tests.judge_server import JudgeServer
 
@@ -41,7 +41,7 @@ def _one(source: str, output: str, base: str) -> None:
     """Run `score` in this process, with a clock around each look."""
     look, spent = Coverage.look, 0.0
 
-    def timed(self: Coverage, group: Group, sheet: Sheet) -> None:
+    def timed(self: Coverage, group: Group, sheet: PromptLayout) -> None:
         nonlocal spent
         begin = time.thread_time()
         look(self, group, sheet)

@@ -18,10 +18,10 @@ import anyio
 from benchmarks.results import Result, alone
 from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.judges.resolve import Chosen
-from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
 from ruler_cli.judging.panel import pool
-from ruler_cli.pool.engine import Halt, run
-from ruler_cli.types import Group, Line, Record, Reply, Request, Rollout, Usage
+from ruler_cli.pool.engine import StopSignal, run
+from ruler_cli.types import Group, GroupResult, Line, Record, Reply, Request, Rollout, Usage
 from tests.virtual import World, virtually
 
 _GROUPS, _PASSES, _AT_ONCE, _ROLLOUTS = 60, 4, 32, 8
@@ -68,18 +68,18 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
 
 async def _judged(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
-    caller = pool(Chosen(world, None, None), JudgeSettings(), settings, Halt())
+    caller = pool(Chosen(world, None, None), JudgeSettings(), settings, StopSignal())
     passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
-    runner = JudgeRunner(passes, [Judge(caller.call)])
+    runner = JudgeRunner(passes, [BoundJudge(caller.call)])
     groups = iter([_group(number) for number in range(_GROUPS)])
 
     async def pull() -> Group | None:
         return next(groups, None)
 
-    async def work(group: Group) -> Outcome:
+    async def work(group: Group) -> GroupResult:
         return await runner.judge(Item(group))
 
-    async def deliver(_: Group, __: Outcome) -> None:
+    async def deliver(_: Group, __: GroupResult) -> None:
         """Nobody reads it."""
 
     await run(pull, work, deliver, lambda group: group.size, caller.gate.room)

@@ -18,21 +18,21 @@ from benchmarks.inputs import write_trios
 from benchmarks.rounds import Case
 from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.judges.resolve import Chosen
-from ruler_cli.judges.simulated import Model, score
+from ruler_cli.judges.simulated import SimulatedModel, score
 from ruler_cli.run import score as run
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.virtual import World, virtually
 
 
 class _Judge(World):
     """A world whose answers are the simulated judge's."""
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Take a while, then score."""
         said = await super().ask(request)
-        if isinstance(said, Fault):
+        if isinstance(said, CallError):
             return said
-        scores = score(Model(seed=self.seed), request)
+        scores = score(SimulatedModel(seed=self.seed), request)
         entries = [{"trajectory_id": k, "explanation": "Drawn.", "score": v} for k, v in scores.items()]
         return Reply(json.dumps({"scores": entries}), said.usage)
 

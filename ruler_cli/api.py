@@ -15,12 +15,12 @@ from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
 from ruler_cli.judges.resolve import choose
-from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
 from ruler_cli.judging.panel import pool
-from ruler_cli.pool.engine import Halt
-from ruler_cli.scoring.batch_statistics import Batch
+from ruler_cli.pool.engine import StopSignal
+from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Failure, Group, Line, Record, Rollout, Verdict
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Line, Record, Rollout
 from ruler_cli.writing.annotate import group_fields, marks_of
 
 _LOG = "RULER explanation: "
@@ -110,7 +110,7 @@ async def score_group(
 
 async def _judge(
     group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool
-) -> tuple[Outcome, Verdict]:
+) -> tuple[GroupResult, GroupScores]:
     settings, retries = _settings(model, dict(params or {}))
     chosen = choose(settings)
 
@@ -118,16 +118,16 @@ async def _judge(
         sys.stderr.write(f"judge: {text}\n")
 
     async with chosen.judge:
-        halt = Halt()
+        halt = StopSignal()
         caller = pool(chosen, settings, PoolSettings(concurrency=1, retries=retries), halt)
-        runner = JudgeRunner(_ONE, [Judge(caller.call, chosen.context)], show if debug else None)
+        runner = JudgeRunner(_ONE, [BoundJudge(caller.call, chosen.context)], show if debug else None)
         outcome = await runner.judge(Item(group))
     if halt.reason is not None:
         raise NotScoredError(
             "refused" if isinstance(halt.reason, RefusedError) else "transport", str(halt.reason)
         )
-    verdict = combine(outcome, CombineSettings(), Batch())
-    if isinstance(verdict, Failure):
+    verdict = combine(outcome, CombineSettings(), BatchStatistics())
+    if isinstance(verdict, GroupError):
         raise NotScoredError(verdict.kind, verdict.reason)
     return outcome, verdict
 

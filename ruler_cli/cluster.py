@@ -35,7 +35,7 @@ from ruler_cli.judging.group_run import judges_of
 from ruler_cli.ledger.database import WAIT
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
 from ruler_cli.run import Done, score
@@ -88,7 +88,7 @@ def started(address: str | None, workers: int) -> Iterator[Any]:
 
 
 async def score_on_ray(
-    settings: ScoreSettings, observer: Observer, halt: Halt, *, ray: Any, workers: int
+    settings: ScoreSettings, observer: Observer, halt: StopSignal, *, ray: Any, workers: int
 ) -> Done:
     """Score INPUT into OUTPUT as `score` does, with so many workers of a Ray that runs."""
     began = time.perf_counter()
@@ -125,7 +125,13 @@ class _Shards:
     """Shards of a run that wait for a worker, and reports on the others; `left` is money for no shard yet."""
 
     def __init__(
-        self, ray: Any, settings: ScoreSettings, workers: int, number: int, observer: Observer, halt: Halt
+        self,
+        ray: Any,
+        settings: ScoreSettings,
+        workers: int,
+        number: int,
+        observer: Observer,
+        halt: StopSignal,
     ) -> None:
         self._ray, self._settings, self._observer, self._halt = ray, settings, observer, halt
         self._orders, self._slots, self.left = _for_workers(settings), workers, settings.pool.max_cost
@@ -271,7 +277,7 @@ class Worker(Observer):
             raise UsageError(f"--engine ray: {why}; install the same everywhere")
         for name, value in environment.items():
             os.environ.setdefault(name, value)
-        self._halt, self._folder = Halt(), Path(tempfile.mkdtemp(prefix="ruler-"))
+        self._halt, self._folder = StopSignal(), Path(tempfile.mkdtemp(prefix="ruler-"))
         self._ledger: Path | None = None
         output, source = self._folder / "out.jsonl", settings.input.source
         output.symlink_to(os.devnull)

@@ -20,20 +20,20 @@ from typing import Any, Literal
 from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.rewards import number
-from ruler_cli.judges.pricing import Model, Price
+from ruler_cli.judges.pricing import Price, PricedModel
 from ruler_cli.judges.request_body import stated_limit
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import BYTES_PER_TOKEN, Sheet
-from ruler_cli.prompting.prompt import Part, compose, lay_out, parts, turn_of, turns
+from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
+from ruler_cli.prompting.prompt import RequestPart, compose, lay_out, parts, turn_of, turns
 from ruler_cli.reading.sample import Share
 from ruler_cli.scoring.sums import rounded
-from ruler_cli.types import Fault, Group, Reply, Request, Usage
+from ruler_cli.types import CallError, Group, Reply, Request, Usage
 
 Role = Literal["panel", "fallback", "escalation"]
 """When a judge is asked: always, where the one before refuses, or where passes leave a group unresolved."""
-Find = Callable[[Request], Reply | Fault | None]
-"""Looks up what was answered before; a Fault is a call that failed for good."""
+Find = Callable[[Request], Reply | CallError | None]
+"""Looks up what was answered before; a CallError is a call that failed for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Bill:
     """
 
     judge: str
-    model: Model
+    model: PricedModel
     params: Mapping[str, Any] = field(default_factory=dict)
     find: Find | None = None
     role: Role = "panel"
@@ -166,7 +166,7 @@ class Bill:
     keys: tuple[str, ...] = ()
     _longest: tuple[int, Request | None] = (-1, None)
 
-    def take(self, key: str, sheet: Sheet, share: Share = _ONE) -> None:
+    def take(self, key: str, sheet: PromptLayout, share: Share = _ONE) -> None:
         """Add the requests of a group and of those it stands for."""
         first = parts(sheet, self.ask, turn_of(0, self.place))
         if not first:
@@ -218,7 +218,9 @@ class Bill:
 
         return each(needed, self.calls * CALLS, self.prompt * CALLS)
 
-    def _request(self, sheet: Sheet, part: Part, often: Range, share: Share, *, windowed: bool) -> None:
+    def _request(
+        self, sheet: PromptLayout, part: RequestPart, often: Range, share: Share, *, windowed: bool
+    ) -> None:
         """Add one request, or count it as kept if it was answered before.
 
         Of groups that are not looked up because this one stands for them the same is expected; the high
@@ -234,7 +236,7 @@ class Bill:
         else:
             often = Range(0, 0, often.high * (groups - 1))
             self.kept += groups
-            self.kept_failed += groups if isinstance(answer, Fault) else 0
+            self.kept_failed += groups if isinstance(answer, CallError) else 0
         limit = self.ask.context_tokens or math.inf
         mean, most = (min(size * times, max(size, limit)) for times in (share.mean, share.most))
         self.add(Range(mean, mean, most), len(part.bodies), often, windowed=windowed)
@@ -320,7 +322,7 @@ class Estimate:
             self.spreads += groups
             self.equal += groups * (len(known) == len(rewards) and max(known) == min(known))
 
-    def _look(self, group: Group, sheet: Sheet, groups: int) -> None:
+    def _look(self, group: Group, sheet: PromptLayout, groups: int) -> None:
         """Add what the prompts show."""
         rollouts = {
             i if rollout.member is None else rollout.member: body

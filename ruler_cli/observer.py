@@ -65,7 +65,7 @@ class Odd:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BatchFigures:
     """What is known of the scores of a batch.
 
     `groups` were scored; `tie_rate` is the share of them without relative signal, `degraded` counts
@@ -141,7 +141,7 @@ class Summary:
     most_in_flight: int = 0
     seconds: float = 0.0
     stopped: str | None = None
-    figures: Figures | None = None
+    figures: BatchFigures | None = None
 
     @classmethod
     def of(cls, parts: Sequence[Summary]) -> Summary:

@@ -15,31 +15,30 @@ import anyio.to_thread
 from ruler_cli.config import CombineSettings, MaxFailures, ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.reader import Reader
-from ruler_cli.judging.group_run import Outcome
 from ruler_cli.judging.panel import Panel
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
-from ruler_cli.types import Failure, Group, Mark, Problem, Record, Rollout, Verdict
+from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
 from ruler_cli.writing.annotate import Marked, annotate, group_fields, marks_of, trajectory_bytes
 from ruler_cli.writing.files import AnyOutput, FailedFile
 from ruler_cli.writing.output import Writer
 
 if TYPE_CHECKING:  # what is needed from the first reply on is imported then: the first request goes sooner
-    from ruler_cli.scoring.batch_statistics import Batch
+    from ruler_cli.scoring.batch_statistics import BatchStatistics
 
 _DEEPEST = 100
 """Levels of lists and objects in a reward that is kept: pickle goes no deeper than Python's stack."""
 
 
-class Delivery:
+class ResultWriter:
     """Takes groups in input order; those whose scores need the whole batch wait on disk for it."""
 
     def __init__(
         self,
         settings: ScoreSettings,
         names: Sequence[str],
-        counts: Counts,
+        counts: RunStats,
         panel: Panel,
         output: AnyOutput,
         failed: FailedFile,
@@ -70,11 +69,11 @@ class Delivery:
         self._observer.problem(problem)
         self._failed.add(problem)
 
-    async def take(self, group: Group, outcome: Outcome) -> Verdict | Failure:
+    async def take(self, group: Group, outcome: GroupResult) -> GroupScores | GroupError:
         """One group, written at once where the batch is not needed; its verdict as far as is known."""
         self._batch.add(outcome)
         verdict = self._combined(outcome, self._early)
-        if isinstance(verdict, Failure) and verdict.kind == "interrupted":
+        if isinstance(verdict, GroupError) and verdict.kind == "interrupted":
             return verdict
         self._counts.add(group, outcome, verdict)
         if self._waits:
@@ -116,12 +115,12 @@ class Delivery:
         return self._reader.format.layout.refuses_null
 
     @cached_property
-    def _batch(self) -> Batch:
-        from ruler_cli.scoring.batch_statistics import Batch
+    def _batch(self) -> BatchStatistics:
+        from ruler_cli.scoring.batch_statistics import BatchStatistics
 
-        return Batch(self._names)
+        return BatchStatistics(self._names)
 
-    def _combined(self, outcome: Outcome, how: CombineSettings) -> Verdict | Failure:
+    def _combined(self, outcome: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
         from ruler_cli.scoring.combine import combine
 
         return combine(outcome, how, self._batch)
@@ -132,9 +131,9 @@ class Delivery:
         how = self._settings.combine
         return replace(how, debias=False, standardize=False) if self._waits else how
 
-    async def _finish(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
+    async def _finish(self, group: Group, outcome: GroupResult, verdict: GroupScores | GroupError) -> None:
         self._counts.conclude(verdict)
-        if isinstance(verdict, Verdict):
+        if isinstance(verdict, GroupScores):
             self._batch.conclude(group.key, outcome, verdict)
         batch = self._annotated(group, outcome, verdict)
         try:
@@ -148,7 +147,7 @@ class Delivery:
         self._counts.summary.written += written
 
     def _annotated(
-        self, group: Group, outcome: Outcome, verdict: Verdict | Failure
+        self, group: Group, outcome: GroupResult, verdict: GroupScores | GroupError
     ) -> list[tuple[int, bytes]]:
         """Each record's line number and new bytes; none where it is left out."""
         settings, names = self._settings, self._names
@@ -156,9 +155,9 @@ class Delivery:
         form, fields = self._reader.format, group_fields(group, outcome, verdict, names, cost)
         marks = iter(marks_of(group, outcome, verdict, names))
         if not form.told_once:  # there the group's part stands on each rollout
-            marks = (Mark(m.score, {**m.fields, "group": fields}) for m in marks)
-        dropped = settings.on_failure == "drop" and isinstance(verdict, Failure)
-        if dropped and isinstance(verdict, Failure) and verdict.kind == "budget":
+            marks = (Annotation(m.score, {**m.fields, "group": fields}) for m in marks)
+        dropped = settings.on_failure == "drop" and isinstance(verdict, GroupError)
+        if dropped and isinstance(verdict, GroupError) and verdict.kind == "budget":
             self.unfinished = True  # for the run that goes on, and not in two files
             return [(record.line.number, b"") for record in group.records]
         batch = []
@@ -224,7 +223,7 @@ _ENOUGH = 20
 """Groups of a stream before which a share of them says nothing."""
 
 
-class Counts:
+class RunStats:
     """The summary of a run as it grows, and whether too much has failed."""
 
     def __init__(self, most: MaxFailures | None, panel: Panel) -> None:
@@ -233,14 +232,14 @@ class Counts:
         self._began = time.perf_counter()
         self.summary = Summary()
 
-    def add(self, group: Group, outcome: Outcome, verdict: Verdict | Failure) -> None:
+    def add(self, group: Group, outcome: GroupResult, verdict: GroupScores | GroupError) -> None:
         """Count a group that is judged."""
         summary = self.summary
         summary.groups += 1
         summary.kept += outcome.kept
         summary.rollouts += group.compared
         self.pay(outcome)
-        if isinstance(verdict, Failure):
+        if isinstance(verdict, GroupError):
             summary.failed[verdict.kind] = summary.failed.get(verdict.kind, 0) + 1
             # what the dump itself lacks, no judge makes up for
             summary.failed_before += outcome.kept and verdict.kind != "input"
@@ -256,13 +255,13 @@ class Counts:
         summary.escalated += outcome.final in verdict.used
         summary.cut += any(miss.failure.kind == "budget" for miss in outcome.misses)
 
-    def conclude(self, verdict: Verdict | Failure) -> None:
+    def conclude(self, verdict: GroupScores | GroupError) -> None:
         """Count what only the whole batch tells of a group."""
-        if isinstance(verdict, Verdict):
+        if isinstance(verdict, GroupScores):
             self.summary.tied += verdict.tied
             self.summary.one_score += verdict.one_score
 
-    def pay(self, outcome: Outcome) -> None:
+    def pay(self, outcome: GroupResult) -> None:
         """Count the money of a group, what this run asked for apart from what was kept."""
         summary = self.summary
         self._spent()

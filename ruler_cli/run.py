@@ -15,20 +15,20 @@ import anyio
 
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
-from ruler_cli.judges.pricing import Model
+from ruler_cli.judges.pricing import PricedModel
 from ruler_cli.judges.resolve import Chosen, cached_only, choose
-from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome, judges_of
+from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner, judges_of
 from ruler_cli.judging.panel import Panel, pool
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Observer, Summary
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.engine import Halt, first_of, run, threaded
+from ruler_cli.pool.engine import StopSignal, first_of, run, threaded
 from ruler_cli.pool.retries import CachedOnly, Caller
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.reading.openings import Openings
-from ruler_cli.result_writer import Counts, Delivery
-from ruler_cli.types import UNANSWERED, Failure, Group, Problem
+from ruler_cli.result_writer import ResultWriter, RunStats
+from ruler_cli.types import UNANSWERED, Group, GroupError, GroupResult, Problem
 from ruler_cli.writing.files import FailedFile
 from ruler_cli.writing.output import failed_path, open_output, refuse_clashes, refuse_homeless, refuse_shard
 
@@ -46,13 +46,15 @@ class Done:
     whole: bool = True
 
 
-async def score(settings: ScoreSettings, observer: Observer | None = None, halt: Halt | None = None) -> Done:
+async def score(
+    settings: ScoreSettings, observer: Observer | None = None, halt: StopSignal | None = None
+) -> Done:
     """Score INPUT into OUTPUT.
 
     RulerError where nothing could begin; once calls may have been made the reason to stop is a part
     of the result. `halt` stops the run from outside: what is in flight finishes, what is whole stays.
     """
-    observer, halt = observer or Observer(), halt or Halt()
+    observer, halt = observer or Observer(), halt or StopSignal()
     judges, chosen = judges_of(settings), chosen_for(settings)
     # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
     with ExitStack() as inputs, ExitStack() as stack:
@@ -66,11 +68,13 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
                 if isinstance(found, Chosen):
                     await opened.enter_async_context(found.judge)
             panel = _panel(settings, judges, chosen, halt, ledger)
-            counts = Counts(settings.max_failures, panel)
+            counts = RunStats(settings.max_failures, panel)
             names = [judge.model for judge in judges]
-            delivery = Delivery(settings, names, counts, panel, output, failed, observer)
+            delivery = ResultWriter(settings, names, counts, panel, output, failed, observer)
             coverage = Coverage()
-            asked = [Judge(c.call, found.context) for c, found in zip(panel.callers, chosen, strict=True)]
+            asked = [
+                BoundJudge(c.call, found.context) for c, found in zip(panel.callers, chosen, strict=True)
+            ]
             runner = JudgeRunner(settings, asked, observer.replied if settings.debug else None, coverage)
             run_ = _Run(settings, observer, panel, counts, delivery, runner)
             run_.coverage = coverage
@@ -81,10 +85,10 @@ async def score(settings: ScoreSettings, observer: Observer | None = None, halt:
     return run_.finish()
 
 
-def chosen_for(settings: ScoreSettings) -> list[Chosen | Model]:
+def chosen_for(settings: ScoreSettings) -> list[Chosen | PricedModel]:
     """Choose the judges of a run, not yet open; UsageError for settings that cannot be."""
     judges = judges_of(settings)
-    chosen: list[Chosen | Model] = [
+    chosen: list[Chosen | PricedModel] = [
         cached_only(judge) if settings.cached_only else choose(judge) for judge in judges
     ]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
@@ -101,7 +105,7 @@ def chosen_for(settings: ScoreSettings) -> list[Chosen | Model]:
     return chosen
 
 
-def _ledger(settings: ScoreSettings, chosen: list[Chosen | Model], stack: ExitStack) -> Ledger | None:
+def _ledger(settings: ScoreSettings, chosen: list[Chosen | PricedModel], stack: ExitStack) -> Ledger | None:
     """Where replies are kept: nowhere for judges that cost nothing to ask again."""
     if settings.ledger is None or all(isinstance(found, Chosen) and found.embedded for found in chosen):
         return None
@@ -111,8 +115,8 @@ def _ledger(settings: ScoreSettings, chosen: list[Chosen | Model], stack: ExitSt
 def _panel(
     settings: ScoreSettings,
     judges: list[JudgeSettings],
-    chosen: list[Chosen | Model],
-    halt: Halt,
+    chosen: list[Chosen | PricedModel],
+    halt: StopSignal,
     ledger: Ledger | None,
 ) -> Panel:
     """What asks each judge: with limits of its own, and one budget for all."""
@@ -136,8 +140,8 @@ class _Run:
         settings: ScoreSettings,
         observer: Observer,
         panel: Panel,
-        counts: Counts,
-        delivery: Delivery,
+        counts: RunStats,
+        delivery: ResultWriter,
         runner: JudgeRunner,
     ) -> None:
         self._settings, self._observer, self._panel = settings, observer, panel
@@ -242,7 +246,7 @@ class _Run:
                 return None
             return runner.place(group)
 
-        async def deliver(item: Item, outcome: Outcome) -> None:
+        async def deliver(item: Item, outcome: GroupResult) -> None:
             await self._deliver(item.group, outcome)
 
         await run(next_group, runner.judge, deliver, lambda item: item.group.size, self._panel.room)
@@ -253,17 +257,17 @@ class _Run:
             if self._begun:
                 self._observer.tick(self._counts.summary, self._panel.status())
 
-    async def _deliver(self, group: Group, outcome: Outcome) -> None:
+    async def _deliver(self, group: Group, outcome: GroupResult) -> None:
         if self._stopped:  # OUTPUT is whole up to here; the rest is for the run that resumes
             self._counts.pay(outcome)
             return
         await self._written(partial(self._take, group, outcome))
 
-    async def _take(self, group: Group, outcome: Outcome) -> None:
+    async def _take(self, group: Group, outcome: GroupResult) -> None:
         if self.coverage is not None and self.coverage.enough:
             self._warn_of_coverage()
         verdict = await self._delivery.take(group, outcome)
-        if isinstance(verdict, Failure):
+        if isinstance(verdict, GroupError):
             if verdict.kind == "interrupted":
                 self._stopped = True
                 self._counts.pay(outcome)
@@ -299,7 +303,7 @@ class Stopping:
     """Watches beside a run; ends its scope once it is told to stop and nothing more can come of it."""
 
     def __init__(
-        self, panel: Panel, delivery: Delivery, counts: Counts, observer: Observer, grace: float
+        self, panel: Panel, delivery: ResultWriter, counts: RunStats, observer: Observer, grace: float
     ) -> None:
         """`grace` is how many seconds calls in flight may take to finish."""
         self._panel, self._delivery, self._counts = panel, delivery, counts

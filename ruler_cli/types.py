@@ -190,7 +190,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CallError:
     """A call without a usable answer.
 
     `scope`: "run" ends the run, "group" fails this group, "call" may be tried again, not
@@ -213,7 +213,7 @@ class Fault:
     posts: int = field(default=1, compare=False)
 
 
-UNANSWERED = Fault(
+UNANSWERED = CallError(
     "transport",
     "the ledger holds no answer to what was to be asked, and no judge is asked",
     "group",
@@ -223,7 +223,7 @@ UNANSWERED = Fault(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class GroupError:
     """A group that could not be scored: what kind of failure, and one sentence."""
 
     kind: Kind
@@ -231,7 +231,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Annotation:
     """What ruler writes on one trajectory: the score (None: failed) and the `ruler` object.
 
     `independent_reward` is not in `fields`: it is taken from the record's own bytes.
@@ -242,7 +242,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class PassScores:
     """One usable answer: what one judge gave the distinct rollouts of one request.
 
     `judge` is its number in the panel, `turn` the pass and `window` the part of the group that was shown
@@ -261,17 +261,17 @@ class Ballot:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class FailedCall:
     """A request that brought no scores: of which judge, pass and window, and why."""
 
     judge: int
     turn: int
     window: int
-    failure: Failure
+    failure: GroupError
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GroupResult:
     """All that was said of a group before it becomes a verdict: no text of the dump, no batch needed.
 
     `owner[i]` is the distinct body of rollout i, None where it could not be read and `faults[i]` says
@@ -288,8 +288,8 @@ class Outcome:
     owner: tuple[int | None, ...]
     faults: tuple[str, ...]
     sizes: tuple[int, ...]
-    ballots: tuple[Ballot, ...] = ()
-    misses: tuple[Miss, ...] = ()
+    ballots: tuple[PassScores, ...] = ()
+    misses: tuple[FailedCall, ...] = ()
     suspects: frozenset[int] = frozenset()
     shortened: int = 0
     judges: int = 1
@@ -345,7 +345,7 @@ class RolloutScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GroupScores:
     """The scores of a group's rollouts, in input order, and how good they are.
 
     `used` are the numbers of the judges whose scores they are the mean of. `reliability` is that of the

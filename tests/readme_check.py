@@ -42,7 +42,7 @@ from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.detect import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
-from ruler_cli.observer import Figures, Summary
+from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.reading.input import open_input
 from ruler_cli.results.select.conditions import NAMES, condition
 
@@ -417,7 +417,7 @@ def check_summary(readme: str, report: Report) -> None:
     _, _, rest = readme.partition("\n### The summary\n")
     rows = [line for line in rest.partition("\n## ")[0].split("\n") if line.startswith("| `")]
     documented = {span for row in rows for span in code(row.split("|")[1])}
-    live = {"version"} | {one.name for kind in (Summary, Figures) for one in fields(kind)}
+    live = {"version"} | {one.name for kind in (Summary, BatchFigures) for one in fields(kind)}
     for name in sorted(documented ^ live):
         report.wrong.append(f"README.md: `{name}` is not both in the summary and in its tables")
     report.done.append(f"{len(live)} fields of the summary")

@@ -16,19 +16,19 @@ import pytest
 from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings
 from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.judges.pricing import Model, Price, stated
+from ruler_cli.judges.pricing import Price, PricedModel, stated
 from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.judges.resolve import Chosen
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.prompting.render import blocks
 from ruler_cli.run import Done, score
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import read, write
 from tests.judging_server.asks import expected_score
 from tests.virtual import virtually
 
-Say = Callable[[Request], Reply | Fault]
+Say = Callable[[Request], Reply | CallError]
 _LONGEST = 1e6
 """Virtual seconds after which a run that has not ended never would."""
 
@@ -45,12 +45,12 @@ def answer(
     return _completion(orjson.dumps({"scores": entries}).decode(), tokens)
 
 
-def truthful(request: Request) -> Reply | Fault:
+def truthful(request: Request) -> Reply | CallError:
     """Every rollout's true score."""
     return answer(request, expected_score)
 
 
-def shifting(request: Request) -> Reply | Fault:
+def shifting(request: Request) -> Reply | CallError:
     """A true score, a little less than it with every pass, by an amount of the rollout's own."""
     return answer(request, lambda body: given(body, request.turn))
 
@@ -61,7 +61,7 @@ def given(body: str, turn: int) -> float:
     return round(truth * (1 - 0.07 * turn) + 0.01 * (len(body) % 3) * (turn % 2) * (1 - truth), 6)
 
 
-def noisy(request: Request) -> Reply | Fault:
+def noisy(request: Request) -> Reply | CallError:
     """True scores that a pass turns about by up to .2, however a group is named."""
     return answer(request, lambda body: _moved(body, request.turn))
 
@@ -71,7 +71,7 @@ def _moved(body: str, turn: int) -> float:
     return round(min(1.0, max(0.0, expected_score(body) + by)), 6)
 
 
-def refusing(request: Request) -> Reply | Fault:
+def refusing(request: Request) -> Reply | CallError:
     """No."""
     return _completion(None, refusal="I will not.")
 
@@ -86,7 +86,7 @@ def _completion(content: str | None, tokens: tuple[int, int] = (1000, 100), **me
     return reply
 
 
-BROKEN = Fault("transport", "it is broken", "group", billed=False)
+BROKEN = CallError("transport", "it is broken", "group", billed=False)
 
 
 def failing(when: Callable[[Request], bool], then: Say = truthful) -> Say:
@@ -120,7 +120,7 @@ class Stub:
     most: int = 0
     in_flight: int = 0
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Take a while, then say it."""
         self.asked.append(request)
         number, now = len(self.times), anyio.current_time()
@@ -161,9 +161,9 @@ class Stage:
         price: Price | None = stated(judge.price) if judge.price else None
         return Chosen(judge, price, judge.context)
 
-    def _cached_only(self, settings: JudgeSettings) -> Model:
+    def _cached_only(self, settings: JudgeSettings) -> PricedModel:
         chosen = self._choose(settings)
-        return Model(chosen.price, chosen.context)
+        return PricedModel(chosen.price, chosen.context)
 
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""
@@ -186,7 +186,7 @@ class Stage:
         settings = self.settings(*names, **more)
 
         async def main() -> Done:
-            halt = Halt()
+            halt = StopSignal()
             with anyio.fail_after(_LONGEST):
                 async with anyio.create_task_group() as tasks:
                     if until is not None:
@@ -197,7 +197,7 @@ class Stage:
 
         return virtually(main)
 
-    async def _interrupt(self, halt: Halt, until: int) -> None:
+    async def _interrupt(self, halt: StopSignal, until: int) -> None:
         while sum(len(judge.asked) for judge in self.judges.values()) < until:  # noqa: ASYNC110 - this clock costs nothing
             await anyio.sleep(0.3)
         halt.now(InterruptedRun(2))

@@ -7,40 +7,40 @@ import pytest
 from ruler_cli.config import MaxFailures
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel
-from ruler_cli.pool.concurrency import Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.retries import Caller
-from ruler_cli.result_writer import Counts
-from ruler_cli.types import Failure, Group, Kind, Outcome, Usage, Verdict
+from ruler_cli.result_writer import RunStats
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Kind, Usage
 from tests.virtual import ASKED, World, virtually
 
 GROUP = Group("g", ())
 SEEN = Usage(1000, 200, 0, 1)
 
 
-def counted(most: MaxFailures | None = None, price: Price | None = None) -> Counts:
+def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunStats:
     """Counts of a run that has paid for one reply of SEEN."""
 
-    async def main() -> Counts:
-        halt = Halt()
-        caller = Caller(World(usage=SEEN), Gate(Fixed(1), halt), retries=0, timeout=9.0)
+    async def main() -> RunStats:
+        halt = StopSignal()
+        caller = Caller(World(usage=SEEN), Gate(ConcurrencyLimit(1), halt), retries=0, timeout=9.0)
         await caller.call(ASKED)
-        return Counts(most, Panel([caller], [price], halt))
+        return RunStats(most, Panel([caller], [price], halt))
 
     return virtually(main)
 
 
-def failed(counts: Counts, kind: Kind) -> None:
+def failed(counts: RunStats, kind: Kind) -> None:
     """A group fails."""
     nothing = (Usage(),)
-    counts.add(GROUP, Outcome((), (), (), used=nothing, paid=nothing), Failure(kind, "why"))
+    counts.add(GROUP, GroupResult((), (), (), used=nothing, paid=nothing), GroupError(kind, "why"))
 
 
-def scored(counts: Counts, *, kept: bool) -> None:
+def scored(counts: RunStats, *, kept: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if kept else SEEN
-    counts.add(GROUP, Outcome((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), Verdict(()))
+    counts.add(GROUP, GroupResult((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), GroupScores(()))
 
 
 def test_unknown_price() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.prompting.render import blocks
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.command import Done, run_here
 from tests.conftest import group, write
 from tests.runs import Stage, Stub, answer, refusing, truthful
@@ -107,7 +107,7 @@ def test_passes_in_one_order_are_warned_about(tmp_path: Path, options: tuple[str
 def test_a_refused_window_is_a_refused_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a judge refuses every window that holds one rollout, the next takes over the whole group."""
 
-    def picky(request: Request) -> Reply | Fault:
+    def picky(request: Request) -> Reply | CallError:
         return refusing(request) if '"g-0 truth' in request.user else truthful(request)
 
     made = group("g", *(i / 10 for i in range(8)))

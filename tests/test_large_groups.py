@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings, InputSettings, ScoreSettings
-from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome
+from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
 from ruler_cli.prompting.prompt import lay_out
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, GroupResult, Reply, Request, Usage
 from tests.values import group, talk
 
 PLAIN, DENSE = "plain text ", "稠密的文字"
@@ -32,20 +32,20 @@ class Strict:
         dense = text.count(DENSE) * len(DENSE.encode())
         return dense + (len(text.encode()) - dense) // 4
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
+    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """Score all alike, or refuse with the numbers."""
         tokens = self.tokens(request)
         if tokens > self.context:
             self.refused += 1
-            return Fault("too_long", "HTTP 400", "group", sent=True, context=(self.context, tokens))
+            return CallError("too_long", "HTTP 400", "group", sent=True, context=(self.context, tokens))
         self.answered.append(request)
         said = [{"trajectory_id": label, "explanation": "", "score": 0.5} for label in request.labels]
         return Reply(json.dumps({"scores": said}), Usage(tokens, 10, 0, 1))
 
 
-def judged(judge: Strict, texts: list[str], known: int | None = None) -> Outcome:
+def judged(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
     """What becomes of a group of these answers."""
-    runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [Judge(judge.call, known)])
+    runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [BoundJudge(judge.call, known)])
     return anyio.run(runner.judge, Item(group(*map(talk, texts))))
 
 

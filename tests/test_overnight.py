@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.concurrency import Adaptive, Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import Window
-from ruler_cli.pool.retries import Caller, Tries
+from ruler_cli.pool.retries import Caller, RetryBudget
 from ruler_cli.reading.index import Index
-from ruler_cli.types import Fault, Line, Record, Reply, Request, Usage
+from ruler_cli.types import CallError, Line, Record, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.virtual import World, virtually
@@ -51,11 +51,14 @@ def test_index_closed_while_read() -> None:
 
 def test_some_never_answered() -> None:
     """Requests that the judge can never answer do not keep it from being asked the others."""
-    broken = Fault("transport", "the judge answered 500", "call", billed=False)
+    broken = CallError("transport", "the judge answered 500", "call", billed=False)
     judge = World(fault=lambda request, *_: broken if int(request.user) % 10 == 0 else None)
 
     async def main() -> int:
-        caller, replies = Caller(judge, Gate(Adaptive(4096), Halt()), retries=6, timeout=600.0), []
+        caller, replies = (
+            Caller(judge, Gate(AdaptiveConcurrency(4096), StopSignal()), retries=6, timeout=600.0),
+            [],
+        )
 
         async def one(number: int) -> None:
             if isinstance(await caller.call(Request("s", str(number), ("a",))), Reply):
@@ -80,8 +83,8 @@ def test_larger_than_the_limit() -> None:
 
 def test_server_wait_is_no_retry_time() -> None:
     """A 503 that asks for ten minutes does not use up a call's own deadline."""
-    tries = Tries(2, 60.0)
-    asked = Fault("transport", "maintenance", "call", retry_after=600.0)
+    tries = RetryBudget(2, 60.0)
+    asked = CallError("transport", "maintenance", "call", retry_after=600.0)
     assert tries.wait(asked, 0.1, 0.5) is not None
 
 
@@ -90,7 +93,9 @@ def test_cap_without_usage() -> None:
     judge = World(usage=Usage())
 
     async def main() -> int:
-        gate = Gate(Fixed(8), Halt(), budget=Budget(100.0), cost=lambda usage: usage.prompt * 1e-6)
+        gate = Gate(
+            ConcurrencyLimit(8), StopSignal(), budget=Budget(100.0), cost=lambda usage: usage.prompt * 1e-6
+        )
         caller = Caller(judge, gate, retries=0, timeout=600.0)
         async with anyio.create_task_group() as tasks:
             for number in range(40):

@@ -16,11 +16,11 @@ import pytest
 
 from ruler_cli.errors import OutputError
 from ruler_cli.ledger.reply_cache import ReplyCache
-from ruler_cli.pool.concurrency import Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT, Ruler, group, read, write
 from tests.judge_server import JudgeServer
 from tests.virtual import World, virtually
@@ -281,16 +281,22 @@ def test_ledger_that_cannot_be_written() -> None:
     """Where replies cannot be kept any more the run stops, and what was paid for is still used."""
 
     class Full(ReplyCache):
-        async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+        async def keep(self, key: bytes, answer: Reply | CallError) -> None:
             raise OutputError("the ledger is full")
 
-    async def main() -> tuple[Reply | Fault, str, Reply | Fault]:
-        caller = Caller(World(), Gate(Fixed(1), Halt()), retries=0, timeout=9.0, cache=Full(None, "m", {}))
+    async def main() -> tuple[Reply | CallError, str, Reply | CallError]:
+        caller = Caller(
+            World(),
+            Gate(ConcurrencyLimit(1), StopSignal()),
+            retries=0,
+            timeout=9.0,
+            cache=Full(None, "m", {}),
+        )
         first = await caller.call(Request("s", "u", ("a",)))
         return first, str(caller.gate.halt.reason), await caller.call(Request("s", "v", ("a",)))
 
     first, reason, second = virtually(main)
     assert first == Reply("ok", Usage(1000, 200, 0, 1))
     assert reason == "the ledger is full"
-    assert isinstance(second, Fault)
+    assert isinstance(second, CallError)
     assert second.kind == "interrupted"

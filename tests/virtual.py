@@ -21,7 +21,7 @@ import anyio
 
 from ruler_cli.pool.engine import run
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class World:
     spread: float = 0.0
     usage: Usage = _USAGE
     retry_after: float | None = None
-    fault: Callable[[Request, float, random.Random], Fault | None] = lambda *_: None
+    fault: Callable[[Request, float, random.Random], CallError | None] = lambda *_: None
     seed: int = 0
     name: str = "virtual"
     sent: list[tuple[float, int]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class World:
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Take a while, then answer; above the capacity refuse at once."""
         now = anyio.current_time()
         self.asked += 1
@@ -91,7 +91,9 @@ class World:
         if self.in_flight >= most:
             self.refused += 1
             await anyio.sleep(0.01)
-            return Fault("transport", "429", "call", retry_after=self.retry_after, rate=True, billed=False)
+            return CallError(
+                "transport", "429", "call", retry_after=self.retry_after, rate=True, billed=False
+            )
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         scale = math.exp(self.dice.gauss(0, self.spread)) if self.spread else 1.0
@@ -139,7 +141,7 @@ class Gateway(World):
     over: dict[int, int] = field(default_factory=dict)
     """Calls that were taken, and refused, by minute."""
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Refuse, or answer."""
         now = anyio.current_time()
         window = int(now // 60)
@@ -151,12 +153,12 @@ class Gateway(World):
         self.taken[window] = self.taken.get(window, 0) + (now >= self.since)
         return await super().ask(request)
 
-    async def _refuse(self, request: Request, seconds: float) -> Fault:
+    async def _refuse(self, request: Request, seconds: float) -> CallError:
         self.asked += 1
         self.refused += 1
         await anyio.sleep(self.latency if self.late else 0.01)
         self.asks.setdefault(request.user, []).append(anyio.current_time() + seconds)
-        return Fault("transport", "429", "call", retry_after=seconds, rate=True, billed=False)
+        return CallError("transport", "429", "call", retry_after=seconds, rate=True, billed=False)
 
 
 ASKED = Request("s" * 3000, "u" * 800, ("a",))

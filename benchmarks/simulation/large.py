@@ -11,15 +11,15 @@ from statistics import fmean
 from benchmarks.simulation.measures import deviation, spearman
 from benchmarks.simulation.schemes import MEAN, scores_of
 from benchmarks.simulation.worlds import HIGHEST, LOWEST, Case
-from ruler_cli.judges.simulated import Model
+from ruler_cli.judges.simulated import SimulatedModel
 from ruler_cli.prompting.layout import balanced
 from ruler_cli.prompting.windows import Windows, partition
 from ruler_cli.scoring import window_shifts
-from ruler_cli.scoring.batch_statistics import Batch
-from ruler_cli.types import Ballot
+from ruler_cli.scoring.batch_statistics import BatchStatistics
+from ruler_cli.types import PassScores
 
 SIZE, WINDOW, STEP = 64, 8, 4
-MODEL = Model(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)
+MODEL = SimulatedModel(noise=0.09, level=0.10, stretch=0.35, gain=0.25, shared=1.0)
 NOISIER = replace(MODEL, noise=1.5 * MODEL.noise)
 
 
@@ -41,7 +41,7 @@ def large(seed: int) -> dict[str, float]:
     return {name: spearman(truths, scores) for name, scores in found.items()}
 
 
-def _windows(case: Case) -> list[list[Ballot]]:
+def _windows(case: Case) -> list[list[PassScores]]:
     """Three passes dealt into windows as ruler deals them."""
     base, dealt = case.drawn(), list[Windows]()
     for turn in range(3):
@@ -61,14 +61,14 @@ def _windows(case: Case) -> list[list[Ballot]]:
     ]
 
 
-def _solved(case: Case, turns: Sequence[Sequence[Ballot]]) -> list[float]:
+def _solved(case: Case, turns: Sequence[Sequence[PassScores]]) -> list[float]:
     """As ruler combines windows."""
     ballots = [ballot for turn in turns for ballot in turn]
     one = replace(case.judged(ballots, windows=SIZE // WINDOW), judges=1)
-    return [round(score, 9) for score in scores_of(one, MEAN, Batch())]
+    return [round(score, 9) for score in scores_of(one, MEAN, BatchStatistics())]
 
 
-def _apart(ballots: Sequence[Ballot]) -> list[float]:
+def _apart(ballots: Sequence[PassScores]) -> list[float]:
     scores = [0.0] * SIZE
     for ballot in ballots:
         mean, spread = fmean(ballot.scores), deviation(ballot.scores)

@@ -9,12 +9,12 @@ from statistics import fmean, median
 from benchmarks.simulation.measures import Measured, deviation, measured, ranks
 from benchmarks.simulation.worlds import Asked, Case, Kind, cases, same
 from ruler_cli.config import CombineSettings
-from ruler_cli.judges.simulated import Model
-from ruler_cli.scoring.batch_statistics import Batch
+from ruler_cli.judges.simulated import SimulatedModel
+from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Ballot, Outcome, Verdict
+from ruler_cli.types import GroupResult, GroupScores, PassScores
 
-WEAK = Model(persistent=0.12, slot=0.10, noise=0.12)
+WEAK = SimulatedModel(persistent=0.12, slot=0.10, noise=0.12)
 MEAN = CombineSettings()
 Found = dict[str, Measured]
 
@@ -42,12 +42,12 @@ ROWS = (
 
 def passes(seed: int, kind: Kind, number: int) -> Found:
     """Every row over the same groups, and 4 balanced with the slot correction."""
-    rows: dict[str, list[Outcome]] = {row.name: [] for row in ROWS}
+    rows: dict[str, list[GroupResult]] = {row.name: [] for row in ROWS}
     groups = cases(seed, kind, number)
     for case in groups:
         balanced = Asked(case).first(8)
         unmoved = same([balanced[0], *(case.ask(balanced[0].bodies, turn) for turn in range(1, 8))])
-        asked: Mapping[str, Sequence[Ballot]] = {
+        asked: Mapping[str, Sequence[PassScores]] = {
             "1, input order": [case.ask(range(len(case.truths)), 0)],
             "1, random order": balanced[:1],
             "1, random order + slot correction": balanced[:1],
@@ -62,9 +62,9 @@ def passes(seed: int, kind: Kind, number: int) -> Found:
     return {row.name: combined(groups, rows[row.name], row.how) for row in ROWS}
 
 
-def combined(groups: Sequence[Case], judged: Sequence[Outcome], how: CombineSettings = MEAN) -> Measured:
+def combined(groups: Sequence[Case], judged: Sequence[GroupResult], how: CombineSettings = MEAN) -> Measured:
     """The scores that ruler writes for a batch, measured."""
-    batch = Batch()
+    batch = BatchStatistics()
     for one in judged:
         batch.add(one)
     return measured(
@@ -72,10 +72,10 @@ def combined(groups: Sequence[Case], judged: Sequence[Outcome], how: CombineSett
     )
 
 
-def scores_of(judged: Outcome, how: CombineSettings, batch: Batch) -> list[float]:
+def scores_of(judged: GroupResult, how: CombineSettings, batch: BatchStatistics) -> list[float]:
     """The verdict's scores; every simulated group has one."""
     verdict = combine(judged, how, batch)
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, GroupScores)
     return [score for score in verdict.scores if score is not None]
 
 
@@ -97,7 +97,7 @@ def aggregates(seed: int, number: int) -> Found:
 
 
 def _aggregated(
-    judged: Outcome, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
+    judged: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
 ) -> list[float]:
     columns = []
     for ballot in judged.ballots:

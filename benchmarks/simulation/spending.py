@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from benchmarks.simulation.measures import Measured
 from benchmarks.simulation.schemes import combined
 from benchmarks.simulation.worlds import Asked, Kind, cases
-from ruler_cli.judging.adaptive import FIRST, Standing, allot
+from ruler_cli.judging.adaptive import FIRST, GroupStanding, allot
 
 BLOCK = 64
 COST_SPREAD = 0.8
@@ -54,7 +54,7 @@ def adaptively(groups: Sequence[Asked], costs: Sequence[float], average: int) ->
     passes, rounds = [min(FIRST, average)] * len(groups), 0
     while True:
         standings = [
-            Standing.of(group.case.judged(group.first(k)), cost)
+            GroupStanding.of(group.case.judged(group.first(k)), cost)
             for group, k, cost in zip(groups, passes, costs, strict=True)
         ]
         more = allot(standings, average)

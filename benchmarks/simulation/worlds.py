@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
-from ruler_cli.judges.simulated import NOISE_SPREAD, Draws, Model, answers
+from ruler_cli.judges.simulated import NOISE_SPREAD, Draws, SimulatedModel, answers
 from ruler_cli.prompting.layout import CYCLE, balanced
-from ruler_cli.types import Ballot, Outcome
+from ruler_cli.types import GroupResult, PassScores
 
 Kind = Literal["graded", "outcome"]
 KINDS: tuple[Kind, ...] = ("graded", "outcome")
@@ -26,7 +26,7 @@ class Case:
 
     truths: list[float]
     rng: random.Random
-    models: tuple[Model, ...] = (Model(),)
+    models: tuple[SimulatedModel, ...] = (SimulatedModel(),)
     errors: list[list[float]] = field(default_factory=list)
     noises: list[float] = field(default_factory=list)
 
@@ -40,19 +40,19 @@ class Case:
 
     def ask(
         self, order: Sequence[int], turn: int, *, judge: int = 0, window: int = 0, anew: bool = False
-    ) -> Ballot:
+    ) -> PassScores:
         """What a judge says of the bodies in this order; `anew` draws the noise's deviation for it."""
         model, gauss = self.models[judge], self.rng.gauss
         errors = self.errors[judge]
         spread = model.noise * math.exp(NOISE_SPREAD * gauss()) if anew else self.noises[judge]
         draws = Draws([gauss() for _ in order], gauss(), gauss() if model.gain else 0.0, spread)
         scores = answers(model, [self.truths[i] + errors[i] for i in order], draws)
-        return Ballot(judge, turn, window, tuple(order), tuple(scores), ("",) * len(order))
+        return PassScores(judge, turn, window, tuple(order), tuple(scores), ("",) * len(order))
 
-    def judged(self, ballots: Sequence[Ballot], windows: int = 1) -> Outcome:
+    def judged(self, ballots: Sequence[PassScores], windows: int = 1) -> GroupResult:
         """The group as it comes to be combined."""
         size = len(self.truths)
-        return Outcome(
+        return GroupResult(
             tuple(range(size)),
             ("",) * size,
             (1,) * size,
@@ -73,9 +73,9 @@ class Asked:
     case: Case
     judge: int = 0
     _base: list[int] = field(default_factory=list)
-    _ballots: list[Ballot] = field(default_factory=list)
+    _ballots: list[PassScores] = field(default_factory=list)
 
-    def first(self, passes: int) -> list[Ballot]:
+    def first(self, passes: int) -> list[PassScores]:
         """The ballots of so many passes."""
         while len(self._ballots) < passes:
             turn = len(self._ballots)
@@ -85,7 +85,9 @@ class Asked:
         return self._ballots[:passes]
 
 
-def cases(seed: int, kind: Kind, number: int, models: tuple[Model, ...] = (Model(),)) -> list[Case]:
+def cases(
+    seed: int, kind: Kind, number: int, models: tuple[SimulatedModel, ...] = (SimulatedModel(),)
+) -> list[Case]:
     """Groups of eight, the same for the same seed."""
     found = []
     for i in range(number):
@@ -107,6 +109,6 @@ def _truths(kind: Kind, rng: random.Random, size: int) -> list[float]:
     return [min(HIGHEST, max(LOWEST, truth)) for truth in drawn]
 
 
-def same(ballots: Sequence[Ballot]) -> list[Ballot]:
+def same(ballots: Sequence[PassScores]) -> list[PassScores]:
     """The ballots numbered as passes of one judge, from 0."""
     return [replace(ballot, turn=turn) for turn, ballot in enumerate(ballots)]

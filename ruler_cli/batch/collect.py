@@ -16,9 +16,9 @@ import anyio
 
 from ruler_cli.batch.http import UnknownBatchError, UnreachedError
 from ruler_cli.batch.import_replies import Fate, Imported, Importer, take_in_stream
-from ruler_cli.batch.journal import OPEN, Batch, Journal, State, there
+from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, State, there
 from ruler_cli.batch.providers import Providers, Remote
-from ruler_cli.batch.recover import WINDOW, Standing, settle
+from ruler_cli.batch.recover import WINDOW, BatchStanding, settle
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
@@ -33,7 +33,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 class Taken:
     """A batch that is closed, as it is on record; the count of its rows, None if it had none."""
 
-    batch: Batch
+    batch: BatchRecord
     imported: Imported | None = None
 
 
@@ -42,7 +42,7 @@ class Collected:
     """Batches that were closed, and those that are still out."""
 
     taken: tuple[Taken, ...]
-    open: tuple[Standing, ...]
+    open: tuple[BatchStanding, ...]
 
     @property
     def left_out(self) -> int:
@@ -63,7 +63,7 @@ class Collected:
 
 async def status(
     place: Path, providers: Providers, observer: Observer, *, every: bool = False, window: float = WINDOW
-) -> list[Standing]:
+) -> list[BatchStanding]:
     """Every open batch as its provider describes it now, or `every` batch ever, the oldest first."""
     if not there(place):
         return []
@@ -93,14 +93,14 @@ async def collect(
     reached: set[str] = set()
     with Journal(place) as journal, Ledger(place) as ledger:
         while True:
-            doubts, standings = await settle(journal, providers, observer, window), list[Standing]()
+            doubts, standings = await settle(journal, providers, observer, window), list[BatchStanding]()
             for batch in journal.batches(*OPEN):
                 standing = doubts.get(batch.id) or await _look(batch, providers)
                 if standing.remote is not None and standing.remote.state != "running":
                     try:
                         closed = await _take(journal, ledger, providers, observer, batch, standing.remote)
                     except RulerError as error:
-                        standing = Standing(batch, trouble=_with_way_out(batch, error))
+                        standing = BatchStanding(batch, trouble=_with_way_out(batch, error))
                     else:
                         if closed is not None:
                             taken.append(closed)
@@ -127,7 +127,7 @@ async def cancel(
     *,
     forget: bool = False,
     window: float = WINDOW,
-) -> list[Standing]:
+) -> list[BatchStanding]:
     """Call off the batches of these tags or of these names of the provider's, or every open one.
 
     What is done by then is paid for, and is collected like any other. With `forget` the provider is not
@@ -145,17 +145,17 @@ async def cancel(
             return [doubts.get(batch.id) or await _canceled(journal, batch, providers) for batch in chosen]
         with journal.alone() as mine:
             return [
-                Standing(journal.move(batch, "abandoned", reason="given up by hand") or batch)
+                BatchStanding(journal.move(batch, "abandoned", reason="given up by hand") or batch)
                 if mine or batch.state == "submitted"
                 else _busy(batch)
                 for batch in chosen
             ]
 
 
-async def _look(batch: Batch, providers: Providers) -> Standing:
+async def _look(batch: BatchRecord, providers: Providers) -> BatchStanding:
     """A batch as its provider describes it; without a word of its own if it is not submitted, or closed."""
     if batch.state != "submitted" or batch.remote is None:
-        return Standing(batch)
+        return BatchStanding(batch)
     try:
         provider = providers.to(batch)
         remote = await provider.retrieve(batch.remote)
@@ -163,17 +163,17 @@ async def _look(batch: Batch, providers: Providers) -> Standing:
             said = f"batch {batch.tag}: {provider.api.name}'s {remote.id} is another one now"
             raise UnknownBatchError(said)
     except RulerError as error:
-        return Standing(batch, trouble=_with_way_out(batch, error))
-    return Standing(batch, remote)
+        return BatchStanding(batch, trouble=_with_way_out(batch, error))
+    return BatchStanding(batch, remote)
 
 
-def _with_way_out(batch: Batch, error: RulerError) -> RulerError:
+def _with_way_out(batch: BatchRecord, error: RulerError) -> RulerError:
     if not isinstance(error, UnknownBatchError):
         return error
     return RefusedError(f"{error}; or give it up with `ruler batch cancel --forget {batch.tag}`")
 
 
-def _passes(standing: Standing, reached: set[str]) -> bool:
+def _passes(standing: BatchStanding, reached: set[str]) -> bool:
     """Tell if a batch is worth waiting for, also if a network that was there is gone for a while."""
     if isinstance(standing.trouble, UnreachedError) and standing.batch.account in reached:
         return True
@@ -183,7 +183,12 @@ def _passes(standing: Standing, reached: set[str]) -> bool:
 
 
 async def _take(
-    journal: Journal, ledger: Ledger, providers: Providers, observer: Observer, batch: Batch, remote: Remote
+    journal: Journal,
+    ledger: Ledger,
+    providers: Providers,
+    observer: Observer,
+    batch: BatchRecord,
+    remote: Remote,
 ) -> Taken | None:
     """Close a batch that is over, its results taken in; None if another process has closed it."""
     if remote.state == "failed":
@@ -223,26 +228,26 @@ async def _take(
     return Taken(closed, imported)
 
 
-async def _canceled(journal: Journal, batch: Batch, providers: Providers) -> Standing:
+async def _canceled(journal: Journal, batch: BatchRecord, providers: Providers) -> BatchStanding:
     if batch.state != "submitted" or batch.remote is None:
         return _busy(batch)
     try:
         remote = await providers.to(batch).cancel(batch.remote)
     except RulerError as error:
-        return Standing(batch, trouble=error)
+        return BatchStanding(batch, trouble=error)
     # Anthropic says of a canceled batch that it has ended, like of any other
     label = remote.label if remote.state != "running" or "cancel" in remote.label else "canceling"
-    return Standing(journal.move(batch, "submitted", label=label) or batch, remote)
+    return BatchStanding(journal.move(batch, "submitted", label=label) or batch, remote)
 
 
-def _busy(batch: Batch) -> Standing:
+def _busy(batch: BatchRecord) -> BatchStanding:
     said = f"batch {batch.tag}: is being submitted by another process; stop that one first"
-    return Standing(batch, trouble=RulerError(said))
+    return BatchStanding(batch, trouble=RulerError(said))
 
 
-def _named(batches: Sequence[Batch], names: Sequence[str]) -> list[Batch]:
+def _named(batches: Sequence[BatchRecord], names: Sequence[str]) -> list[BatchRecord]:
     """The batches of these names, or all where there are none."""
-    found: dict[int, Batch] = {} if names else {each.id: each for each in batches}
+    found: dict[int, BatchRecord] = {} if names else {each.id: each for each in batches}
     for name in names:
         fits = [
             each

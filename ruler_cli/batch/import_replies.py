@@ -18,7 +18,7 @@ from typing import Literal, Self
 import anyio
 import anyio.to_thread
 
-from ruler_cli.batch.reply_rows import BIGGEST, Row, read_row
+from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.provider_errors import clean
 from ruler_cli.ledger.reply_cache import Ledger
@@ -182,7 +182,7 @@ class Importer:
         if len(self.result.odd) < _NAMED:
             self.result.odd.append(Unread(number, reason, where))
 
-    def _read(self, line: bytes, number: int, where: str) -> tuple[bytes, Row] | None:
+    def _read(self, line: bytes, number: int, where: str) -> tuple[bytes, ReplyRow] | None:
         """A row and its key; None where it is none of ours."""
         self.result.rows += 1
         row = read_row(line)
@@ -199,7 +199,7 @@ class Importer:
         self._name(number, reason, where)
         return None
 
-    def _settled(self, key: bytes, row: Row, before: str | None) -> Fate:
+    def _settled(self, key: bytes, row: ReplyRow, before: str | None) -> Fate:
         """Count a row whose request had this status before it; what the request has come to."""
         found, answer = self.result, row.answer
         answered = before in ("answer", "truncated", "refusal")

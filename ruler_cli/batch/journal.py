@@ -48,7 +48,7 @@ _TAKEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchRecord:
     """A batch on record. Times are Unix time, `began` that at which the provider was asked for it.
 
     `account` identifies address and key, and betrays neither. `usd` is the cost expected for it. `label`
@@ -81,7 +81,7 @@ class Batch:
     not_it: str
 
 
-_SELECT = f"SELECT {', '.join(field.name for field in fields(Batch))} FROM batches "  # noqa: S608 - names of ours
+_SELECT = f"SELECT {', '.join(field.name for field in fields(BatchRecord))} FROM batches "  # noqa: S608 - names of ours
 
 
 class Journal:
@@ -125,7 +125,7 @@ class Journal:
         with self._writable():
             self._db.execute("INSERT INTO temp.claims VALUES (?, ?)", (key, tag))
 
-    def begin(self, tag: str, **fields: Any) -> Batch:
+    def begin(self, tag: str, **fields: Any) -> BatchRecord:
         """Record that a batch is about to be created, and that all requests set aside for it are out."""
         now = time.time()
         fields |= {"tag": tag, "owner": "", "state": "creating", "created": now, "changed": now, "began": now}
@@ -140,7 +140,7 @@ class Journal:
             self._db.execute(claimed, (id, tag))
         return self.one(id)
 
-    def move(self, batch: Batch, state: State, **changed: Any) -> Batch | None:
+    def move(self, batch: BatchRecord, state: State, **changed: Any) -> BatchRecord | None:
         """Put a batch into another state, on record when this returns; a closed one frees its requests.
 
         None if it is no longer in the state that it was seen in: another process has moved it.
@@ -156,14 +156,14 @@ class Journal:
                 self._db.execute("DELETE FROM batch_keys WHERE batch = ?", (batch.id,))
         return self.one(batch.id) if done.rowcount else None
 
-    def batches(self, *states: State) -> list[Batch]:
+    def batches(self, *states: State) -> list[BatchRecord]:
         """Every batch in one of these states, or in any, the oldest first."""
         wanted = f"WHERE state IN ({', '.join('?' * len(states))})" if states else ""
-        return [Batch(*row) for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)]
+        return [BatchRecord(*row) for row in self._read(f"{_SELECT}{wanted} ORDER BY id", *states)]
 
-    def one(self, id: int) -> Batch:
+    def one(self, id: int) -> BatchRecord:
         """A batch by its number."""
-        return Batch(*self._read(f"{_SELECT}WHERE id = ?", id)[0])
+        return BatchRecord(*self._read(f"{_SELECT}WHERE id = ?", id)[0])
 
     def newest(self) -> int:
         """The number of the ledger's newest row; later answers have a higher one."""

@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from ruler_cli.batch.http import BY_FILE, UnclearError, UnknownBatchError, Wire, connections
-from ruler_cli.batch.journal import Batch
+from ruler_cli.batch.journal import BatchRecord
 from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
@@ -316,7 +316,7 @@ class Providers:
         who = f"{api.owner}'s batch API" if host == f"api.{api.name}.com" else f"the batch API at {host}"
         return Provider(api, Wire(self._session, who, base, headers, key, judge.timeout), LIMITS[api.name])
 
-    def to(self, batch: Batch) -> Provider:
+    def to(self, batch: BatchRecord) -> Provider:
         """The provider of a batch; RefusedError if it was submitted to another account.
 
         If its id is known, any key of that address will do: keys are renewed, and a key that may not see

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 import orjson
 
-from ruler_cli.batch.journal import Batch, Journal
+from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.providers import Provider, Providers, Remote
 from ruler_cli.errors import RulerError
 from ruler_cli.observer import Observer
@@ -29,7 +29,7 @@ _SKEW_TAGGED = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BatchStanding:
     """A batch, and what is known of it now.
 
     `remote` is what its provider says of it, `trouble` why that could not be asked. With `doubt`, half a
@@ -37,7 +37,7 @@ class Standing:
     for `left` seconds.
     """
 
-    batch: Batch
+    batch: BatchRecord
     remote: Remote | None = None
     trouble: RulerError | None = None
     doubt: str = ""
@@ -47,7 +47,7 @@ class Standing:
 
 async def settle(
     journal: Journal, providers: Providers, observer: Observer, window: float = WINDOW
-) -> dict[int, Standing]:
+) -> dict[int, BatchStanding]:
     """Recover what was left behind, unless another command is at work; batches in doubt, by their number."""
     if not journal.batches("intended", "uploaded", "creating"):
         return {}
@@ -58,7 +58,7 @@ async def settle(
 
 async def settle_and_wait(
     journal: Journal, providers: Providers, observer: Observer, window: float
-) -> list[Standing]:
+) -> list[BatchStanding]:
     """Recover, and wait as long as a batch may still appear; those that remain in doubt cannot be had now."""
     noted = set[str]()
     while True:
@@ -78,7 +78,7 @@ async def settle_and_wait(
 
 async def recover(
     journal: Journal, providers: Providers, observer: Observer, window: float, *, give_up: bool = False
-) -> list[Standing]:
+) -> list[BatchStanding]:
     """Bring every batch into a state that is certain; those that are in doubt. The caller holds the lock.
 
     A batch that was not asked for yet is given up: nothing was paid. With `give_up` so is one that was
@@ -99,8 +99,8 @@ async def recover(
 
 
 async def _search(
-    journal: Journal, providers: Providers, observer: Observer, batch: Batch, window: float
-) -> Standing | None:
+    journal: Journal, providers: Providers, observer: Observer, batch: BatchRecord, window: float
+) -> BatchStanding | None:
     """Look for a batch at its provider; None if it was found and is on record as submitted."""
     # when its creator ended nobody knows: the time counts from the first look, or from a clock set back
     if batch.changed == batch.began or batch.changed > time.time():
@@ -111,7 +111,7 @@ async def _search(
     try:
         ours, candidates = await _look(providers.to(batch), journal, batch, until)
     except RulerError as error:
-        return Standing(batch, None, error, f"could not be looked for: {error}", left=left)
+        return BatchStanding(batch, None, error, f"could not be looked for: {error}", left=left)
     if ours is not None:
         if journal.move(batch, "submitted", remote=ours.id, label=ours.label):
             observer.note(f"batch {batch.tag} was found at the provider: {ours.id}")
@@ -122,11 +122,11 @@ async def _search(
         doubt = f"is perhaps {names}: that is told when the provider is done with it"
     elif left:
         doubt = f"may still appear at the provider within {left:.0f} s"
-    return Standing(batch, None, None, doubt, tuple(candidates), left)
+    return BatchStanding(batch, None, None, doubt, tuple(candidates), left)
 
 
 async def _look(
-    provider: Provider, journal: Journal, batch: Batch, until: float
+    provider: Provider, journal: Journal, batch: BatchRecord, until: float
 ) -> tuple[Remote | None, list[Remote]]:
     """The batch that is ours by its tag, file or results; else those that may be it, the oldest first."""
     began, not_it = batch.began or batch.changed, batch.not_it.split()

@@ -16,14 +16,14 @@ import anyio.lowlevel
 from ruler_cli.config import ScoreSettings
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.blocks import SIZE
-from ruler_cli.judging.group_run import Item, Judge, JudgeRunner, Outcome, judges_of
+from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner, judges_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Bounds, Halt, first_of, run, threaded
+from ruler_cli.pool.engine import Bounds, StopSignal, first_of, run, threaded
 from ruler_cli.pool.retries import CachedOnly
 from ruler_cli.reading.index import Index
 from ruler_cli.reading.input import Input, open_input
-from ruler_cli.types import Problem, Request
+from ruler_cli.types import GroupResult, Problem, Request
 
 Lacking = tuple[int, bytes, Request]
 Take = Callable[[int, bytes, Request], None]
@@ -56,7 +56,7 @@ class Rendered:
 
 
 async def render(
-    settings: ScoreSettings, take: Take, observer: Observer | None = None, halt: Halt | None = None
+    settings: ScoreSettings, take: Take, observer: Observer | None = None, halt: StopSignal | None = None
 ) -> Rendered:
     """Give `take` each request that the ledger lacks, once, in the order of INPUT; nobody is asked.
 
@@ -64,7 +64,7 @@ async def render(
     empty and is not made. RulerError where INPUT or the ledger cannot be read, or where `halt` is told to
     stop: what was given until then is the beginning of all of it.
     """
-    halt = halt or Halt()
+    halt = halt or StopSignal()
     with ExitStack() as stack:
         rendering = _Rendering(settings, take, observer or Observer(), halt, stack)
         try:
@@ -79,7 +79,7 @@ async def render(
     return rendering.done
 
 
-async def _stop(halt: Halt, scope: anyio.CancelScope) -> None:
+async def _stop(halt: StopSignal, scope: anyio.CancelScope) -> None:
     """At once, also where a pipe is silent: nothing is in flight that was paid for."""
     await halt.told.wait()
     scope.cancel()
@@ -89,7 +89,7 @@ class _Rendering:
     """Judges each group by the ledger alone, and passes on what it lacks."""
 
     def __init__(
-        self, settings: ScoreSettings, take: Take, observer: Observer, halt: Halt, stack: ExitStack
+        self, settings: ScoreSettings, take: Take, observer: Observer, halt: StopSignal, stack: ExitStack
     ) -> None:
         self._settings, self._take, self._observer, self._halt = settings, take, observer, halt
         judges = judges_of(settings)
@@ -102,7 +102,7 @@ class _Rendering:
             CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(_note, seat))
             for seat, judge in enumerate(judges)
         ]
-        asked = [Judge(c.call, found.context) for c, found in zip(callers, chosen, strict=True)]
+        asked = [BoundJudge(c.call, found.context) for c, found in zip(callers, chosen, strict=True)]
         self._runner = JudgeRunner(settings, asked)
         self._lacking = 0
         self.done = Rendered([0] * len(judges), [0] * len(judges))
@@ -135,12 +135,12 @@ class _Rendering:
         self.done.unreadable += 1
         self._observer.problem(problem)
 
-    async def _judge(self, item: Item) -> tuple[Outcome, list[Lacking]]:
+    async def _judge(self, item: Item) -> tuple[GroupResult, list[Lacking]]:
         lacking: list[Lacking] = []
         _LACKING.set(lacking)  # of this task and those that it starts
         return await self._runner.judge(item), lacking
 
-    async def _deliver(self, item: Item, result: tuple[Outcome, list[Lacking]]) -> None:
+    async def _deliver(self, item: Item, result: tuple[GroupResult, list[Lacking]]) -> None:
         (outcome, lacking), done = result, self.done
         if self._halt.reason is not None:
             return

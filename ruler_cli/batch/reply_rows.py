@@ -15,22 +15,22 @@ import orjson
 
 from ruler_cli.judges.provider_errors import Refusal, classify, clean, refuses_format
 from ruler_cli.judges.reply_body import answer_of, error_of, reply_of
-from ruler_cli.types import Fault, Reply
+from ruler_cli.types import CallError, Reply
 
 BIGGEST = 32 << 20
 """Bytes of a line that are read; a longer one holds no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReplyRow:
     """A row of a reply file: whose it is, as it says, and what came of the request.
 
-    A Fault of scope "group" is a failure for good; any other is to be asked again, and `label` says why
+    A CallError of scope "group" is a failure for good; any other is to be asked again, and `label` says why
     in few words, of which there are few. `model` is the name that the reply itself gives, if any.
     """
 
     custom_id: str
-    answer: Reply | Fault
+    answer: Reply | CallError
     model: str = ""
     label: str = ""
 
@@ -42,7 +42,7 @@ class Row:
         return self.answer.scope == "call" and bool(self.answer.body)
 
 
-_Found = tuple[Reply | Fault, str, str]
+_Found = tuple[Reply | CallError, str, str]
 """The answer, the model and the label of a row."""
 
 _ENDED = {"expired": "expired", "cancelled": "canceled", "canceled": "canceled"}
@@ -87,7 +87,7 @@ _FINISHES = {
 """Why an answer ended, in the words of a chat completion; everything else is `stop`."""
 
 
-def read_row(line: bytes) -> Row | str:
+def read_row(line: bytes) -> ReplyRow | str:
     """Read one line, without its LF; of what is no row half a sentence that says why."""
     line = line.removeprefix(b"\xef\xbb\xbf")
     if len(line) > BIGGEST:
@@ -109,7 +109,7 @@ def read_row(line: bytes) -> Row | str:
         return "is nested too deep, or holds what is no text"
     if found is None:
         return "holds no reply of a known form"
-    return found if isinstance(found, str) else Row(name, *found)
+    return found if isinstance(found, str) else ReplyRow(name, *found)
 
 
 def _loaded(line: bytes) -> Any:
@@ -196,7 +196,7 @@ def _of_message(message: Mapping[str, Any]) -> _Found:
     return _named(reply_of(orjson.dumps(message) if body is None else body), message)
 
 
-def _named(answer: Reply | Fault, body: Any) -> _Found:
+def _named(answer: Reply | CallError, body: Any) -> _Found:
     """An answer that came with a good status, and the model that its body names."""
     told = orjson.loads(body) if isinstance(body, str) and isinstance(answer, Reply) else body
     model = told.get("model") if isinstance(told, Mapping) else None
@@ -242,7 +242,7 @@ def _of_error(error: Any, status: int | None) -> _Found:
 
 
 def _again(reason: str, label: str) -> _Found:
-    return Fault("transport", reason, "call"), "", label
+    return CallError("transport", reason, "call"), "", label
 
 
 def _status(value: Any) -> int | None:

@@ -15,18 +15,18 @@ from typing import Any, TypeVar
 import anyio
 
 from ruler_cli.batch.http import UnclearError
-from ruler_cli.batch.journal import Batch, Journal
+from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.providers import Provider, Providers
-from ruler_cli.batch.recover import WINDOW, Standing, settle_and_wait
+from ruler_cli.batch.recover import WINDOW, BatchStanding, settle_and_wait
 from ruler_cli.batch.render import Rendered, render
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, Bill, Range
-from ruler_cli.judges.pricing import Model
+from ruler_cli.judges.pricing import PricedModel
 from ruler_cli.judges.resolve import Line, batch_price, model_of, request_line
 from ruler_cli.judging.group_run import judges_of
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Halt, first_of
+from ruler_cli.pool.engine import StopSignal, first_of
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 from ruler_cli.types import Request
 
@@ -58,10 +58,10 @@ class Submitted:
     """
 
     rendered: Rendered
-    batches: tuple[Batch, ...]
+    batches: tuple[BatchRecord, ...]
     out: int
     large: int
-    doubts: tuple[Standing, ...]
+    doubts: tuple[BatchStanding, ...]
 
     @property
     def requests(self) -> int:
@@ -76,15 +76,15 @@ class _Judge:
     settings: JudgeSettings
     provider: Provider
     line: Line
-    model: Model
+    model: PricedModel
 
 
 async def submit(
     settings: ScoreSettings,
     providers: Providers,
-    done: Callable[[Batch], None],
+    done: Callable[[BatchRecord], None],
     observer: Observer,
-    halt: Halt,
+    halt: StopSignal,
     window: float = WINDOW,
 ) -> Submitted:
     """Recover from crashes, then submit all that the ledger lacks; `done` is called with each batch.
@@ -103,7 +103,7 @@ async def submit(
                 if mine:
                     doubts = await settle_and_wait(journal, providers, observer, window)
                     packer = _Packer(journal, judges)
-                    rendered, batches = await packer.all(settings, observer), list[Batch]()
+                    rendered, batches = await packer.all(settings, observer), list[BatchRecord]()
                     for draft in packer.drafts:
                         batches.append(await _send(journal, draft, observer, halt))
                         done(batches[-1])
@@ -199,7 +199,7 @@ class _Packer:
             self._journal.claim(draft.tag, key)
 
 
-async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: Halt) -> Batch:
+async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: StopSignal) -> BatchRecord:
     """Take one batch to its provider, on record before it is asked for."""
     judge, provider, cost = draft.judge.settings, draft.judge.provider, draft.cost()
     uploaded = await provider.upload(draft.file, draft.tag)

@@ -14,9 +14,9 @@ import anyio
 import typer
 
 from ruler_cli.batch.collect import Collected, Taken, cancel, collect, status
-from ruler_cli.batch.journal import Batch, there
+from ruler_cli.batch.journal import BatchRecord, there
 from ruler_cli.batch.providers import Providers
-from ruler_cli.batch.recover import Standing
+from ruler_cli.batch.recover import BatchStanding
 from ruler_cli.batch.submit import Submitted, TooDear, beside, submit
 from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring
 from ruler_cli.cli.progress import Console
@@ -24,16 +24,16 @@ from ruler_cli.cli.signals import interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.reading.location import Location
 
 _HEAD = ["tag", "id", "model", "state", "requests", "done", "failed", "cost", "age"]
 
 
-def run(main: Callable[[Providers, Halt], Awaitable[int]], key_env: str | None = None) -> NoReturn:
+def run(main: Callable[[Providers, StopSignal], Awaitable[int]], key_env: str | None = None) -> NoReturn:
     """Run a command with its providers; a signal ends it where it is, but for what is paid for."""
 
-    async def whole(halt: Halt) -> int:
+    async def whole(halt: StopSignal) -> int:
         async def stop() -> None:
             await halt.told.wait()
             raise halt.reason or RulerError("stopped")
@@ -45,7 +45,7 @@ def run(main: Callable[[Providers, Halt], Awaitable[int]], key_env: str | None =
 
 
 async def submitting(
-    settings: ScoreSettings, providers: Providers, halt: Halt, window: float, wait: float | None
+    settings: ScoreSettings, providers: Providers, halt: StopSignal, window: float, wait: float | None
 ) -> int:
     """Submit; with `wait`, in seconds, collect until nothing is out."""
     with closing(Console("log", Location(settings.input.source).shown)) as console:
@@ -112,7 +112,7 @@ def _collect() -> str:
     return f"ruler batch collect{on_ledger(sys.argv)}"
 
 
-def _print_submitted(batch: Batch) -> None:
+def _print_submitted(batch: BatchRecord) -> None:
     cost = "cost unknown" if batch.usd is None else f"about ${rounded(batch.usd)}"
     inside = f"{count(batch.requests, 'request')}, {size(batch.bytes)}"
     typer.echo(f"batch {_name(batch)}: {safe(batch.model)}, {inside}, {cost}")
@@ -177,7 +177,7 @@ def _say_collected(done: Collected, again: str) -> None:
         say("ruler: no batch is out")
 
 
-def _say_troubles(found: Sequence[Standing]) -> None:
+def _say_troubles(found: Sequence[BatchStanding]) -> None:
     for each in found:
         if each.doubt:
             say(f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.doubt}")
@@ -185,7 +185,7 @@ def _say_troubles(found: Sequence[Standing]) -> None:
             say(f"ruler: {each.trouble}")
 
 
-def _table(found: Sequence[Standing]) -> list[str]:
+def _table(found: Sequence[BatchStanding]) -> list[str]:
     """A line for each, under a head."""
     if not found:
         return ["no batch is out"]
@@ -204,7 +204,7 @@ def _table(found: Sequence[Standing]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in cells).rstrip() for cells in lines]
 
 
-def _as_json(standing: Standing) -> dict[str, Any]:
+def _as_json(standing: BatchStanding) -> dict[str, Any]:
     """One batch for a program; what its provider does not say now is null."""
     batch, remote = standing.batch, standing.remote
     said = None if remote is None else {
@@ -222,6 +222,6 @@ def _as_json(standing: Standing) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _name(batch: Batch) -> str:
+def _name(batch: BatchRecord) -> str:
     """Its tag, and its provider's name for it."""
     return one_line(f"{batch.tag} ({batch.remote})" if batch.remote else batch.tag)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ruler_cli.batch.import_replies import Imported, Unread
-    from ruler_cli.ledger.reply_cache import Stats, Status, Tally
+    from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, Status
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 _DAY = 86400.0
@@ -173,7 +173,7 @@ def _place_of(text: str | None) -> Path:
     return place
 
 
-def _cost(tally: Tally) -> float | None:
+def _cost(tally: ModelRows) -> float | None:
     """USD at list price; None where it is not known."""
     from ruler_cli.judges.pricing import known
 
@@ -181,7 +181,7 @@ def _cost(tally: Tally) -> float | None:
     return None if price is None else price.of(tally.usage)
 
 
-def _as_json(place: Path, found: Stats) -> dict[str, Any]:
+def _as_json(place: Path, found: LedgerStats) -> dict[str, Any]:
     models = [
         {
             "model": tally.model,
@@ -197,7 +197,7 @@ def _as_json(place: Path, found: Stats) -> dict[str, Any]:
     return {"ledger": str(place), "bytes": found.size, **times, "rows": found.rows, "models": models}
 
 
-def _table(place: Path, found: Stats) -> Iterator[str]:
+def _table(place: Path, found: LedgerStats) -> Iterator[str]:
     yield f"ledger:  {safe(str(place))}"
     if not found.models:
         yield "it is empty"

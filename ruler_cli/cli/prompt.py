@@ -16,8 +16,8 @@ from ruler_cli.config import AskSettings, InputSettings
 from ruler_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from ruler_cli.prompting.layout import Sheet
-    from ruler_cli.prompting.prompt import Part
+    from ruler_cli.prompting.layout import PromptLayout
+    from ruler_cli.prompting.prompt import RequestPart
     from ruler_cli.types import Group
 
 _COMPARED = 1000
@@ -101,7 +101,7 @@ def _group(where: InputSettings, key: str | None) -> Group:
     raise UsageError(f"{name}: {which}; `ruler check {name}` says how groups are found")
 
 
-def _part(group: Group, sheet: Sheet, ask: AskSettings, turn: int, window: int) -> Part | None:
+def _part(group: Group, sheet: PromptLayout, ask: AskSettings, turn: int, window: int) -> RequestPart | None:
     """What the request shows, passes and windows counted from 1; None where no request can be made."""
     named = f"group {group.key!r}"
     if sheet.alone and ask.single == "flag" and turn > 1:
@@ -117,7 +117,11 @@ def _part(group: Group, sheet: Sheet, ask: AskSettings, turn: int, window: int) 
 
 
 def _say_how_many(
-    group: Group, sheet: Sheet, ask: AskSettings, others: Sequence[AskSettings], part: Part | None
+    group: Group,
+    sheet: PromptLayout,
+    ask: AskSettings,
+    others: Sequence[AskSettings],
+    part: RequestPart | None,
 ) -> None:
     """Which of how many requests this is, where it is not the only one; a warning where it is none."""
     from ruler_cli.prompting.prompt import lay_out, obstacle, turns, windows

@@ -16,7 +16,7 @@ from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.reading.input import Input
-    from ruler_cli.results.select.select import Keep, Tally
+    from ruler_cli.results.select.select import Keep, SelectionCounts
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -129,7 +129,7 @@ def _keep(
     return None if most is None or by is None else Keep(most, by, answer)
 
 
-def _summary(tally: Tally) -> str:
+def _summary(tally: SelectionCounts) -> str:
     groups = f"{tally.kept_groups} of {count(tally.groups, 'group')}"
     rollouts = f"{tally.kept_rollouts} of {count(tally.rollouts, 'rollout')}"
     left = ((tally.unscored, "without a score left out"), (tally.unanswered, "without an answer left out"))

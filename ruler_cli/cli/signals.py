@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, TypeVar
 from ruler_cli.errors import InterruptedRun
 
 if TYPE_CHECKING:
-    from ruler_cli.pool.engine import Halt
+    from ruler_cli.pool.engine import StopSignal
 
 T = TypeVar("T")
 _LAST = 2.0
 """Seconds after the second signal in which threads may come to their end."""
 
 
-async def interruptible(main: Callable[[Halt], Awaitable[T]]) -> T:
+async def interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
     """Run `main`: the first signal tells it to stop, the second ends it as InterruptedRun."""
     import anyio
 
-    from ruler_cli.pool.engine import Halt, first_of
+    from ruler_cli.pool.engine import StopSignal, first_of
 
     done: list[T] = []
-    halt = Halt()
+    halt = StopSignal()
 
     # what the shell told us to ignore stays ignored: `nohup ruler …`, `ruler … &` in a script
     heard = [

@@ -9,7 +9,7 @@ import typer
 
 from ruler_cli.cli.units import count
 from ruler_cli.errors import OutputError
-from ruler_cli.observer import Figures, Odd, Summary
+from ruler_cli.observer import BatchFigures, Odd, Summary
 
 _GROUPS = 20
 """Below this many groups a curve or a slope is mostly chance."""
@@ -65,7 +65,7 @@ def closing(summary: Summary) -> list[str]:
     return out
 
 
-def figure_lines(figures: Figures) -> Iterator[str]:
+def figure_lines(figures: BatchFigures) -> Iterator[str]:
     """One line for each thing that a person should know of the scores."""
     if figures.degraded:
         yield f"degraded: of {count(figures.degraded, 'group')} a pass brought no scores"

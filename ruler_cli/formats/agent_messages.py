@@ -23,7 +23,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.dialects import call_of, part_of, result, turns
-from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, items, lookup, objects
+from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, items, lookup, objects
 from ruler_cli.formats.turns import of_messages
 from ruler_cli.reading.event_kinds import is_autogen, is_langchain
 from ruler_cli.types import Rollout
@@ -252,7 +252,7 @@ FORMATS = (
     _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _crew),
 )
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         lambda record: (
             _pick(record, "eval_id") is not None and "conversation" in record and not _is_case(record)
         ),

@@ -46,7 +46,17 @@ from typing import Any, TypeGuard
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.dialects import calling, result
-from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, items, lookup, objects, plain
+from ruler_cli.formats.interface import (
+    Format,
+    Layout,
+    RefusedFormat,
+    first_at,
+    has,
+    items,
+    lookup,
+    objects,
+    plain,
+)
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.reading.event_kinds import is_openhands
 from ruler_cli.types import Rollout
@@ -328,14 +338,14 @@ FORMATS = (
     ),
 )
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         lambda record: (
             bool(record) and all(isinstance(v, dict) and "model_patch" in v for v in record.values())
         ),
         "holds SWE-bench predictions by their instances (mini-swe-agent's preds.json); write one a line: "
         "jq -c '.[]'",
     ),
-    Refusal(
+    RefusedFormat(
         is_openhands,
         f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_GATHER}",
     ),

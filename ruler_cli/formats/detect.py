@@ -23,7 +23,16 @@ from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import custom
 from ruler_cli.formats.chat import asked_of, says
 from ruler_cli.formats.custom import with_reward
-from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, Refusal, fits, items, lookup, plain
+from ruler_cli.formats.interface import (
+    MISSHAPEN,
+    PROMPT_HASH,
+    Format,
+    RefusedFormat,
+    fits,
+    items,
+    lookup,
+    plain,
+)
 from ruler_cli.formats.reader import Reader, guarded
 from ruler_cli.formats.turns import of_texts
 from ruler_cli.reading.parse import parse, parse_text
@@ -295,7 +304,7 @@ def formats() -> tuple[Format, ...]:
 
 
 @cache
-def refusals() -> tuple[Refusal, ...]:
+def refusals() -> tuple[RefusedFormat, ...]:
     """Shapes that cannot be scored, each with the way out."""
     return tuple(r for module in _modules() for r in getattr(module, "REFUSALS", ()))
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, lookup, objects, plain
+from ruler_cli.formats.interface import Format, Layout, RefusedFormat, first_at, has, lookup, objects, plain
 from ruler_cli.formats.reader import hashed
 from ruler_cli.formats.turns import answer_turns, of_messages, or_fault, prompt_turns
 from ruler_cli.types import Path, Rollout
@@ -237,30 +237,30 @@ FORMATS = (
     Format("code completions", "code", "`task_id`, `completion`", _is_completion, _completion, ("task_id",)),
 )  # fmt: skip
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         _of_bfcl,
         "holds an answer of BFCL without its question; join them: jq -c --slurpfile q QUESTIONS.json "
         "'. as $a | $q[] | select(.id == $a.id) | {question, function} + $a' RESULT.json > joined.jsonl",
     ),
-    Refusal(
+    RefusedFormat(
         _answers,
         "holds answers of MT-bench without their questions; join them: jq -c --slurpfile q question.jsonl "
         "'. as $a | $q[] | select(.question_id == $a.question_id) | {turns} + $a' ANSWERS.jsonl > "
         "joined.jsonl",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: has("question_id", "text")(record) and "category" not in record,
         "holds an answer or a question alone (Vicuna's, FLASK's, Gorilla's); join them: jq -c --slurpfile q "
         "QUESTIONS.jsonl '. as $a | $q[] | select((.question_id // .idx) == $a.question_id) | {prompt: "
         "(.text // .instruction), completion: $a.text}' ANSWERS.jsonl > joined.jsonl",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: (
             has("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
         ),
         "is a judgment of FastChat's judge, not a rollout; give the answers of `model_answer`",
     ),
-    Refusal(
+    RefusedFormat(
         has("evalId", "results"),
         "is a whole promptfoo result in one line; give the .json file, or a result a line: "
         "jq -c '.results.results[]'",

@@ -110,14 +110,14 @@ def known_by(
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedFormat:
     """A shape that people have and that cannot be scored: how it is known, and the way out."""
 
     matches: Callable[[Mapping[str, Any]], bool]
     hint: str
 
 
-def fits(shape: Format | Refusal, record: Mapping[str, Any]) -> bool | None:
+def fits(shape: Format | RefusedFormat, record: Mapping[str, Any]) -> bool | None:
     """Tell if a record is of a shape; one that its test cannot look into is not."""
     try:
         return shape.matches(record)

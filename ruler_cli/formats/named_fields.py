@@ -31,7 +31,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
-from ruler_cli.formats.interface import Format, Layout, Refusal, first_at, has, items, known_by, lookup
+from ruler_cli.formats.interface import Format, Layout, RefusedFormat, first_at, has, items, known_by, lookup
 from ruler_cli.formats.reader import as_text, hashed
 from ruler_cli.formats.turns import (
     answer_turns,
@@ -273,7 +273,7 @@ FORMATS = (
     ),
 )  # fmt: skip
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         has("group_idx", "total_reward"),
         "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns",
     ),

@@ -20,7 +20,7 @@ from typing import Any
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.asked import asked_turns, is_prompt, prompt_name
 from ruler_cli.formats.chat import Messages
-from ruler_cli.formats.interface import Format, Layout, Refusal, lookup
+from ruler_cli.formats.interface import Format, Layout, RefusedFormat, lookup
 from ruler_cli.formats.parallel import refused
 from ruler_cli.formats.turns import (
     chat_turns,
@@ -253,7 +253,7 @@ PAIR = Format(
 )  # fmt: skip
 FORMATS = (PAIR,)
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         lambda record: bool(_side_by_side(record)) and not _has_prompt(record),
         "holds answers side by side and no prompt, without which they cannot be judged; write the prompt "
         "beside them as `prompt`",

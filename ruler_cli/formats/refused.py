@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import Refusal, has
+from ruler_cli.formats.interface import RefusedFormat, has
 from ruler_cli.formats.turns import is_agents, several, with_answer
 
 
@@ -60,38 +60,40 @@ _PROMPTS = {"prompt", "messages", "request", "input", "question", "query"}
 _ANSWERS = {"completion", "completions", "response", "responses", "output", "outputs", "messages"}
 
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         has("trajectory_groups"),
         "holds several groups in one line among others; write one a line: jq -c '.trajectory_groups[]'",
     ),
-    Refusal(
+    RefusedFormat(
         has("prompt_tokens", "response_tokens"),
         "holds token ids only (open-instruct); decode them first and write `prompt` and `completion`",
     ),
-    Refusal(has("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"),
-    Refusal(
+    RefusedFormat(
+        has("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"
+    ),
+    RefusedFormat(
         has("responses_create_params"),
         "holds NeMo-Gym's inputs and no `response`; give the file with the rollouts",
     ),
-    Refusal(
+    RefusedFormat(
         has("prompt", "completions", "labels"),
         "is stepwise supervision: its completions are steps of one answer, not rollouts",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: {"prompt", "reward_model"} <= record.keys() and not _ANSWERS & record.keys(),
         "holds a prompt and no answer (verl's training set); give the file with the rollouts",
     ),
-    Refusal(
+    RefusedFormat(
         has("custom_id", "body"),
         "is a request of a batch, not a rollout; write `prompt` and `completion` of each with its answer",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: {"custom_id", "response"} <= record.keys() and not _PROMPTS & record.keys(),
         "is an answer of a batch without its request; join them: jq -c --slurpfile q REQUESTS.jsonl "
         "'. as $a | $q[] | select(.custom_id == $a.custom_id) | {prompt: (.body.messages // .body.input), "
         "response: $a.response.body}' ANSWERS.jsonl > joined.jsonl",
     ),
-    Refusal(
+    RefusedFormat(
         has("mapping", "title"),
         "is a conversation of ChatGPT's export, which is a tree; write its last branch: jq -c '. as $c | "
         "[(.current_node // (.mapping | to_entries | map(select((.value.children // []) == [])) | last.key)) "
@@ -100,22 +102,22 @@ REFUSALS = (
         '{role: .author.role, content: [.content.parts[]? | strings] | join(" ")} | '
         'select(.content != "")) | {messages: .}\'',
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: has("code", "input", "output")(record) and "????" in f"{record['input']}",
         "holds the two questions that CRUXEval asks of a function, and no answer; give the rollouts",
     ),
-    Refusal(
+    RefusedFormat(
         has("post", "patch"),
         "is what a client sends to LangSmith, in halves; export the runs from there, a trace a line",
     ),
-    Refusal(
+    RefusedFormat(
         has("spanContext", "attributes"),
         "is a span as OpenTelemetry's JavaScript keeps it; write its ids as an exporter does: jq -c '(if "
         'type == "array" then .[] else . end) | {name, context: {trace_id: .spanContext.traceId, span_id: '
         ".spanContext.spanId}, parent_id: (.parentSpanContext.spanId // .parentSpanId), start_time: "
         ".startTime, attributes}'",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: has("parts", "kind")(record) and record["kind"] in ("request", "response"),
         "is a message of Pydantic AI; write those of a run as one line: jq -c '{messages: [.[] | .kind as $k "
         '| .parts[] | if .part_kind == "tool-call" then {role: "assistant", content: [{type: "tool_call", '
@@ -124,54 +126,56 @@ REFUSALS = (
         '{role: "system", content} elif .part_kind == "thinking" then {role: "assistant", thinking: '
         '.content} else {role: (if $k == "response" then "assistant" else "user" end), content} end]}\'',
     ),
-    Refusal(
+    RefusedFormat(
         _by_columns,
         "is a table by columns (pandas' `to_json`); write a row a line: jq -c '. as $t | "
         "(to_entries[0].value | keys_unsorted[]) as $i | $t | map_values(.[$i])'",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: has("results", "n_resolved")(record) or has("trial_name", "is_resolved")(record),
         "says which tasks of Terminal-Bench were resolved, and nothing that an agent said or did; give its "
         "logs (Harbor, which came after it, writes `agent/trajectory.json`)",
     ),
-    Refusal(
+    RefusedFormat(
         _numbered("query", "turn_history"),
         "holds InterCode's runs by number; write one a line: jq -c '.[] | .turn_history as $t | {task_id, "
         'messages: ([{role: "user", content: .query}] + [range($t.actions | length) as $i | {role: '
         '"assistant", content: $t.actions[$i]}, {role: "tool", content: ($t.observations[$i] | '
         "tostring)}]), reward: .summary.max_reward}'",
     ),
-    Refusal(
+    RefusedFormat(
         _numbered("query", "available_tools", "answer"),
         "holds ToolBench's answers by number; write one a line: jq -c '.[] | {query, tools: "
         ".available_tools, response: .answer.final_answer}' (its steps: `.answer.answer_details`)",
     ),
-    Refusal(
+    RefusedFormat(
         has("eval", "samples"),
         "is a whole Inspect log in one line; give the .json or .eval file, or a sample a line: "
         "jq -c '.samples[]'",
     ),
-    Refusal(
+    RefusedFormat(
         has("simulations", "info"),
         "is a whole tau2-bench result in one line; give the .json file, or write one simulation a line: "
         "jq -c '.simulations[]'",
     ),
-    Refusal(
+    RefusedFormat(
         _spans,
         "is a span of a tracer or profiler that holds nothing a model was asked or said (no `gen_ai.…`, "
         "`llm.…`, `input`); let the tracer record contents, or give the file with the rollouts",
     ),
-    Refusal(
+    RefusedFormat(
         has("traces", "export_metadata"),
         "holds several traces in one object (LangSmith); write one a line: jq -c '.traces[]'",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: isinstance(record.get("data"), list) and "meta" in record,
         "is a page of an API's answer (Langfuse); write one trace a line: jq -c '.data[]'",
     ),
-    Refusal(
+    RefusedFormat(
         _asks_only,
         "holds no turn of an agent: these are prompts (OpenAI RFT's, a data set's); give the rollouts",
     ),
-    Refusal(_figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"),
+    RefusedFormat(
+        _figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"
+    ),
 )

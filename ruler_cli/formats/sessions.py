@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import ID_KEYS, Format, Refusal, first_at, items, lookup, objects
+from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, first_at, items, lookup, objects
 from ruler_cli.formats.session_files import (
     Session,
     claude,
@@ -313,16 +313,16 @@ _AGENTS: tuple[tuple[str, str, str, Fits, Read, Fits], ...] = (
 )
 FORMATS = tuple(_format(*agent) for agent in _AGENTS)
 REFUSALS = (
-    Refusal(
+    RefusedFormat(
         lambda record: any(fits(record) and aside(record) for *_, fits, _, aside in _AGENTS),
         "is no session of the agent itself, but a sub-agent's, or holds none of its turns; give the main one",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: record.get("type") in ("thread.started", "turn.started") and "payload" not in record,
         "is what `codex exec --json` prints, which does not hold the task; give the session's file, "
         "~/.codex/sessions/…/rollout-*.jsonl",
     ),
-    Refusal(
+    RefusedFormat(
         lambda record: record.get("type") == "step_start" and "sessionID" in record,
         "is what `opencode run --format json` prints, which does not hold the task; give `opencode export`",
     ),

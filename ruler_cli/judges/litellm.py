@@ -36,7 +36,7 @@ from ruler_cli.judges.request_body import (
     response_format,
 )
 from ruler_cli.suggestions import nearest
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 
 _UNREACHED = {"ConnectError", "ClientConnectorError", "ConnectionRefusedError", "gaierror"}
 _TOO_LATE = {"Timeout", "TimeoutException", "TimeoutError", "APITimeoutError"}
@@ -91,7 +91,7 @@ def _answer(error: Exception) -> tuple[int, Mapping[str, str], bytes] | None:
     return None
 
 
-def read_error(error: Exception, secret: str | None) -> Fault | Refusal:
+def read_error(error: Exception, secret: str | None) -> CallError | Refusal:
     """An error as the answer that the provider gave, else why there is none, else as litellm tells it."""
     if answer := _answer(error):
         status, headers, data = answer
@@ -115,21 +115,23 @@ _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception)(?::| -) )+")
 """Class names before litellm's messages; a traceback stands behind some."""
 
 
-def _unanswered(error: Exception, said: str, secret: str | None) -> Fault | None:
-    """The Fault where nothing has answered; litellm gives such errors the status 500."""
+def _unanswered(error: Exception, said: str, secret: str | None) -> CallError | None:
+    """The CallError where nothing has answered; litellm gives such errors the status 500."""
     names = {base.__name__ for cause in _causes(error) for base in type(cause).__mro__}
     why = clean(said, secret)
     lacks = _UNUSABLE.match(said) or (not names & _UNREAD and _LACKS.search(said[:_SENTENCE]))
     if not names & _CONNECTED and (names & _UNEQUIPPED or lacks):
         reason = f"the judge cannot be asked ({why.rstrip('.')}); {_SET}"
-        return Fault("refused", reason, "run", sent=False, billed=False)
+        return CallError("refused", reason, "run", sent=False, billed=False)
     if names & _UNREACHED:
-        return Fault("transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False)
+        return CallError(
+            "transport", f"the judge cannot be reached ({why})", "call", sent=False, billed=False
+        )
     if names & (_TOO_LATE | _BROKEN):
         what = (
             "the judge did not answer in time" if names & _TOO_LATE else "the connection to the judge broke"
         )
-        return Fault("transport", f"{what} ({why})", "call")
+        return CallError("transport", f"{what} ({why})", "call")
     return None
 
 
@@ -140,7 +142,7 @@ class LitellmJudge(ChatJudge):
     _litellm: Any = None
     _finds: bool = False
 
-    async def _post(self, request: Request, how: Answering) -> Reply | Fault | Refusal:
+    async def _post(self, request: Request, how: Answering) -> Reply | CallError | Refusal:
         try:
             return _reply(await self._litellm.acompletion(**self._arguments(request, how)), self.secret)
         except Exception as error:  # noqa: BLE001 - litellm's errors share no base class
@@ -340,12 +342,12 @@ def _resolved(litellm: Any, name: str) -> str:
         raise UsageError(unknown_judge(name, near)) from None
 
 
-def _reply(answer: Any, key: str | None) -> Reply | Fault:
+def _reply(answer: Any, key: str | None) -> Reply | CallError:
     """litellm has already put the answer of any provider into the form of a chat completion."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pydantic's, of fields that litellm fills loosely
             body = answer.model_dump_json().encode()
     except (AttributeError, TypeError, ValueError):
-        return Fault("transport", "the provider's answer is no chat completion", "call")
+        return CallError("transport", "the provider's answer is no chat completion", "call")
     return reply_of(body, key)

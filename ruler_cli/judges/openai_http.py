@@ -18,7 +18,7 @@ import aiohttp
 from ruler_cli.judges.provider_errors import Refusal, clean
 from ruler_cli.judges.reply_body import answer_of
 from ruler_cli.judges.request_body import Answering, ChatJudge, chat_body
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 
 _BIGGEST = 32 << 20
 """Bytes of an answer that are read; a longer one is no verdict."""
@@ -36,11 +36,11 @@ class HttpJudge(ChatJudge):
     def _patience(self) -> float:
         return min(_CONNECT, self.timeout)
 
-    def _unreached(self, why: str) -> Fault:
+    def _unreached(self, why: str) -> CallError:
         reason = f"the judge at {self.base} cannot be reached ({why}); is it running, is --api-base right?"
-        return Fault("transport", reason, "call", sent=False, billed=False)
+        return CallError("transport", reason, "call", sent=False, billed=False)
 
-    async def _post(self, request: Request, how: Answering) -> Reply | Fault | Refusal:
+    async def _post(self, request: Request, how: Answering) -> Reply | CallError | Refusal:
         if self._session is None:
             raise RuntimeError("the judge is not open")
         body = chat_body(self.model, self.params, request, how)
@@ -52,16 +52,16 @@ class HttpJudge(ChatJudge):
                 while chunk := await response.content.read(_BIGGEST):
                     data += chunk
                     if len(data) > _BIGGEST:
-                        return Fault("transport", "the judge's answer is larger than 32 MiB", "call")
+                        return CallError("transport", "the judge's answer is larger than 32 MiB", "call")
         except aiohttp.ConnectionTimeoutError:
             return self._unreached(f"no connection within {self._patience:g} s")
         except aiohttp.ClientConnectorError as error:
             return self._unreached(clean(str(error.os_error), self.key))
         except (aiohttp.InvalidURL, ValueError) as error:  # a name that cannot be looked up, a bad proxy
-            return Fault("transport", f"the judge's address cannot be used ({clean(str(error))})", "run")
+            return CallError("transport", f"the judge's address cannot be used ({clean(str(error))})", "run")
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
             why = clean(str(error) or type(error).__name__, self.key)
-            return Fault("transport", f"the connection to the judge broke ({why})", "call")
+            return CallError("transport", f"the connection to the judge broke ({why})", "call")
         return answer_of(response.status, data, response.headers, self.key)
 
     async def __aenter__(self) -> Self:

@@ -35,7 +35,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class PricedModel:
     """Facts about a model, by its name; None is unknown.
 
     `context` and `max_output` are tokens; a model with `reasoning` bills more completion tokens
@@ -48,7 +48,7 @@ class Model:
     reasoning: bool | None = None
 
 
-def known(name: str) -> Model:
+def known(name: str) -> PricedModel:
     """Look a model up, with and without its provider."""
     entry = _entry(name)
     prompt, completion = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
@@ -57,7 +57,7 @@ def known(name: str) -> Model:
         cached = entry.get("cache_read_input_token_cost")
         price = Price(prompt, completion, cached if isinstance(cached, float | int) else prompt)
     context, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
-    return Model(
+    return PricedModel(
         price,
         context if isinstance(context, int) else None,
         output if isinstance(output, int) else None,

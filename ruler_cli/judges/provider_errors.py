@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
-from ruler_cli.types import Fault, Kind
+from ruler_cli.types import CallError, Kind
 
 Reach = Literal["run", "group", "call", "rate"]
 """A fault's scope; "rate" is a call whose limit was passed, with nothing broken."""
@@ -39,7 +39,7 @@ _BEGINNING = 1000
 """Characters of a message in which a form is named; a gateway may repeat the request behind them."""
 
 
-class Row(NamedTuple):
+class ErrorRule(NamedTuple):
     """A rule for the statuses that it lists (`5xx`: all of them), if its pattern is found."""
 
     statuses: str
@@ -95,36 +95,36 @@ _LONG = (
 _OF_A_DAY = r"per.?day|daily|limit: 0, model"
 _BUSY = r"overloaded|server (?:is )?busy|pending requests|slow down|too many requests|throttl|queue is full"
 
-TABLE: tuple[Row, ...] = (
-    #    status                     code or message says                    kind         reach    way out
+TABLE: tuple[ErrorRule, ...] = (
+    #         status                  code or message says                   kind         reach    way out
     # money and keys
-    Row("4xx",                     _SPENT,                                 "refused",   "run",   _CREDIT),
-    Row("402",                     _ANY,                                   "refused",   "run",   _CREDIT),
-    Row("400 403 406 422 451",     _CONTENT,                               "refused",   "group"),
-    Row("401",                     _ANY,                                   "refused",   "run",   _SET_KEY),
-    Row("403",                     _ANY,                                   "refused",   "run",   _ALLOW),
-    Row("400 429",                 _BAD_KEY,                               "refused",   "run",   _SET_KEY),
-    Row("500",                     r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
+    ErrorRule("4xx",                  _SPENT,                                 "refused",   "run",   _CREDIT),
+    ErrorRule("402",                  _ANY,                                   "refused",   "run",   _CREDIT),
+    ErrorRule("400 403 406 422 451",  _CONTENT,                               "refused",   "group"),
+    ErrorRule("401",                  _ANY,                                   "refused",   "run",   _SET_KEY),
+    ErrorRule("403",                  _ANY,                                   "refused",   "run",   _ALLOW),
+    ErrorRule("400 429",              _BAD_KEY,                               "refused",   "run",   _SET_KEY),
+    ErrorRule("500",                  r"exception - missing credentials",     "refused",   "run",   _GATEWAY),
     # the model and the address
-    Row("404 405 410",             _ANY,                                   "refused",   "run",   _NAME),
-    Row("400 422 503",             _NO_MODEL,                              "refused",   "run",   _NAME),
-    Row("200",                     r"unexpected endpoint",                 "refused",   "run",   _NAME),
-    Row("500",                     r"requires more system memory",         "refused",   "run",   _MEMORY),
-    Row("301 302 303 307 308",     _ANY,                                   "refused",   "run",   _MOVED),
+    ErrorRule("404 405 410",          _ANY,                                   "refused",   "run",   _NAME),
+    ErrorRule("400 422 503",          _NO_MODEL,                              "refused",   "run",   _NAME),
+    ErrorRule("200",                  r"unexpected endpoint",                 "refused",   "run",   _NAME),
+    ErrorRule("500",                  r"requires more system memory",         "refused",   "run",   _MEMORY),
+    ErrorRule("301 302 303 307 308",  _ANY,                                   "refused",   "run",   _MOVED),
     # too long
-    Row("413 429",                 r"request too large|required for long", "too_long",  "group", _TIER),
-    Row("413",                     _ANY,                                   "too_long",  "group"),
-    Row("400 422 500",             _LONG,                                  "too_long",  "group"),
+    ErrorRule("413 429",              r"request too large|required for long", "too_long",  "group", _TIER),
+    ErrorRule("413",                  _ANY,                                   "too_long",  "group"),
+    ErrorRule("400 422 500",          _LONG,                                  "too_long",  "group"),
     # limits: a day's that slides, a day's that no wait of ours outlasts, a minute's
-    Row("429",                     r"try again in [0-9]",                  "transport", "rate"),
-    Row("429",                     _OF_A_DAY,                              "refused",   "run",   _DAY),
-    Row("429",                     r"resource.?exhausted",                 "transport", "rate"),
-    Row("429",                     r"exceeded your current quota",         "refused",   "run",   _CREDIT),
-    Row("429 529",                 _ANY,                                   "transport", "rate"),
-    Row("400 500 503",             _BUSY,                                  "transport", "rate"),
+    ErrorRule("429",                  r"try again in [0-9]",                  "transport", "rate"),
+    ErrorRule("429",                  _OF_A_DAY,                              "refused",   "run",   _DAY),
+    ErrorRule("429",                  r"resource.?exhausted",                 "transport", "rate"),
+    ErrorRule("429",                  r"exceeded your current quota",         "refused",   "run",   _CREDIT),
+    ErrorRule("429 529",              _ANY,                                   "transport", "rate"),
+    ErrorRule("400 500 503",          _BUSY,                                  "transport", "rate"),
     # the rest
-    Row("408 409 424 425 499 5xx", _ANY,                                   "transport", "call"),
-    Row("4xx",                     _ANY,                                   "refused",   "group"),
+    ErrorRule("408 409 424 425 499 5xx",_ANY,                                   "transport", "call"),
+    ErrorRule("4xx",                  _ANY,                                   "refused",   "group"),
 )  # fmt: skip
 """The first row that holds decides; what no row knows may be tried again.
 
@@ -146,18 +146,18 @@ class Refusal(NamedTuple):
 
 def classify(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None, key: str | None = None
-) -> Fault:
-    """The Fault of an error answer; its reason is one sentence without the key.
+) -> CallError:
+    """The CallError of an error answer; its reason is one sentence without the key.
 
     `code` is whatever short signs the body has (see `error_of`), `headers` are the answer's.
     """
     message = message[:_LOOKED_AT]  # a gateway may echo the whole request
     text = f"{code[:_LOOKED_AT]} {message}"
-    row = next((row for row in TABLE if row.holds(status, text)), Row("", "", "transport", "call"))
+    row = next((row for row in TABLE if row.holds(status, text)), ErrorRule("", "", "transport", "call"))
     rate = row.reach == "rate"
     scope = _after_server("call" if row.reach == "rate" else row.reach, status, headers or {})
     said = clean(message or code or "no message", key)
-    return Fault(
+    return CallError(
         row.kind,
         f"the judge answered {status}: " + (f"{said.rstrip('.')}; {row.way_out}" if row.way_out else said),
         scope,

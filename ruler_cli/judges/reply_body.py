@@ -12,7 +12,7 @@ import orjson
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.provider_errors import Refusal, clean
 from ruler_cli.suggestions import nearest
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
@@ -44,8 +44,8 @@ class Judge(Protocol):
     def name(self) -> str:
         """The judge's name in the output."""
 
-    async def ask(self, request: Request) -> Reply | Fault:
-        """One call, no retry; every failure of the outside world is a Fault, never an exception."""
+    async def ask(self, request: Request) -> Reply | CallError:
+        """One call, no retry; every failure of the outside world is a CallError, never an exception."""
 
     async def __aenter__(self) -> Self:
         """Open connections."""
@@ -85,10 +85,10 @@ def without_key(data: bytes, key: str | None) -> bytes:
     return data.replace(key.encode(), b"[key]") if key and len(key) >= _SECRET else data
 
 
-def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
+def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
     """Read a chat completion, from the wire or from the ledger; the key is cut out of what is kept.
 
-    Never raises: whatever is no chat completion is a Fault that carries it.
+    Never raises: whatever is no chat completion is a CallError that carries it.
     """
     body = without_key(body, key)
     try:
@@ -97,7 +97,7 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
         message = choice["message"]
         content = message.get("content")
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
-        return Fault("transport", "the endpoint's answer is no chat completion", "call", body=body)
+        return CallError("transport", "the endpoint's answer is no chat completion", "call", body=body)
     if isinstance(content, list):
         texts = (p.get("text") for p in content if isinstance(p, Mapping))
         content = "".join(text for text in texts if isinstance(text, str))
@@ -118,11 +118,11 @@ def reply_of(body: bytes, key: str | None = None) -> Reply | Fault:
 
 def answer_of(
     status: int, data: bytes, headers: Mapping[str, str] | None = None, key: str | None = None
-) -> Reply | Fault | Refusal:
+) -> Reply | CallError | Refusal:
     """Read an answer with its status: an error may come with a good one, and is one all the same."""
     if status < 300:
         reply = reply_of(data, key)
-        within = status_within(data) if isinstance(reply, Fault) else None
+        within = status_within(data) if isinstance(reply, CallError) else None
         if within is None:
             return reply
         status = within

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import orjson
 
 from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.pricing import Model, known
+from ruler_cli.judges.pricing import PricedModel, known
 from ruler_cli.judges.provider_errors import Refusal, classify, refuses_format
 from ruler_cli.judges.reply_body import Judge
 from ruler_cli.prompting.templates import EXPLANATION, keyed, list_schema
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
 _OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")
@@ -113,7 +113,7 @@ class ChatJudge(Judge):
     def __post_init__(self) -> None:
         self.secret = self.key
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Post once; once more for each form or limit of the answer that is refused.
 
         The deadline is one for all of it, from the connection to the last byte.
@@ -122,9 +122,9 @@ class ChatJudge(Judge):
             async with asyncio.timeout(self.timeout):
                 return await self._ask(request)
         except TimeoutError:
-            return Fault("transport", f"the judge did not answer within {self.timeout:g} s", "call")
+            return CallError("transport", f"the judge did not answer within {self.timeout:g} s", "call")
 
-    async def _ask(self, request: Request) -> Reply | Fault:
+    async def _ask(self, request: Request) -> Reply | CallError:
         for posts in itertools.count(1):
             asked = self.answering
             answer = await self._post(request, asked)
@@ -142,7 +142,7 @@ class ChatJudge(Judge):
         raise AssertionError("a count without end")
 
     @abstractmethod
-    async def _post(self, request: Request, how: Answering) -> Reply | Fault | Refusal:
+    async def _post(self, request: Request, how: Answering) -> Reply | CallError | Refusal:
         """Send one request; a Refusal may be of the form or the limit that it asks for."""
 
 
@@ -161,7 +161,7 @@ def answering(judge: JudgeSettings, base: str | None) -> Answering:
         forms = ("sized", *_LISTS)
     fixed = "response_format" in judge.params
     listed = judge.api_base is None or base is None  # else the name may be anybody's
-    model = known(judge.model) if listed or provider == "openai" else Model()
+    model = known(judge.model) if listed or provider == "openai" else PricedModel()
     return Answering(
         _LISTS if fixed else forms,
         _NAMES[0] if openai else _NAMES[1],

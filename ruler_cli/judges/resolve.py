@@ -13,7 +13,7 @@ import orjson
 from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.pricing import Model, Price, in_batches, known, stated
+from ruler_cli.judges.pricing import Price, PricedModel, in_batches, known, stated
 from ruler_cli.judges.providers import provider_of, variables
 from ruler_cli.judges.reply_body import EMBEDDED, Judge, MissingKeyError, unknown_judge
 from ruler_cli.judges.request_body import Answering, answering, chat_body
@@ -141,18 +141,18 @@ class Chosen:
     embedded: bool = False
 
 
-def model_of(settings: JudgeSettings) -> Model:
+def model_of(settings: JudgeSettings) -> PricedModel:
     """Look up a judge's price and context; nothing is asked, no key is needed.
 
     UsageError where an embedded judge's name is misspelt: it would be looked for at providers, for seconds.
     """
     given = stated(settings.price) if settings.price else None
     if settings.model in EMBEDDED:
-        return Model(Price(0.0, 0.0, 0.0), reasoning=False)
+        return PricedModel(Price(0.0, 0.0, 0.0), reasoning=False)
     if settings.api_base:  # what stands behind an endpoint of one's own is not known by its name
-        return Model(given)
+        return PricedModel(given)
     found = known(settings.model)
-    if found == Model() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
+    if found == PricedModel() and "/" not in settings.model and nearest(settings.model, EMBEDDED, 0.75):
         raise UsageError(unknown_judge(settings.model))
     return replace(found, price=given or found.price)
 
@@ -181,7 +181,7 @@ def answers_of(settings: JudgeSettings) -> Answering:
     return answering(settings, (address_of(settings) or HERE) if _straight(settings) else None)
 
 
-def cached_only(settings: JudgeSettings) -> Model:
+def cached_only(settings: JudgeSettings) -> PricedModel:
     """Look up a judge of whom only cached replies count; UsageError where none are cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
@@ -200,8 +200,7 @@ def _judge(settings: JudgeSettings) -> Judge:
             raise UsageError(f"-p {next(iter(settings.params))}: judge offline takes no parameters")
         return Offline()
     if name == "simulated":
-        from ruler_cli.judges.simulated import Model as SimulatedModel
-        from ruler_cli.judges.simulated import Simulated
+        from ruler_cli.judges.simulated import Simulated, SimulatedModel
 
         try:
             return Simulated(SimulatedModel.of(settings.params))

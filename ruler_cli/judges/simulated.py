@@ -38,7 +38,7 @@ _SAID = "Simulated: a known truth with drawn errors; no LLM read this."
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class SimulatedModel:
     """Standard deviations on the scale from 0 to 1, and the seed of every draw.
 
     `stretch` is a share, from none to all of the judge's own range; `gain` a log-sd. `shared` is the
@@ -72,7 +72,7 @@ class Model:
 class Simulated(Judge):
     """The model as a judge."""
 
-    model: Model = Model()
+    model: SimulatedModel = SimulatedModel()
     name: str = "simulated"
 
     async def ask(self, request: Request) -> Reply:
@@ -115,7 +115,7 @@ class Draws:
     noise_sd: float
 
 
-def answers(model: Model, values: Sequence[float], draws: Draws) -> list[float]:
+def answers(model: SimulatedModel, values: Sequence[float], draws: Draws) -> list[float]:
     """Scores for values (truth plus persistent error) in the order shown: the formula, without a draw."""
     shown = values
     if model.stretch and values:
@@ -132,14 +132,14 @@ def answers(model: Model, values: Sequence[float], draws: Draws) -> list[float]:
     ]
 
 
-def score(model: Model, request: Request) -> dict[str, float]:
+def score(model: SimulatedModel, request: Request) -> dict[str, float]:
     """Label → the judge's score, in the order asked; a slot is a rollout's place in the prompt."""
     bodies = blocks(request.user)
     absent = {label: "" for label in request.labels if label not in bodies}
     whole = _hash(model.seed, "request", request.system, request.user).hex()
     group = _hash(model.seed, "group", *sorted(bodies.values())).hex()
 
-    def scored(shown: Mapping[str, str], judge: Model) -> dict[str, float]:
+    def scored(shown: Mapping[str, str], judge: SimulatedModel) -> dict[str, float]:
         draws = Draws(
             [_normal(model.seed, "noise", body, whole) for body in shown.values()],
             _normal(model.seed, "level", whole),
@@ -153,7 +153,7 @@ def score(model: Model, request: Request) -> dict[str, float]:
     return {label: every[label] for label in request.labels}
 
 
-def _persistent(model: Model, body: str) -> float:
+def _persistent(model: SimulatedModel, body: str) -> float:
     """Return the judge's lasting error in a rollout, which judges of other seeds share in part."""
     own = _normal(model.seed, "persistent", body)
     if not model.shared:

@@ -33,7 +33,7 @@ from ruler_cli.scoring import reliability
 from ruler_cli.scoring.batch_statistics import Correct, anova, tables
 from ruler_cli.scoring.reliability import Noise, Prior
 from ruler_cli.scoring.sums import SlotCurve
-from ruler_cli.types import Ballot, Outcome
+from ruler_cli.types import GroupResult, PassScores
 
 FIRST = 2
 """Passes that every group gets before any is compared: an order and its reverse tell its noise."""
@@ -58,15 +58,15 @@ _HOPELESS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupStanding:
     """A group between two rounds: what was said of it in `passes` so far, and what one costs in tokens."""
 
-    judged: Outcome
+    judged: GroupResult
     passes: int
     tokens: float
 
     @classmethod
-    def of(cls, judged: Outcome, tokens: float) -> Self | None:
+    def of(cls, judged: GroupResult, tokens: float) -> Self | None:
         """None where further passes are pointless: nothing to compare, no usable reply, or escalated."""
         if judged.alone or not judged.ballots or judged.final is not None:
             return None
@@ -74,7 +74,7 @@ class Standing:
         return cls(judged, 1 + max(turns), max(tokens, 1.0))
 
 
-def unresolved(standing: Standing, prior: Prior) -> bool:
+def unresolved(standing: GroupStanding, prior: Prior) -> bool:
     """Whether a stronger judge is worth its price: there is a difference, and it is not yet reliable.
 
     Not where the F test finds a tie, not from a reliability of RELIABLE on, and not where a single pass
@@ -85,7 +85,7 @@ def unresolved(standing: Standing, prior: Prior) -> bool:
     return rated is not None and not rated[1] and rated[0] < RELIABLE
 
 
-def allot(standings: Sequence[Standing | None], average: int) -> list[int]:
+def allot(standings: Sequence[GroupStanding | None], average: int) -> list[int]:
     """How many further passes each group of a block gets in the next round; all zeros: the block is done.
 
     With those already spent, groups get at most `average` passes on average, and at most the tokens
@@ -132,7 +132,7 @@ class _Group:
     is the noise variance v, and `likely` are the chances of each S/v, once the block has told.
     """
 
-    def __init__(self, standing: Standing, correct: Correct) -> None:
+    def __init__(self, standing: GroupStanding, correct: Correct) -> None:
         judged = standing.judged
         every = tables(judged, correct)
         self.rollouts = len(judged.sizes)
@@ -183,7 +183,7 @@ class _Group:
         return 2 * self.rollouts * total if hope >= _HOPELESS else 0.0
 
 
-def _groups(standings: Sequence[Standing]) -> list[_Group]:
+def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     """What the block says of each of its groups."""
     correct = _without_slots(standings)
     found = [_Group(standing, correct) for standing in standings]
@@ -197,7 +197,7 @@ def _groups(standings: Sequence[Standing]) -> list[_Group]:
     return found
 
 
-def _without_slots(standings: Sequence[Standing]) -> Correct:
+def _without_slots(standings: Sequence[GroupStanding]) -> Correct:
     """Scores less what the block's slot curve explains of them, as far as there are groups enough.
 
     Where all passes show one order (`--order input`) the curve would hold how good the rollouts are.
@@ -208,7 +208,7 @@ def _without_slots(standings: Sequence[Standing]) -> Correct:
         curve.add(*(ballot.scores for ballot in standing.judged.ballots))
     corrections = cache(curve.corrections)
 
-    def correct(ballot: Ballot) -> Sequence[float]:
+    def correct(ballot: PassScores) -> Sequence[float]:
         away = corrections(len(ballot.scores))
         return [score - less for score, less in zip(ballot.scores, away, strict=True)]
 
@@ -235,4 +235,4 @@ def _posterior(common: Sequence[float], likelihood: Sequence[float]) -> tuple[fl
     return tuple(value / total for value in joint)
 
 
-__all__ = ["FIRST", "MOST", "PERSISTENT", "RELIABLE", "UNIT", "Standing", "allot", "unresolved"]
+__all__ = ["FIRST", "MOST", "PERSISTENT", "RELIABLE", "UNIT", "GroupStanding", "allot", "unresolved"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import anyio
 
-from ruler_cli.judging.adaptive import Standing, allot, unresolved
-from ruler_cli.scoring.batch_statistics import Batch
+from ruler_cli.judging.adaptive import GroupStanding, allot, unresolved
+from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.reliability import Prior
-from ruler_cli.types import UNANSWERED, Group, Outcome
+from ruler_cli.types import UNANSWERED, Group, GroupResult
 
 MOST, SIZE = 64, 16 << 20
 """Groups of a block, and bytes of input: a quarter of what a run may hold."""
@@ -26,7 +26,7 @@ class Blocks:
         self._average = average
         self._open: _Block | None = None
 
-    def place(self, group: Group) -> Member:
+    def place(self, group: Group) -> BlockMember:
         """A place for the next group of the input."""
         block = self._open
         if block is not None and (len(block.members) >= MOST or block.bytes + group.size > SIZE):
@@ -34,7 +34,7 @@ class Blocks:
         if self._open is None:
             self._open = _Block(self._average)
         self._open.bytes += group.size
-        self._open.members.append(Member(self._open))
+        self._open.members.append(BlockMember(self._open))
         return self._open.members[-1]
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class _Block:
 
     def __init__(self, average: int | None) -> None:
         self._average = average
-        self.members: list[Member] = []
+        self.members: list[BlockMember] = []
         self.bytes = self._waiting = 0
         self.closed = self.unanswered = self.goes_on = False
         self._over = anyio.Event()
@@ -79,10 +79,10 @@ class _Block:
         self._over.set()
         self._over = anyio.Event()
 
-    def unresolved(self, standing: Standing) -> bool:
+    def unresolved(self, standing: GroupStanding) -> bool:
         """Whether, at the end, a group is neither resolved nor tied, by the noise of the whole block."""
         if self._prior is None:
-            noise = Batch()
+            noise = BatchStatistics()
             for member in self.members:
                 if member.standing is not None:
                     noise.add(member.standing.judged)
@@ -90,13 +90,13 @@ class _Block:
         return not self.unanswered and unresolved(standing, self._prior)
 
 
-class Member:
+class BlockMember:
     """One group's place in its block: how it stands (None: it has failed), and what it gets in this round."""
 
     def __init__(self, block: _Block) -> None:
         """Of this block."""
         self._block = block
-        self.standing: Standing | None = None
+        self.standing: GroupStanding | None = None
         self.extra = 0
 
     @property
@@ -104,16 +104,16 @@ class Member:
         """Whether answers are missing, of this group or of others, by which the block decides."""
         return self.standing is not None and self._block.unanswered
 
-    async def more(self, judged: Outcome, tokens: float) -> int:
+    async def more(self, judged: GroupResult, tokens: float) -> int:
         """How many further passes; 0 ends it."""
-        self.standing = Standing.of(judged, tokens)
+        self.standing = GroupStanding.of(judged, tokens)
         self._block.unanswered |= any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
         while True:
             await self._block.decided()
             if self.extra or not self._block.goes_on:
                 return self.extra
 
-    async def escalate(self, judged: Outcome, tokens: float) -> bool:
+    async def escalate(self, judged: GroupResult, tokens: float) -> bool:
         """Whether the stronger judge is to score the group: once all of the block have their passes."""
-        standing = Standing.of(judged, tokens)
+        standing = GroupStanding.of(judged, tokens)
         return standing is not None and self._block.unresolved(standing)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.layout import Sheet
-from ruler_cli.prompting.prompt import Paper, Part, State, compose
+from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import ExchangeState, Prompt, RequestPart, compose
 from ruler_cli.scoring.parse_reply import DefectError, Reading, read, read_complete
-from ruler_cli.types import Ballot, Failure, Fault, Reply, Request
+from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
 CORRECTIONS = 3
 """Times that a defect is named and the group asked again: one reply in twenty is lost at some judges, and
@@ -37,25 +37,27 @@ class Overflow:
     limit: int
     actual: int
     target: int
-    failure: Failure
-    state: State
+    failure: GroupError
+    state: ExchangeState
 
 
-Conversation = Generator[Request, Reply | Fault, Ballot | Failure | Overflow]
+Conversation = Generator[Request, Reply | CallError, PassScores | GroupError | Overflow]
 
 
-def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = None) -> Conversation:
+def converse(
+    sheet: PromptLayout, ask: AskSettings, part: RequestPart, state: ExchangeState | None = None
+) -> Conversation:
     """Ask about a part: a first request, a few corrections, one for what is still missing.
 
     `state` is that of a conversation which ended in an Overflow, so that what it learnt stays known.
     The ballot's judge is 0.
     """
-    state = state or State()
+    state = state or ExchangeState()
     given: dict[str, tuple[float, str]] = {}
     while True:
         paper = compose(sheet, ask, part, state, given)
         answer = yield paper.request
-        if isinstance(answer, Fault):
+        if isinstance(answer, CallError):
             if _fits(answer, paper, state):
                 continue
             return _ended(answer, sheet, part, state)
@@ -72,7 +74,7 @@ def converse(sheet: Sheet, ask: AskSettings, part: Part, state: State | None = N
         state.attempt += not given
 
 
-def _fits(fault: Fault, paper: Paper, state: State) -> bool:
+def _fits(fault: CallError, paper: Prompt, state: ExchangeState) -> bool:
     """Whether the prompt fits the judge's context and the answer's room did not: the rest is its room now.
 
     A corrective request is longer than the one that fitted, and may be refused once more.
@@ -94,7 +96,7 @@ def _least(rollouts: int) -> int:
     return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
 
 
-def _understand(answer: Reply, paper: Paper, *, again: bool) -> Reading:
+def _understand(answer: Reply, paper: Prompt, *, again: bool) -> Reading:
     if answer.refusal is not None:
         raise DefectError(answer.refusal)
     if answer.truncated and not answer.text.rstrip().endswith(("}", "]", "```")):
@@ -105,30 +107,32 @@ def _understand(answer: Reply, paper: Paper, *, again: bool) -> Reading:
     return reading
 
 
-def _second_chance(answer: Reply, reason: str, state: State) -> Failure | None:
-    """Note what the next request must say; a Failure where this chance was already given."""
+def _second_chance(answer: Reply, reason: str, state: ExchangeState) -> GroupError | None:
+    """Note what the next request must say; a GroupError where this chance was already given."""
     if answer.refusal is not None:
         if state.refused:
-            return Failure("refused", f"the judge refused twice: {reason}")
+            return GroupError("refused", f"the judge refused twice: {reason}")
         state.refused = True
     elif answer.truncated:
         state.cuts += ((answer.usage.prompt, answer.usage.completion),)
         if len(state.cuts) > 2:
             told = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
-            return Failure("reply", told)
+            return GroupError("reply", told)
         state.room, state.fitted = 2 * answer.usage.completion or None, False
         state.note = templates.shorter()
     else:
         if state.corrected == CORRECTIONS:
             times = f"{CORRECTIONS + 1} times"
-            return Failure("reply", f"the judge's answer could not be used {times}: {reason}")
+            return GroupError("reply", f"the judge's answer could not be used {times}: {reason}")
         state.corrected += 1
         state.note = templates.corrected(reason)
     return None
 
 
-def _ended(fault: Fault, sheet: Sheet, part: Part, state: State) -> Failure | Overflow:
-    failure = Failure(fault.kind, fault.reason)
+def _ended(
+    fault: CallError, sheet: PromptLayout, part: RequestPart, state: ExchangeState
+) -> GroupError | Overflow:
+    failure = GroupError(fault.kind, fault.reason)
     if fault.context is None:
         return failure
     limit, actual = fault.context
@@ -139,7 +143,9 @@ def _ended(fault: Fault, sheet: Sheet, part: Part, state: State) -> Failure | Ov
     return Overflow(limit, actual, target, failure, state)
 
 
-def _crowded(failure: Failure, sheet: Sheet, part: Part, state: State) -> Failure | Overflow:
+def _crowded(
+    failure: GroupError, sheet: PromptLayout, part: RequestPart, state: ExchangeState
+) -> GroupError | Overflow:
     """The failure, unless a context that took the prompt had no room left for the answer.
 
     Prompt and answer then end at the same token each time; a bound of the user's cuts at the same length.
@@ -150,13 +156,15 @@ def _crowded(failure: Failure, sheet: Sheet, part: Part, state: State) -> Failur
         return failure
     most = max(limit - 3 * _least(len(part.bodies)), limit / 2)
     target = int(sheet.tokens_of(part.bodies) * min(most / prompt, 0.75))
-    again = State(state.attempt + 1, templates.shorter())
+    again = ExchangeState(state.attempt + 1, templates.shorter())
     return Overflow(limit, limit + answer, target, failure, again)
 
 
-def _ballot(part: Part, paper: Paper, entries: dict[str, tuple[float, str]], reading: Reading) -> Ballot:
+def _ballot(
+    part: RequestPart, paper: Prompt, entries: dict[str, tuple[float, str]], reading: Reading
+) -> PassScores:
     said = [entries[label] for label in paper.labels]
-    return Ballot(
+    return PassScores(
         judge=0,
         turn=part.turn,
         window=part.window,

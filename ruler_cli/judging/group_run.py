@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.judging.exchange import Overflow, converse
-from ruler_cli.pool.engine import Held, together
+from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.layout import Sheet
+from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import (
-    Part,
-    State,
+    ExchangeState,
+    RequestPart,
     halved,
     lay_out,
     obstacle,
@@ -26,10 +26,21 @@ from ruler_cli.prompting.prompt import (
     turns,
     windows,
 )
-from ruler_cli.types import Ballot, Failure, Fault, Group, Miss, Outcome, Reply, Request, Rollout, Usage
+from ruler_cli.types import (
+    CallError,
+    FailedCall,
+    Group,
+    GroupError,
+    GroupResult,
+    PassScores,
+    Reply,
+    Request,
+    Rollout,
+    Usage,
+)
 
 if TYPE_CHECKING:  # few runs need it, and it takes longer than the first request may wait
-    from ruler_cli.judging.blocks import Member
+    from ruler_cli.judging.blocks import BlockMember
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
 """Kinds of a first failure after which the other passes of the judge would fail too."""
@@ -39,25 +50,25 @@ another number of tokens for its length, so once may not be enough."""
 _HELD = 32 << 20
 """Bytes of prompts that a group's requests hold while they wait for their turn: passes over a large group
 come to many times its text."""
-_UNDECIDED = Failure("transport", "the ledger lacks answers of groups that share passes with this one")
+_UNDECIDED = GroupError("transport", "the ledger lacks answers of groups that share passes with this one")
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
 T = TypeVar("T")
 Told = Callable[[str, str], None]
 """Gets a group's key, and a reply's text or the reason why there is none."""
-_Said = Ballot | Failure | Overflow
+_Said = PassScores | GroupError | Overflow
 
 
 class Call(Protocol):
     """What asks: the pool's caller."""
 
-    async def __call__(self, request: Request, *, again: bool = False) -> Reply | Fault:
+    async def __call__(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """One answer; `again` asks anew what was answered in an earlier run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class BoundJudge:
     """What asks a judge, and how many tokens it reads (None: not known)."""
 
     call: Call
@@ -69,7 +80,7 @@ class Item:
     """A group on its way, with its place among those that decide together."""
 
     group: Group
-    place: Member | None = None
+    place: BlockMember | None = None
 
 
 def judges_of(settings: ScoreSettings) -> list[JudgeSettings]:
@@ -83,7 +94,7 @@ class JudgeRunner:
     def __init__(
         self,
         settings: ScoreSettings,
-        judges: Sequence[Judge],
+        judges: Sequence[BoundJudge],
         told: Told | None = None,
         coverage: Coverage | None = None,
     ) -> None:
@@ -108,7 +119,7 @@ class JudgeRunner:
         if self._blocks is not None:
             self._blocks.close()
 
-    async def judge(self, item: Item) -> Outcome:
+    async def judge(self, item: Item) -> GroupResult:
         """Ask every pass of every judge about a group, and what its neighbours decide then."""
         run = _GroupRun(self, item.group)
         await run.first()
@@ -116,7 +127,7 @@ class JudgeRunner:
             await run.go_on(item.place)
         return run.outcome()
 
-    def look(self, group: Group, sheet: Sheet) -> None:
+    def look(self, group: Group, sheet: PromptLayout) -> None:
         """Note how much of one of the first groups its first judge is shown."""
         if self._coverage is not None and not self._coverage.enough:
             self._coverage.look(group, sheet)
@@ -130,9 +141,9 @@ class _GroupRun:
         self.judges = [_JudgeCalls(self, at, judge) for at, judge in enumerate(runner.judges)]
         self.panel = self.judges[:-1] if runner.settings.escalate else self.judges
         self.fallback = runner.settings.fallback
-        self.ballots: list[Ballot] = []
-        self.misses: list[Miss] = []
-        self.held, self.looked = Held(_HELD), False
+        self.ballots: list[PassScores] = []
+        self.misses: list[FailedCall] = []
+        self.held, self.looked = ByteLimit(_HELD), False
         self._final: int | None = None
 
     async def first(self) -> None:
@@ -147,7 +158,7 @@ class _GroupRun:
                 return
             self.ballots = [ballot for ballot in self.ballots if ballot.judge != judge.at]
 
-    async def go_on(self, further: Member) -> None:
+    async def go_on(self, further: BlockMember) -> None:
         """Further passes of the judges that have scored it, and the stronger judge."""
         while more := await further.more(self.outcome(), self._tokens):
             scored = sorted({ballot.judge for ballot in self.ballots})
@@ -157,9 +168,9 @@ class _GroupRun:
             await self.judges[-1].begin(_ESCALATED)
         if further.undecided and self.ballots:
             at = min(ballot.judge for ballot in self.ballots)
-            self.misses.append(Miss(at, self.judges[at].passes, 0, _UNDECIDED))
+            self.misses.append(FailedCall(at, self.judges[at].passes, 0, _UNDECIDED))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GroupResult:
         """All that was said so far, in an order that does not depend on who answered first."""
         ballots = sorted(self.ballots, key=lambda b: (b.judge, b.turn, b.window))
         misses = sorted(self.misses, key=lambda m: (m.judge, m.turn, m.window))
@@ -169,7 +180,7 @@ class _GroupRun:
         heard = [self.judges[at] for at in sorted({ballot.judge for ballot in ballots})] or asked
         sheet = max((judge.sheet for judge in heard if judge.sheet), key=lambda sheet: sheet.shortening)
         rollouts = self.group.rollouts
-        return Outcome(
+        return GroupResult(
             owner=sheet.owner,
             faults=tuple(rollout.fault or "" for rollout in rollouts),
             sizes=sheet.sizes,
@@ -205,12 +216,12 @@ class _GroupRun:
 class _JudgeCalls:
     """One judge before one group: what it is shown, how often it was asked, and what that took."""
 
-    def __init__(self, run: _GroupRun, at: int, judge: Judge) -> None:
+    def __init__(self, run: _GroupRun, at: int, judge: BoundJudge) -> None:
         self._run, self.at, self._call = run, at, judge.call
         ask = run.runner.ask
         context = ask.context_tokens or judge.context
         self.ask = ask if context == ask.context_tokens else replace(ask, context_tokens=context)
-        self.sheet: Sheet | None = None
+        self.sheet: PromptLayout | None = None
         self.windows, self.passes = 1, 0
         self.used, self.paid, self.seconds = Usage(), Usage(), 0.0
         self.asked = self.fresh = False
@@ -231,7 +242,7 @@ class _JudgeCalls:
         self.windows = windows(sheet, self.ask)
         self.passes = max(least, turns(sheet, self.ask))
         await self._take(first, said)
-        if isinstance(said, Failure) and said.kind in _FOR_GOOD:
+        if isinstance(said, GroupError) and said.kind in _FOR_GOOD:
             return
         await self._ask_all([*others, *self._parts(range(1, self.passes))])
 
@@ -241,7 +252,7 @@ class _JudgeCalls:
         self.passes += passes
         await self._ask_all(self._parts(range(begin, begin + passes)))
 
-    async def _opened(self) -> tuple[Sequence[Part], _Said] | None:
+    async def _opened(self) -> tuple[Sequence[RequestPart], _Said] | None:
         """The requests of the first pass and what came of the first of them; None where none can be asked.
 
         A judge that turns out to read less than was known is asked about a group laid out anew.
@@ -252,8 +263,8 @@ class _JudgeCalls:
             failure = obstacle(self._run.group, self._shown(), self.ask)
             if failure is not None:
                 if isinstance(said, Overflow):
-                    failure = Failure("too_long", too_long(said.actual, said.limit))
-                self._run.misses.append(Miss(self.at, 0, 0, failure))
+                    failure = GroupError("too_long", too_long(said.actual, said.limit))
+                self._run.misses.append(FailedCall(self.at, 0, 0, failure))
                 return None
             found = self._parts(range(1))
             said = await self._hold(found[0], said.state if isinstance(said, Overflow) else None)
@@ -263,7 +274,7 @@ class _JudgeCalls:
             self.ask = replace(self.ask, context_tokens=said.target)
             self.sheet = None
 
-    def _shown(self) -> Sheet:
+    def _shown(self) -> PromptLayout:
         """The group as this judge can read it: judges that read equally much share one."""
         if self.sheet is None:
             run, ask = self._run, self.ask
@@ -274,16 +285,16 @@ class _JudgeCalls:
                 run.runner.look(run.group, self.sheet)
         return self.sheet
 
-    def _parts(self, passes: Iterable[int]) -> list[Part]:
+    def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that stands alone begin with turn 0."""
         beside_others = not self._run.fallback and self in self._run.panel
         order = [turn_of(number, self.at) if beside_others else number for number in passes]
         return [part for turn in order for part in parts(self._shown(), self.ask, turn)]
 
-    async def _ask_all(self, asked: Iterable[Part]) -> None:
+    async def _ask_all(self, asked: Iterable[RequestPart]) -> None:
         await together([partial(self._part, part) for part in asked])
 
-    async def _part(self, part: Part) -> None:
+    async def _part(self, part: RequestPart) -> None:
         size = sum(map(self._shown().sizes.__getitem__, part.bodies))
         await self._run.held.enter(size)
         try:
@@ -292,28 +303,30 @@ class _JudgeCalls:
             self._run.held.leave(size)
         await self._take(part, said)
 
-    async def _take(self, part: Part, said: _Said) -> None:
+    async def _take(self, part: RequestPart, said: _Said) -> None:
         """Take what was said; a window of which the judge says that it is too long is asked in halves."""
         halves = halved(part, self.windows) if isinstance(said, Overflow) else ()
         if halves:
             await self._ask_all(halves)
-        elif isinstance(said, Ballot):
+        elif isinstance(said, PassScores):
             self._run.ballots.append(replace(said, judge=self.at) if self.at else said)
         else:
             failure = said.failure if isinstance(said, Overflow) else said
-            self._run.misses.append(Miss(self.at, part.turn, part.window, failure))
+            self._run.misses.append(FailedCall(self.at, part.turn, part.window, failure))
 
-    async def _hold(self, part: Part, state: State | None = None) -> _Said:
+    async def _hold(self, part: RequestPart, state: ExchangeState | None = None) -> _Said:
         """Ask about a part until there is a ballot or a reason why not.
 
         A failure that earlier answers led to is one still, unless failed calls are to be asked anew.
         """
         said, kept = await self._driven(part, state, again=False)
-        if self._run.runner.settings.retry_failed and kept and isinstance(said, Failure):
+        if self._run.runner.settings.retry_failed and kept and isinstance(said, GroupError):
             said, _ = await self._driven(part, state, again=True)
         return said
 
-    async def _driven(self, part: Part, state: State | None, *, again: bool) -> tuple[_Said, bool]:
+    async def _driven(
+        self, part: RequestPart, state: ExchangeState | None, *, again: bool
+    ) -> tuple[_Said, bool]:
         """What a conversation ends in, and whether all of it had been answered before."""
         conversation, kept = converse(self._shown(), self.ask, part, state), True
         try:
@@ -326,7 +339,7 @@ class _JudgeCalls:
         except StopIteration as end:
             return end.value, kept
 
-    def _note(self, answer: Reply | Fault) -> None:
+    def _note(self, answer: Reply | CallError) -> None:
         """Count what an answer took."""
         self.asked, self.fresh = True, self.fresh or not answer.kept
         if isinstance(answer, Reply):
@@ -343,6 +356,3 @@ def _by_member(rollouts: Sequence[Rollout], values: Sequence[T | None]) -> tuple
     pairs = list(zip(rollouts, values, strict=True))
     last = {r.member: value for r, value in pairs if r.member is not None and value is not None}
     return tuple(value if r.member is None else last.get(r.member) for r, value in pairs)
-
-
-__all__ = ["Item", "Judge", "JudgeRunner", "Outcome", "judges_of"]

@@ -17,8 +17,8 @@ from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
-from ruler_cli.pool.concurrency import Adaptive, Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Cost, Gate
 from ruler_cli.pool.limits import Window
 from ruler_cli.pool.retries import CachedOnly, Caller
@@ -26,7 +26,7 @@ from ruler_cli.types import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Tries:
+class PanelStats:
     """What the calls of a run took: tries, the most in flight, tries again by what made them necessary.
 
     `unanswered` are requests that the ledger does not answer where nobody is asked.
@@ -42,7 +42,7 @@ class Panel:
     """Several judges that share a budget and a halt; each has its own limits and concurrency."""
 
     def __init__(
-        self, callers: Sequence[Caller | CachedOnly], prices: Sequence[Price | None], halt: Halt
+        self, callers: Sequence[Caller | CachedOnly], prices: Sequence[Price | None], halt: StopSignal
     ) -> None:
         """`prices` in the callers' order."""
         self.callers, self.prices, self.halt = tuple(callers), tuple(prices), halt
@@ -88,7 +88,7 @@ class Panel:
         whole = used[0] if len(used) == 1 else sum(used, Usage())
         return whole, None if None in self.prices else self.cost(used)
 
-    def tries(self) -> Tries:
+    def tries(self) -> PanelStats:
         """What all calls so far took."""
         tallies = [caller.tally for caller in self.callers]
         retried: dict[str, int] = {}
@@ -99,7 +99,7 @@ class Panel:
         asked, unanswered = (
             sum(each) for each in zip(*((t.asked, t.unanswered) for t in tallies), strict=True)
         )
-        return Tries(asked, most, dict(sorted(retried.items())), unanswered)
+        return PanelStats(asked, most, dict(sorted(retried.items())), unanswered)
 
 
 _EMBEDDED = 32
@@ -113,7 +113,7 @@ def pool(
     chosen: Chosen,
     judge: JudgeSettings,
     settings: PoolSettings,
-    halt: Halt,
+    halt: StopSignal,
     cache: ReplyCache | None = None,
     budget: Budget | None = None,
 ) -> Caller:
@@ -128,13 +128,18 @@ def pool(
             "raise it with: ulimit -n, or ask for fewer"
         )
     limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
-    level = Fixed(limit) if limit else Adaptive(most_open)
+    level = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open)
     gate = limited(chosen, judge, settings, halt, level, budget or Budget(settings.max_cost))
     return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, cache=cache)
 
 
 def limited(
-    chosen: Chosen, judge: JudgeSettings, settings: PoolSettings, halt: Halt, level: Fixed, budget: Budget
+    chosen: Chosen,
+    judge: JudgeSettings,
+    settings: PoolSettings,
+    halt: StopSignal,
+    level: ConcurrencyLimit,
+    budget: Budget,
 ) -> Gate:
     """The gate of a judge, with the limits of the settings beside a level."""
     return Gate(

@@ -32,7 +32,7 @@ import anyio.to_thread
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger.database import WAIT, busy, files_of, look_up, open_files, opened, refusing
-from ruler_cli.types import Fault, Kind, Reply, Request, Usage
+from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 
 Status = Literal["answer", "truncated", "refusal", "odd", "fault"]
 """A reply (whole, cut off, declined), a body that is no chat completion, the mark of a call given up."""
@@ -65,7 +65,7 @@ _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ModelRows:
     """One model's rows, by status, and the tokens of its replies."""
 
     model: str
@@ -74,10 +74,10 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class LedgerStats:
     """What a ledger holds: by model, the first and last Unix time, the bytes on disk."""
 
-    models: tuple[Tally, ...] = ()
+    models: tuple[ModelRows, ...] = ()
     first: float | None = None
     last: float | None = None
     size: int = 0
@@ -157,13 +157,13 @@ class Ledger(AbstractContextManager["Ledger"]):
                         self._files.append(_File(other, stack.enter_context(closing(found)), found))
             self.close = stack.pop_all().close
 
-    def find(self, key: bytes) -> Reply | Fault | None:
+    def find(self, key: bytes) -> Reply | CallError | None:
         """The answer of the first file that has a reply, else the first mark of a failed call, marked `kept`.
 
         Of one file the newest counts. A reply was paid for, so none is asked for again because another
         process failed at the same. None where nothing can be read as either: it is to be asked.
         """
-        mark: Fault | None = None
+        mark: CallError | None = None
         for file in self._files:
             for seconds, status, body in self._read(_FIND, key, file=file):
                 answer = _mark_of(body) if status == "fault" else reply_of(body)
@@ -173,7 +173,7 @@ class Ledger(AbstractContextManager["Ledger"]):
                     mark = replace(answer, kept=True)
         return mark
 
-    async def store(self, key: bytes, model: str, answer: Reply | Fault, seconds: float = 0.0) -> None:
+    async def store(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
         """Keep an answer, as `keep` does; in a thread only where another process is writing."""
         row = _row_of(key, model, answer, seconds)
         if not self._put(self._own.quick, row):
@@ -184,17 +184,17 @@ class Ledger(AbstractContextManager["Ledger"]):
             self._unsettled = 0
             await self._aside(self._settle)
 
-    def keep(self, key: bytes, model: str, answer: Reply | Fault, seconds: float = 0.0) -> None:
-        """Keep a reply, a body that is none (a Fault of scope "call"), or a mark (of scope "group").
+    def keep(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:
+        """Keep a reply, a body that is none (a CallError of scope "call"), or a mark (of scope "group").
 
         `seconds` is how long the call took. It is on record when this returns, else OutputError. Any
-        other Fault is a ValueError: the next run is to ask again.
+        other CallError is a ValueError: the next run is to ask again.
         """
         with self._lock:
             if not self._put(self._own.patient, _row_of(key, model, answer, seconds)):
                 raise self._stuck("written", f"another process has been writing it for {WAIT:.0f} s")
 
-    def keep_all(self, answers: Sequence[tuple[bytes, str, Reply | Fault | None]]) -> list[Status | None]:
+    def keep_all(self, answers: Sequence[tuple[bytes, str, Reply | CallError | None]]) -> list[Status | None]:
         """Keep what came otherwise than by calls, (key, model, answer) each, all of it or nothing.
 
         A reply stands over a mark, a mark over a body that is none; of two of a kind the first stays. So
@@ -219,18 +219,18 @@ class Ledger(AbstractContextManager["Ledger"]):
                 raise
         return held
 
-    def stats(self) -> Stats:
+    def stats(self) -> LedgerStats:
         """Count what the first file holds."""
         if self._first is None:
-            return Stats()
+            return LedgerStats()
         found = self._read(_STATS)
-        models: dict[str, Tally] = {}
+        models: dict[str, ModelRows] = {}
         for model, status, number, prompt, completion, cached, _, _ in found:
             more = Usage(prompt or 0, completion or 0, cached or 0, 0 if status == "fault" else number)
-            old = models.get(model, Tally(model, {}, Usage()))
-            models[model] = Tally(model, {**old.rows, status: number}, old.usage + more)
+            old = models.get(model, ModelRows(model, {}, Usage()))
+            models[model] = ModelRows(model, {**old.rows, status: number}, old.usage + more)
         files = files_of(Path(os.path.realpath(self._own.path)))
-        return Stats(
+        return LedgerStats(
             tuple(models.values()),
             min((row[-2] for row in found), default=None),
             max((row[-1] for row in found), default=None),
@@ -321,18 +321,18 @@ class ReplyCache:
         """What tells this request from every other."""
         return key_of(self.model, self.params, request)
 
-    def find(self, key: bytes) -> Reply | Fault | None:
+    def find(self, key: bytes) -> Reply | CallError | None:
         """What was answered before, marked as such."""
         return None if self.ledger is None else self.ledger.find(key)
 
-    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+    async def keep(self, key: bytes, answer: Reply | CallError) -> None:
         """Store an answer; it is safe when this returns."""
         if self.ledger is None:
             raise ValueError("there is no ledger to write")
         await self.ledger.store(key, self.model, answer, answer.seconds if isinstance(answer, Reply) else 0.0)
 
 
-def _row_of(key: bytes, model: str, answer: Reply | Fault, seconds: float) -> _Row:
+def _row_of(key: bytes, model: str, answer: Reply | CallError, seconds: float) -> _Row:
     """The row of an answer that came now; ValueError where it is to be asked again and not kept."""
     # a name that comes from a command line may hold what is no text
     name = model.encode("utf-8", "backslashreplace").decode()
@@ -351,7 +351,7 @@ def _row_of(key: bytes, model: str, answer: Reply | Fault, seconds: float) -> _R
     return key, time.time(), seconds, name, "fault", None, None, None, json.dumps(mark).encode()
 
 
-def _mark_of(body: bytes) -> Fault | None:
+def _mark_of(body: bytes) -> CallError | None:
     """The mark that a row holds; None where it cannot be read."""
     try:
         mark = json.loads(body)
@@ -359,7 +359,7 @@ def _mark_of(body: bytes) -> Fault | None:
         sizes = None if context is None else (int(context[0]), int(context[1]))
     except (ValueError, LookupError, TypeError):
         return None
-    return Fault(kind, str(reason), "group", context=sizes) if kind in get_args(Kind) else None
+    return CallError(kind, str(reason), "group", context=sizes) if kind in get_args(Kind) else None
 
 
 def is_there(path: Path) -> bool:

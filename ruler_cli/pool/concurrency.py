@@ -35,7 +35,7 @@ _STRIKES = 2
 _PLATEAU = 60.0
 
 
-class Fixed:
+class ConcurrencyLimit:
     """A level that the user has set: it wins over everything."""
 
     def __init__(self, limit: int) -> None:
@@ -61,7 +61,7 @@ class Fixed:
         """A call failed otherwise."""
 
 
-class Adaptive(Fixed):
+class AdaptiveConcurrency(ConcurrencyLimit):
     """A level that follows what the server takes."""
 
     def __init__(self, ceiling: int) -> None:

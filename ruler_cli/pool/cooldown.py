@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-from ruler_cli.types import Fault
+from ruler_cli.types import CallError
 
 _TURNS, _SHARE = 2, 2
 """Times that others were answered after a refusal, and how many of them for each, until refusals count as
@@ -122,14 +122,14 @@ class Breaker:
         self._pause = _FIRST
         self._next = now
         self.open = False
-        self.last: Fault | None = None
+        self.last: CallError | None = None
 
     def replied(self) -> None:
         """A reply came: the judge is there."""
         self._failing.clear()
         self.open, self._pause, self.last = False, _FIRST, None
 
-    def failed(self, now: float, call: int, fault: Fault, jitter: float, *, probe: bool = False) -> None:
+    def failed(self, now: float, call: int, fault: CallError, jitter: float, *, probe: bool = False) -> None:
         """A call failed that may be tried again; `jitter` in [0, 1) spreads processes apart."""
         if not self._failing:
             self._since = now

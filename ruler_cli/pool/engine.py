@@ -22,7 +22,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from ruler_cli.errors import RulerError
 
 
-class Halt:
+class StopSignal:
     """Once told, nothing new goes; what is in flight may finish."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ async def run(
     `room` returns when one more should be pulled.  An exception of any of them ends everything and
     comes out as itself.
     """
-    held, line = Held(bounds.size), _Ready(bounds.ready)
+    held, line = ByteLimit(bounds.size), _Ready(bounds.ready)
     send, receive = anyio.create_memory_object_stream[_Slot[Item, Result]](bounds.items)
 
     async def one(slot: _Slot[Item, Result]) -> None:
@@ -117,7 +117,7 @@ async def run(
         raise first_of(group) from None
 
 
-class Held:
+class ByteLimit:
     """Bytes held; whoever would overfill it waits, unless it is empty."""
 
     def __init__(self, limit: int) -> None:

@@ -12,15 +12,17 @@ import anyio
 
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
-from ruler_cli.pool.concurrency import Fixed
+from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import Breaker, Cooldown
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.limits import Entry, Window
-from ruler_cli.types import Fault, Request, Usage
+from ruler_cli.types import CallError, Request, Usage
 
 Cost = Callable[[Usage], float | None]
-INTERRUPTED = Fault("interrupted", "the run was stopped before this group was judged", "group", sent=False)
-CAPPED = Fault("budget", "--max-cost is reached; run again with a higher one", "group", sent=False)
+INTERRUPTED = CallError(
+    "interrupted", "the run was stopped before this group was judged", "group", sent=False
+)
+CAPPED = CallError("budget", "--max-cost is reached; run again with a higher one", "group", sent=False)
 
 
 @dataclass(slots=True)
@@ -55,8 +57,8 @@ class Gate:
 
     def __init__(
         self,
-        level: Fixed,
-        halt: Halt,
+        level: ConcurrencyLimit,
+        halt: StopSignal,
         *,
         requests: Window | None = None,
         tokens: Window | None = None,
@@ -79,8 +81,8 @@ class Gate:
         self._replies = 0
         self._room = anyio.Event()
 
-    async def enter(self, ticket: int, request: Request) -> Permit | Fault:
-        """Wait for the turn; a Fault where nothing goes any more."""
+    async def enter(self, ticket: int, request: Request) -> Permit | CallError:
+        """Wait for the turn; a CallError where nothing goes any more."""
         place = _Place(ticket, next(self._numbers))
         heapq.heappush(self._line, place)
         try:
@@ -182,7 +184,7 @@ class Gate:
             self.budget.spent,
         )
 
-    def _closed(self) -> Fault | None:
+    def _closed(self) -> CallError | None:
         if self.halt.reason is not None:
             return INTERRUPTED
         return CAPPED if self.budget.closed else None

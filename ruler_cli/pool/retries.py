@@ -17,9 +17,9 @@ import anyio
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.judges.reply_body import Judge
 from ruler_cli.ledger.reply_cache import ReplyCache
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
-from ruler_cli.types import UNANSWERED, Fault, Reply, Request, Usage
+from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
 
 PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""
@@ -28,7 +28,7 @@ _UNREACHED = 3
 
 
 @dataclass(slots=True)
-class Tally:
+class CallStats:
     """What the calls of a run came to.
 
     `asked` counts tries, `retried` those that had to be repeated by kind, `most` is the highest number
@@ -63,10 +63,10 @@ class Caller:
         self._tickets = itertools.count()
         self._asking: dict[bytes, anyio.Event] = {}
         self._again: set[bytes] = set()
-        self.tally = Tally()
+        self.tally = CallStats()
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
-        """One answer, or the Fault that the last try ended in.
+    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+        """One answer, or the CallError that the last try ended in.
 
         The same request is asked once, also when two groups are alike and both are waiting for it.
         `again` asks anew what was answered before this run.
@@ -92,14 +92,14 @@ class Caller:
             del self._asking[key]
             done.set()
 
-    async def _ask(self, request: Request, key: bytes = b"") -> Reply | Fault:
+    async def _ask(self, request: Request, key: bytes = b"") -> Reply | CallError:
         number = ticket = next(self._tickets)
-        tries = Tries(self._retries, self._seconds)
+        tries = RetryBudget(self._retries, self._seconds)
         while True:
             if tries.asked and self.gate.breaker.open:
                 ticket = next(self._tickets)  # behind the others: the judge may answer those
             permit = await self.gate.enter(ticket, request)
-            if isinstance(permit, Fault):
+            if isinstance(permit, CallError):
                 return permit
             began = anyio.current_time()
             answer = await self._once(permit)
@@ -113,14 +113,14 @@ class Caller:
                 self._replied(permit, took)
                 return answer
             wait = await self._failed(number, permit, answer, tries, took, key)
-            if isinstance(wait, Fault):
+            if isinstance(wait, CallError):
                 return wait
             await self._pause(wait)
 
-    async def _once(self, permit: Permit) -> Reply | Fault:
+    async def _once(self, permit: Permit) -> Reply | CallError:
         self.tally.asked += 1
         self.tally.most = max(self.tally.most, self.gate.in_flight)
-        answer: Reply | Fault | None = None
+        answer: Reply | CallError | None = None
         try:
             answer = await self._judge.ask(permit.request)
             return answer
@@ -128,7 +128,7 @@ class Caller:
             usage = answer.usage if isinstance(answer, Reply) else None
             posts = 1 if answer is None else answer.posts
             self.tally.asked += posts - 1
-            self.gate.leave(permit, usage, posts, billed=not isinstance(answer, Fault) or answer.billed)
+            self.gate.leave(permit, usage, posts, billed=not isinstance(answer, CallError) or answer.billed)
 
     def _replied(self, permit: Permit, took: float) -> None:
         self._reached, self._answered = True, anyio.current_time()
@@ -138,9 +138,9 @@ class Caller:
         self.gate.nudge()
 
     async def _failed(
-        self, number: int, permit: Permit, fault: Fault, tries: Tries, took: float, key: bytes
-    ) -> float | Fault:
-        """Seconds until the next try, or the Fault that it ends with."""
+        self, number: int, permit: Permit, fault: CallError, tries: RetryBudget, took: float, key: bytes
+    ) -> float | CallError:
+        """Seconds until the next try, or the CallError that it ends with."""
         gate, now = self.gate, anyio.current_time()
         self._reached = self._reached or fault.sent
         if fault.scope == "run":
@@ -180,22 +180,22 @@ class Caller:
         with anyio.move_on_after(seconds):
             await self.gate.halt.told.wait()
 
-    def _stop(self, reason: str) -> Fault:
+    def _stop(self, reason: str) -> CallError:
         return self._end(RefusedError(reason))
 
-    def _end(self, error: RulerError) -> Fault:
+    def _end(self, error: RulerError) -> CallError:
         self.gate.halt.now(error)
         self.gate.nudge()
         return INTERRUPTED
 
-    async def _given_up(self, fault: Fault, tries: Tries, key: bytes) -> Fault:
+    async def _given_up(self, fault: CallError, tries: RetryBudget, key: bytes) -> CallError:
         reason = f"{fault.reason} (tried {tries.asked} times)" if tries.asked > 1 else fault.reason
         last = replace(fault, reason=reason, scope="group")
         if last.sent:  # what never reached the judge costs nothing to ask again
             await self._keep(key, last)
         return last
 
-    async def _keep(self, key: bytes, answer: Reply | Fault) -> None:
+    async def _keep(self, key: bytes, answer: Reply | CallError) -> None:
         """Store; where that fails the run stops, since nothing should be paid that cannot be kept."""
         if self._cache is None:
             return
@@ -222,7 +222,7 @@ def delay(retry: int, floor: float | None, jitter: float) -> float:
 
 
 @dataclass(slots=True)
-class Tries:
+class RetryBudget:
     """What one call has used of its budgets.
 
     `retries` and `seconds` bound what is neither a limit nor an outage: the second is the deadline over
@@ -239,7 +239,7 @@ class Tries:
     spent: float = 0.0
     began: float = math.inf
 
-    def wait(self, fault: Fault, took: float, jitter: float) -> float | None:
+    def wait(self, fault: CallError, took: float, jitter: float) -> float | None:
         """Seconds until the next try; None where a budget is used up."""
         self.spent += took
         if fault.rate:
@@ -259,12 +259,12 @@ Missing = Callable[[bytes, Request], None]
 class CachedOnly:
     """A judge's cached replies, in the place of a `Caller`."""
 
-    def __init__(self, cache: ReplyCache, halt: Halt, missing: Missing | None = None) -> None:
+    def __init__(self, cache: ReplyCache, halt: StopSignal, missing: Missing | None = None) -> None:
         """`missing` takes the key and the text of each request without an answer, however often it comes."""
         self._cache, self._halt, self._missing = cache, halt, missing
-        self.tally = Tally()
+        self.tally = CallStats()
 
-    async def call(self, request: Request, *, again: bool = False) -> Reply | Fault:
+    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """Return the cached answer. With `again` a failed call is none, but a cached reply stays what it is.
 
         A second reply to the same request would not be taken in, and so be paid for without end.
@@ -275,7 +275,7 @@ class CachedOnly:
         except RulerError as error:
             self._halt.now(error)
             return INTERRUPTED
-        if found is not None and not (again and isinstance(found, Fault)):
+        if found is not None and not (again and isinstance(found, CallError)):
             return found
         self.tally.unanswered += 1
         if self._missing is not None:

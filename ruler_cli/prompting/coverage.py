@@ -18,7 +18,7 @@ import orjson
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import plain
-from ruler_cli.prompting.layout import Sheet
+from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.render import quoted
 from ruler_cli.reading.parse import parse
 from ruler_cli.types import Group
@@ -62,7 +62,7 @@ class Coverage:
     first_continued: str = ""
     _seen: set[int] = field(default_factory=set)
 
-    def look(self, group: Group, sheet: Sheet) -> None:
+    def look(self, group: Group, sheet: PromptLayout) -> None:
         """Take in a group, laid out as its judge is shown it."""
         if not sheet.bodies or len(self._seen) > _MOST_TEXTS:
             return
@@ -112,7 +112,7 @@ class Coverage:
             "step of each run"
         ]
 
-    def _compare(self, group: Group, sheet: Sheet) -> None:
+    def _compare(self, group: Group, sheet: PromptLayout) -> None:
         """Count a group of which a rollout is the beginning of another."""
         ordered = sorted(sheet.bodies)
         if any(not one or other.startswith(one + "\n") for one, other in itertools.pairwise(ordered)):

@@ -64,7 +64,7 @@ ENTRY_BYTES = int(_ENTRY_TOKENS * BYTES_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class PromptLayout:
     """A group as the judge sees it: distinct rollouts, and which input rollout is which.
 
     `owner[i]` is the distinct body of input rollout i, None where it could not be read. `sizes` are
@@ -108,14 +108,14 @@ class Sheet:
 
 
 @dataclass(slots=True)
-class Draft:
+class LayoutBuilder:
     """A group that was rendered whole, and can be rendered again with less of some rollouts.
 
     `of_body[b]` is a rollout that looks like body b; `shared` how many first messages are the context;
     `raws` are the bodies in UTF-8, since an encoder costs as much as a hash.
     """
 
-    sheet: Sheet
+    sheet: PromptLayout
     rollouts: list[Rollout]
     of_body: list[int]
     shared: int
@@ -123,7 +123,7 @@ class Draft:
     raws: list[bytes]
 
     @classmethod
-    def of(cls, group: Group, ask: AskSettings) -> Draft:
+    def of(cls, group: Group, ask: AskSettings) -> LayoutBuilder:
         """Render everything."""
         given = group.rollouts
         rollouts, place = _joined(given)
@@ -148,7 +148,7 @@ class Draft:
         digests = tuple(map(keyed, raws))
         digest = keyed(b"group", rubric, tools, context, *sorted(digests))
         sizes = tuple(map(len, raws))
-        sheet = Sheet(context, tools, tuple(bodies), tuple(owner), rubric, digests, digest, sizes)
+        sheet = PromptLayout(context, tools, tuple(bodies), tuple(owner), rubric, digests, digest, sizes)
         return cls(sheet, rollouts, of_body, shared, own_tools, raws)
 
     def shorten(self, keep: Shortening, bodies: Sequence[int], *, context: bool) -> None:
@@ -166,7 +166,7 @@ class Draft:
             shown = min(shown, "\n".join(less), key=lambda text: len(text.encode()))
         self.sheet = replace(self.sheet, context=shown, bodies=tuple(texts), sizes=tuple(sizes))
 
-    def finished(self, shortening: int) -> Sheet:
+    def finished(self, shortening: int) -> PromptLayout:
         """What is shown, with the bodies that address a judge."""
         suspects = injection.suspects(self.sheet.bodies, self.raws)
         if not suspects and not shortening:

@@ -18,10 +18,10 @@ import orjson
 
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.layout import ENTRY_BYTES, Draft, Sheet, drawn, keyed, order_of, salt
+from ruler_cli.prompting.layout import ENTRY_BYTES, LayoutBuilder, PromptLayout, drawn, keyed, order_of, salt
 from ruler_cli.prompting.render import Shortening
 from ruler_cli.prompting.windows import LEAST, WIDE, Windows, count_for, fewest, partition
-from ruler_cli.types import Failure, Group, Request
+from ruler_cli.types import Group, GroupError, Request
 
 LADDER = (
     *(Shortening(tool=n) for n in (256_000, 128_000, 64_000, 32_000, 16_000, 8000, 4000, 1500, 500)),
@@ -32,12 +32,12 @@ LADDER = (
 is longer than a context."""
 
 
-def lay_out(group: Group, ask: AskSettings) -> Sheet:
+def lay_out(group: Group, ask: AskSettings) -> PromptLayout:
     """Render a group, shortened as little as the judge's context allows.
 
     Where even the whole ladder is not enough, `windows` is below 1 for the sheet.
     """
-    draft = Draft.of(group, ask)
+    draft = LayoutBuilder.of(group, ask)
     if ask.context_tokens is None or not draft.sheet.bodies:
         return draft.finished(0)
     highest = 0
@@ -54,7 +54,7 @@ def lay_out(group: Group, ask: AskSettings) -> Sheet:
     return draft.finished(highest)
 
 
-def _even_bar(sheet: Sheet, ask: AskSettings) -> int:
+def _even_bar(sheet: PromptLayout, ask: AskSettings) -> int:
     """Bytes that a rollout may take if all that are longer took as many, and windows were filled."""
     count, capacity = _windows_of(sheet, ask)
     sizes = sorted([*(size + ENTRY_BYTES for size in sheet.sizes), *[len(sheet.context.encode())] * count])
@@ -66,13 +66,13 @@ def _even_bar(sheet: Sheet, ask: AskSettings) -> int:
     return sizes[-1]
 
 
-def _low_bar(sheet: Sheet, ask: AskSettings) -> int:
+def _low_bar(sheet: PromptLayout, ask: AskSettings) -> int:
     """Bytes that a rollout may take so that any of that length fit into a window."""
     count, capacity = _windows_of(sheet, ask)
     return max(capacity, 0) // (-(-len(sheet.bodies) // count) + bool(sheet.context))
 
 
-def _windows_of(sheet: Sheet, ask: AskSettings) -> tuple[int, int]:
+def _windows_of(sheet: PromptLayout, ask: AskSettings) -> tuple[int, int]:
     """The most windows that hold enough to compare, and the bytes of each for context and rollouts."""
     number = len(sheet.bodies)
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
@@ -80,7 +80,7 @@ def _windows_of(sheet: Sheet, ask: AskSettings) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestPart:
     """What one request shows: distinct bodies by slot, as the `window`th part of pass `turn`, from 0."""
 
     turn: int
@@ -88,19 +88,19 @@ class Part:
     bodies: tuple[int, ...]
 
 
-def windows(sheet: Sheet, ask: AskSettings) -> int:
+def windows(sheet: PromptLayout, ask: AskSettings) -> int:
     """How many requests a pass takes: 1 where all is shown at once, 0 where nothing fits the context."""
     return len(parts(sheet, ask, 0))
 
 
-def turns(sheet: Sheet, ask: AskSettings) -> int:
+def turns(sheet: PromptLayout, ask: AskSettings) -> int:
     """How many passes a group gets: two at least in windows, one where nothing is compared."""
     if sheet.alone and ask.single != "score":
         return 1
     return max(ask.passes, 2) if windows(sheet, ask) > 1 else ask.passes
 
 
-def parts(sheet: Sheet, ask: AskSettings, turn: int) -> tuple[Part, ...]:
+def parts(sheet: PromptLayout, ask: AskSettings, turn: int) -> tuple[RequestPart, ...]:
     """The requests of one pass; none where the group does not fit the judge's context."""
     made: Windows = []
     if _at_once(sheet, ask):
@@ -112,7 +112,7 @@ def parts(sheet: Sheet, ask: AskSettings, turn: int) -> tuple[Part, ...]:
         made = pair[turn % 2]
     if ask.order == "input":
         made = [sorted(window) for window in made]
-    return tuple(Part(turn, number, tuple(window)) for number, window in enumerate(made))
+    return tuple(RequestPart(turn, number, tuple(window)) for number, window in enumerate(made))
 
 
 def turn_of(number: int, judge: int) -> int:
@@ -123,7 +123,7 @@ def turn_of(number: int, judge: int) -> int:
     return number ^ (judge & 1)
 
 
-def halved(part: Part, count: int) -> tuple[Part, ...]:
+def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
     """Two windows in place of one of `count` that was too long; none where too little would be in them.
 
     Each takes every second rollout, so that places stay what they were; no window has their numbers.
@@ -131,21 +131,21 @@ def halved(part: Part, count: int) -> tuple[Part, ...]:
     if count < 2 or len(part.bodies) < 2 * LEAST:
         return ()
     number = count + 2 * part.window
-    return tuple(Part(part.turn, number + half, part.bodies[half::2]) for half in (0, 1))
+    return tuple(RequestPart(part.turn, number + half, part.bodies[half::2]) for half in (0, 1))
 
 
-def obstacle(group: Group, sheet: Sheet, ask: AskSettings) -> Failure | None:
+def obstacle(group: Group, sheet: PromptLayout, ask: AskSettings) -> GroupError | None:
     """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
     if not sheet.bodies:
         faults = [r.fault for r in group.rollouts if r.fault]
         first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
-        return Failure("input", first or "the group has no trajectories")
+        return GroupError("input", first or "the group has no trajectories")
     if ask.context_tokens is None or windows(sheet, ask):
         return None
     # the smallest request that would help: the longest rollout and a short one
     sizes = sorted(range(len(sheet.bodies)), key=sheet.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
-    return Failure("too_long", too_long(sheet.tokens_of(least), ask.context_tokens))
+    return GroupError("too_long", too_long(sheet.tokens_of(least), ask.context_tokens))
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -156,14 +156,14 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _at_once(sheet: Sheet, ask: AskSettings) -> bool:
+def _at_once(sheet: PromptLayout, ask: AskSettings) -> bool:
     """Whether one request shows everything."""
     limit = ask.context_tokens
     return 0 < len(sheet.bodies) <= ask.group_size and (limit is None or sheet.tokens <= limit)
 
 
 def _plan(
-    sheet: Sheet, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
+    sheet: PromptLayout, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
 ) -> tuple[tuple[Windows, Windows], int] | None:
     """The windows of turns 0 and 1 and how many rollouts each has at least; None where none fit.
 
@@ -181,7 +181,7 @@ def _plan(
 
 
 def _pair(
-    sheet: Sheet, ask: AskSettings, even: int, count: int, least: int
+    sheet: PromptLayout, ask: AskSettings, even: int, count: int, least: int
 ) -> tuple[Windows, Windows] | None:
     """Two passes, from an even turn on, that tie each other's windows together."""
     made: list[Windows] = []
@@ -202,7 +202,7 @@ def _pair(
     return made[0], made[1]
 
 
-def _draw(sheet: Sheet, key: bytes, attempt: int, body: int) -> bytes:
+def _draw(sheet: PromptLayout, key: bytes, attempt: int, body: int) -> bytes:
     return keyed(key, b"window %d" % attempt, sheet.digests[body])
 
 
@@ -210,7 +210,7 @@ _LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class Prompt:
     """One request with its key: the distinct body behind each label, in the order shown."""
 
     request: Request
@@ -218,7 +218,7 @@ class Paper:
 
 
 @dataclass(slots=True)
-class State:
+class ExchangeState:
     """What has happened to a request so far: second chances are given a few times each at most.
 
     `fitted`: the room is all that the judge's context leaves beside the prompt. `cuts` are the tokens of
@@ -235,18 +235,22 @@ class State:
 
 
 def compose(
-    sheet: Sheet,
+    sheet: PromptLayout,
     ask: AskSettings,
-    part: Part | None = None,
-    state: State | None = None,
+    part: RequestPart | None = None,
+    state: ExchangeState | None = None,
     given: Mapping[str, tuple[float, str]] | None = None,
-) -> Paper:
+) -> Prompt:
     """Write the two messages of one attempt to ask about a part, by default the first of all.
 
     `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
     """
-    whole = Part(0, 0, tuple(range(len(sheet.bodies))))  # of a sheet that fits no context
-    part, state, given = part or next(iter(parts(sheet, ask, 0)), whole), state or State(), given or {}
+    whole = RequestPart(0, 0, tuple(range(len(sheet.bodies))))  # of a sheet that fits no context
+    part, state, given = (
+        part or next(iter(parts(sheet, ask, 0)), whole),
+        state or ExchangeState(),
+        given or {},
+    )
     key = salt(sheet.digest, seed=ask.seed, turn=part.turn, attempt=state.attempt)
     order: Sequence[int] = part.bodies
     if state.attempt and ask.order == "random":
@@ -263,10 +267,10 @@ def compose(
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     system = templates.system(sheet.rubric, alone=sheet.alone)
     request = Request(system, "\n".join(lines), tuple(wanted), state.room, part.turn, state.fitted)
-    return Paper(request, labels)
+    return Prompt(request, labels)
 
 
-def _labels(sheet: Sheet, key: bytes, order: Sequence[int]) -> dict[str, int]:
+def _labels(sheet: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
     """Four consonants or more for each body, that no text of the request holds."""
     labels: dict[str, int] = {}
     text = "\n".join((sheet.rubric, sheet.context, sheet.tools, *(sheet.bodies[i] for i in order)))

@@ -24,7 +24,7 @@ of groups that are enough."""
 
 
 @dataclass(slots=True)
-class Tally:
+class SampleCounts:
     """Values at one place of all rollouts: how many are absent, no number, and what the others come to."""
 
     absent: int = 0
@@ -77,7 +77,7 @@ class Notes:
 
     def _begin(self) -> None:
         self.bytes = self.records = self.rollouts = 0
-        self.rewards, self.outcomes = Tally(), Tally()
+        self.rewards, self.outcomes = SampleCounts(), SampleCounts()
         self.first: list[Record] = []
 
     def again(self) -> None:

@@ -15,22 +15,22 @@ from operator import attrgetter
 
 from ruler_cli.config import CombineSettings
 from ruler_cli.formats.rewards import PASSING
-from ruler_cli.observer import Figures, Odd, Pair
+from ruler_cli.observer import BatchFigures, Odd, Pair
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.reliability import Anova, Noise, Prior
 from ruler_cli.scoring.sums import LengthSums, Moments, PairSums, SlotCurve, quantile
-from ruler_cli.types import Ballot, Outcome, Verdict
+from ruler_cli.types import GroupResult, GroupScores, PassScores
 
 _EXACT = 12
 _DIGITS = 9
 """Decimals of a score that was solved for: what is behind them is the solver's rounding."""
-Correct = Callable[[Ballot], Sequence[float]]
+Correct = Callable[[PassScores], Sequence[float]]
 """The scores of a ballot, aligned with its bodies, as they are to count."""
 AS_GIVEN: Correct = attrgetter("scores")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ScoreTable:
     """One judge's word on a group.
 
     `cells[i]` are the scores of body i in the order of `ballots`; where it was shown in windows, without
@@ -39,7 +39,7 @@ class Table:
     """
 
     judge: int
-    ballots: tuple[Ballot, ...]
+    ballots: tuple[PassScores, ...]
     windows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
     cells: tuple[tuple[float, ...], ...]
     scores: tuple[float | None, ...]
@@ -51,15 +51,15 @@ class Table:
         return min(map(len, self.cells), default=0)
 
 
-def tables(judged: Outcome, correct: Correct = AS_GIVEN) -> list[Table]:
+def tables(judged: GroupResult, correct: Correct = AS_GIVEN) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
-    by_judge: dict[int, list[Ballot]] = {}
+    by_judge: dict[int, list[PassScores]] = {}
     for ballot in sorted(judged.ballots, key=lambda b: (b.judge, b.turn, b.window)):
         by_judge.setdefault(ballot.judge, []).append(ballot)
     return [_table(judged, judge, ballots, correct) for judge, ballots in by_judge.items()]
 
 
-def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct) -> Table:
+def _table(judged: GroupResult, judge: int, ballots: list[PassScores], correct: Correct) -> ScoreTable:
     windows = tuple((ballot.bodies, tuple(correct(ballot))) for ballot in ballots)
     bodies = len(judged.sizes)
     cells: tuple[tuple[float, ...], ...]
@@ -77,10 +77,10 @@ def _table(judged: Outcome, judge: int, ballots: list[Ballot], correct: Correct)
         cells = tuple(map(tuple, found))
         scores = tuple(mean(row) if row else None for row in cells)
     within = tuple(None if score is None else min(max(score, 0.0), 1.0) for score in scores)
-    return Table(judge, tuple(ballots), windows, cells, within, fitted)
+    return ScoreTable(judge, tuple(ballots), windows, cells, within, fitted)
 
 
-def anova(judged: Outcome, used: Sequence[Table]) -> Anova | None:
+def anova(judged: GroupResult, used: Sequence[ScoreTable]) -> Anova | None:
     """The analysis of variance of rollout × (judge, pass); None where there is only one of either."""
     bodies = len(judged.sizes)
     if bodies < 2:
@@ -114,7 +114,7 @@ _FLAT = 1e-6
 """A judge whose scores deviate less than this has one score for all, whatever rounding says."""
 
 
-class Batch:
+class BatchStatistics:
     """Sums over the groups that were judged, in two steps.
 
     `add` counts what a group's verdict may need of the batch, before the verdict; `conclude` what comes
@@ -133,7 +133,7 @@ class Batch:
         self._flawed, self._near = _Listing(lowest=True), _Listing(lowest=False)
         self._told = self._untold = 0
 
-    def add(self, judged: Outcome) -> None:
+    def add(self, judged: GroupResult) -> None:
         """Count what was said of a group: by slot, how passes differ, how each judge scores."""
         self.slots.add(*(ballot.scores for ballot in judged.ballots))
         if judged.judges > 1:
@@ -142,7 +142,7 @@ class Batch:
                     self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
         self._hear(judged, AS_GIVEN)
 
-    def settle(self, every: Iterable[Outcome], how: CombineSettings) -> None:
+    def settle(self, every: Iterable[GroupResult], how: CombineSettings) -> None:
         """Once every group was added: learn the noise of scores as `how` has them count.
 
         Without that, what --debias and --standardize take out of the scores would still count as noise.
@@ -152,7 +152,7 @@ class Batch:
             for judged in every:
                 self._hear(judged, partial(self.counted, how))
 
-    def counted(self, how: CombineSettings, ballot: Ballot) -> Sequence[float]:
+    def counted(self, how: CombineSettings, ballot: PassScores) -> Sequence[float]:
         """What a ballot's scores count as: without its slots' share, on the scale of all judges."""
         scores: Sequence[float] = ballot.scores
         if how.debias and self.slots.enough:
@@ -160,7 +160,7 @@ class Batch:
             scores = [score - less for score, less in zip(scores, away, strict=True)]
         return self._standard(ballot.judge, scores) if how.standardize else scores
 
-    def _hear(self, judged: Outcome, correct: Correct) -> None:
+    def _hear(self, judged: GroupResult, correct: Correct) -> None:
         if len(judged.ballots) < 2 or judged.alone:
             return
         found = tables(judged, correct)
@@ -186,7 +186,7 @@ class Batch:
         stretch = pooled.deviation / own.deviation if own.deviation > _FLAT else 1.0
         return [pooled.mean + (score - own.mean) * stretch for score in scores]
 
-    def conclude(self, key: str, judged: Outcome, verdict: Verdict) -> None:
+    def conclude(self, key: str, judged: GroupResult, verdict: GroupScores) -> None:
         """Count a group's verdict; `key` names the group where a rollout of it is listed."""
         self._groups += 1
         self._tied += verdict.tied
@@ -201,7 +201,7 @@ class Batch:
         for i, (rollout, said) in enumerate(zip(verdict.rollouts, judged.outcomes, strict=False), 1):
             self._odd(key, i, rollout.judged, said)
 
-    def _pair(self, judged: Outcome, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
+    def _pair(self, judged: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
         """Count every two judges on the distinct rollouts of a group, each by its first place in it."""
         judges = sorted({judge for by_judge, _ in rollouts for judge in by_judge})
         for one, other in combinations(judges, 2):
@@ -223,7 +223,7 @@ class Batch:
         elif not good and score >= PASSING:
             self._near.add(key, rollout, score)
 
-    def figures(self, *, debias: bool = False, checked: bool = False) -> Figures:
+    def figures(self, *, debias: bool = False, checked: bool = False) -> BatchFigures:
         """What the batch comes to.
 
         `debias` tells that the slot curve was to be subtracted, `checked` that outcomes were asked for:
@@ -233,7 +233,7 @@ class Batch:
         for step, groups in self._reliability.items():
             tenths[min(9, step * 10 // _STEPS)] += groups
         median = quantile(self._reliability, 0.5) / _STEPS if self._reliability else None
-        return Figures(
+        return BatchFigures(
             groups=self._groups,
             tie_rate=self._tied / self._groups if self._groups else None,
             degraded=self._degraded,

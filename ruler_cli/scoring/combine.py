@@ -10,8 +10,8 @@ from math import ceil, fsum, sqrt
 
 from ruler_cli.config import CombineSettings
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import Batch, Table, anova, mean, tables
-from ruler_cli.types import Failure, Miss, Outcome, RolloutScore, Verdict
+from ruler_cli.scoring.batch_statistics import BatchStatistics, ScoreTable, anova, mean, tables
+from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, RolloutScore
 
 _BALANCED = 2
 """Passes from which on the scores of an escalation stand: an order and its reverse."""
@@ -19,11 +19,11 @@ _Shown = tuple[float, float, float, tuple[int, int], str]
 """A rollout in one request: its place, its score, the same as it counts, pass and judge, explanation."""
 
 
-def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Failure:
+def combine(judged: GroupResult, how: CombineSettings, batch: BatchStatistics) -> GroupScores | GroupError:
     """The scores of a group's rollouts, and how good they are.
 
     `batch` is what is known of all groups, or of those so far: the noise of a pass, the slot curve, how
-    judges differ. A Failure where no judge counts, where the run was interrupted before all was asked,
+    judges differ. A GroupError where no judge counts, where the run was interrupted before all was asked,
     and where the original rewards that are asked for are not there.
     """
     misses = sorted(judged.misses, key=lambda m: (m.judge, m.turn, m.window))
@@ -39,7 +39,7 @@ def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Fa
     used = final or [table for table in counted if table.judge != judged.final] or counted
     if not used:
         return _failure(judged, found, misses, least)
-    verdict = Verdict(
+    verdict = GroupScores(
         _rollouts(judged, used, counted),
         used=tuple([table.judge for table in used]),
         passes=max(table.passes for table in used),
@@ -49,7 +49,9 @@ def combine(judged: Outcome, how: CombineSettings, batch: Batch) -> Verdict | Fa
     return _by_rewards(verdict, judged, how)
 
 
-def _rollouts(judged: Outcome, used: Sequence[Table], counted: Sequence[Table]) -> tuple[RolloutScore, ...]:
+def _rollouts(
+    judged: GroupResult, used: Sequence[ScoreTable], counted: Sequence[ScoreTable]
+) -> tuple[RolloutScore, ...]:
     """The score of each rollout, as the judges gave it and without a word on how good it is."""
     shown: list[list[_Shown]] = [[] for _ in judged.sizes]
     for table in used:
@@ -67,7 +69,11 @@ def _rollouts(judged: Outcome, used: Sequence[Table], counted: Sequence[Table]) 
 
 
 def _score(
-    body: int, shown: Sequence[_Shown], used: Sequence[Table], counted: Sequence[Table], suspect: bool
+    body: int,
+    shown: Sequence[_Shown],
+    used: Sequence[ScoreTable],
+    counted: Sequence[ScoreTable],
+    suspect: bool,
 ) -> RolloutScore:
     """The mean of the judges, with what was said first with the score nearest to it."""
     score = mean([own for table in used if (own := table.scores[body]) is not None])
@@ -94,7 +100,7 @@ def _deviation(cells: Sequence[float]) -> float | None:
     return sqrt(fsum((cell - middle) ** 2 for cell in cells) / (len(cells) - 1))
 
 
-def _degraded(judged: Outcome, used: Sequence[Table], misses: Sequence[Miss]) -> bool:
+def _degraded(judged: GroupResult, used: Sequence[ScoreTable], misses: Sequence[FailedCall]) -> bool:
     """Whether scores are missing that were to count."""
     judges = {table.judge for table in used}
     if judged.final is None:
@@ -105,8 +111,12 @@ def _degraded(judged: Outcome, used: Sequence[Table], misses: Sequence[Miss]) ->
 
 
 def _rated(
-    verdict: Verdict, judged: Outcome, used: Sequence[Table], how: CombineSettings, batch: Batch
-) -> Verdict:
+    verdict: GroupScores,
+    judged: GroupResult,
+    used: Sequence[ScoreTable],
+    how: CombineSettings,
+    batch: BatchStatistics,
+) -> GroupScores:
     """With how far the scores can be trusted: as far as passes tell, but one score for all is no signal."""
     if judged.alone:
         flagged = how.single != "score"
@@ -130,7 +140,7 @@ def _rated(
     )
 
 
-def _one_score(verdict: Verdict, used: Sequence[Table]) -> bool:
+def _one_score(verdict: GroupScores, used: Sequence[ScoreTable]) -> bool:
     """Whether the judges gave all rollouts the same: on the whole, or each time they were asked.
 
     Each time: --debias subtracts from equal scores what their places are worth, and makes them differ.
@@ -140,7 +150,7 @@ def _one_score(verdict: Verdict, used: Sequence[Table]) -> bool:
     )
 
 
-def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verdict | Failure:
+def _by_rewards(verdict: GroupScores, judged: GroupResult, how: CombineSettings) -> GroupScores | GroupError:
     """With what the dump said of the rollouts: its reward mixed in, its outcome above all.
 
     What makes the scores equal leaves no signal; what tells equal ones apart is no signal of the judges.
@@ -156,10 +166,10 @@ def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verd
             if score is None:
                 mixed.append(None)
             elif reward is None:
-                return Failure("input", f"--blend: rollout {i} has no reward that is a number")
+                return GroupError("input", f"--blend: rollout {i} has no reward that is a number")
             elif not 0 <= reward <= 1:
                 told = f"--blend: rollout {i} has the reward {reward:g}, and scores go from 0 to 1"
-                return Failure("input", f"{told}; name one of that scale with --reward PATH")
+                return GroupError("input", f"{told}; name one of that scale with --reward PATH")
             else:
                 mixed.append(how.blend * score + (1 - how.blend) * reward)
         scores = tuple(mixed)
@@ -173,7 +183,9 @@ def _by_rewards(verdict: Verdict, judged: Outcome, how: CombineSettings) -> Verd
     return replace(verdict, tied=True, weight=0.0) if levelled else verdict
 
 
-def _failure(judged: Outcome, found: Sequence[Table], misses: Sequence[Miss], least: int) -> Failure:
+def _failure(
+    judged: GroupResult, found: Sequence[ScoreTable], misses: Sequence[FailedCall], least: int
+) -> GroupError:
     """Why no judge counts: the first request that brought nothing, and what there was beside it.
 
     What --max-cost left out goes before all else: a run with more money may score the group.
@@ -188,7 +200,7 @@ def _failure(judged: Outcome, found: Sequence[Table], misses: Sequence[Miss], le
     told = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
     told += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
     if not misses:
-        return Failure("reply", told)
+        return GroupError("reply", told)
     failure = (misses if misses[0].failure.kind == "budget" else own or misses)[0].failure
     return replace(failure, reason=f"{told}; the first that did not: {failure.reason}")
 

@@ -18,12 +18,22 @@ from ruler_cli.formats.custom import tree
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.rewards import given
 from ruler_cli.reading.parse import dump, dump_shown, parse_text
-from ruler_cli.types import Failure, Group, Mark, Outcome, Path, Record, Rollout, RolloutScore, Verdict
+from ruler_cli.types import (
+    Annotation,
+    Group,
+    GroupError,
+    GroupResult,
+    GroupScores,
+    Path,
+    Record,
+    Rollout,
+    RolloutScore,
+)
 from ruler_cli.writing.splice import Items, Object, Patches, Tree, at, read_array, read_object
 
 _LOG = "RULER explanation: "
 _KEPT = "independent_reward"
-Marked = tuple[Rollout, Mark]
+Marked = tuple[Rollout, Annotation]
 _FINE = 6
 """Decimals of what is computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
@@ -32,27 +42,29 @@ _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """RFC 3339 in UTC, to the second."""
 
 
-def _judge_of(outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> str:
+def _judge_of(outcome: GroupResult, verdict: GroupScores | GroupError, names: Sequence[str]) -> str:
     """Which judge, or judges, a group's scores are of; of one that nobody scored, who was to."""
-    if isinstance(verdict, Verdict):
+    if isinstance(verdict, GroupScores):
         return ", ".join(names[seat] for seat in verdict.used)
     heard = {ballot.judge for ballot in outcome.ballots} or {miss.judge for miss in outcome.misses} or {0}
     return ", ".join(names[seat] for seat in sorted(heard))
 
 
-def marks_of(group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str]) -> list[Mark]:
+def marks_of(
+    group: Group, outcome: GroupResult, verdict: GroupScores | GroupError, names: Sequence[str]
+) -> list[Annotation]:
     """A mark for each rollout of the group, in input order; `names` are those of all judges."""
     name = _judge_of(outcome, verdict, names)
-    if isinstance(verdict, Failure):
+    if isinstance(verdict, GroupError):
         lost = {"status": "failed", "kind": verdict.kind, "reason": verdict.reason, "judge": name}
-        return [Mark(None, dict(lost)) for _ in group.rollouts]
+        return [Annotation(None, dict(lost)) for _ in group.rollouts]
     return [_mark(rollout, verdict.passes, name, names) for rollout in verdict.rollouts]
 
 
-def _mark(rollout: RolloutScore, passes: int, name: str, names: Sequence[str]) -> Mark:
+def _mark(rollout: RolloutScore, passes: int, name: str, names: Sequence[str]) -> Annotation:
     score, said = rollout.score, rollout.explanation
     if score is None:
-        return Mark(None, {"status": "failed", "kind": "input", "reason": said, "judge": name})
+        return Annotation(None, {"status": "failed", "kind": "input", "reason": said, "judge": name})
     fields: dict[str, Any] = {"status": "scored", "score": score, "explanation": said, "judge": name}
     fields["passes"] = passes
     if rollout.judged != score:
@@ -66,20 +78,24 @@ def _mark(rollout: RolloutScore, passes: int, name: str, names: Sequence[str]) -
         fields["pass_scores"] = [round(given, _COARSE) for given in rollout.pass_scores]
     if rollout.suspect:
         fields["suspect"] = True
-    return Mark(score, fields)
+    return Annotation(score, fields)
 
 
 def group_fields(
-    group: Group, outcome: Outcome, verdict: Verdict | Failure, names: Sequence[str], cost_usd: float | None
+    group: Group,
+    outcome: GroupResult,
+    verdict: GroupScores | GroupError,
+    names: Sequence[str],
+    cost_usd: float | None,
 ) -> dict[str, Any]:
     """The group's part of the output, which stands once where the record is a group."""
     usage = outcome.usage
-    failed = isinstance(verdict, Failure)
+    failed = isinstance(verdict, GroupError)
     fields: dict[str, Any] = {"status": "failed" if failed else "scored", "key": group.key}
-    if isinstance(verdict, Failure):
+    if isinstance(verdict, GroupError):
         fields |= {"kind": verdict.kind, "reason": verdict.reason}
     fields |= {"judge": _judge_of(outcome, verdict, names), "size": group.compared}
-    if isinstance(verdict, Verdict):
+    if isinstance(verdict, GroupScores):
         fields |= _quality(verdict, outcome)
     fields["usage"] = {
         "calls": usage.calls,
@@ -94,7 +110,7 @@ def group_fields(
     return fields
 
 
-def _quality(verdict: Verdict, outcome: Outcome) -> dict[str, Any]:
+def _quality(verdict: GroupScores, outcome: GroupResult) -> dict[str, Any]:
     """How good the scores of a group are, and what had to be done for them; counts only where there are."""
     fields: dict[str, Any] = {"passes": verdict.passes, "tied": verdict.tied}
     if verdict.reliability is not None:
@@ -209,7 +225,7 @@ def _lists(
     patches.put(whole, {**changes, "ruler": listed})
 
 
-def _written(mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes | None) -> bytes:
+def _written(mark: Annotation, layout: Layout, on_failure: OnFailure, original: bytes | None) -> bytes:
     """What stands in the reward field from now on."""
     if mark.score is not None:
         return layout.form.replace(b"%s", dump(mark.score))
@@ -218,7 +234,7 @@ def _written(mark: Mark, layout: Layout, on_failure: OnFailure, original: bytes 
     return original or layout.lost
 
 
-def _with_original(mark: Mark, original: bytes | None) -> bytes:
+def _with_original(mark: Annotation, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
     ours = dump_shown({**mark.fields, _KEPT: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
@@ -242,7 +258,7 @@ class _One:
     text: bytes
     obj: Object
     layout: Layout
-    mark: Mark
+    mark: Annotation
     on_failure: OnFailure
 
     def changes(self) -> Tree:

@@ -12,16 +12,16 @@ import anyio
 import pytest
 
 from ruler_cli.batch.collect import Collected, collect
-from ruler_cli.batch.journal import Batch, Journal, State
+from ruler_cli.batch.journal import BatchRecord, Journal, State
 from ruler_cli.batch.providers import Provider, Providers
-from ruler_cli.batch.recover import Standing, recover
+from ruler_cli.batch.recover import BatchStanding, recover
 from ruler_cli.batch.render import render
 from ruler_cli.batch.submit import Submitted, submit
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from tests.batch.apis import KEY
 from tests.batch_server import BatchServer
 from tests.conftest import group, write
@@ -120,7 +120,7 @@ def mortal_disk(steps: Steps) -> Iterator[None]:
         commit(self)
         steps.reach(f"after a commit: {what}")
 
-    def named_move(self: Journal, batch: Batch, state: State, **fields: Any) -> Batch | None:
+    def named_move(self: Journal, batch: BatchRecord, state: State, **fields: Any) -> BatchRecord | None:
         steps.writes = state
         return move(self, batch, state, **fields)
 
@@ -175,7 +175,7 @@ class Client:
         async def main() -> Submitted:
             async with self.providers(steps) as providers:
                 return await submit(
-                    settings, providers, lambda batch: None, self.listener, Halt(), self.window
+                    settings, providers, lambda batch: None, self.listener, StopSignal(), self.window
                 )
 
         return self._run(main, steps)
@@ -201,17 +201,17 @@ class Client:
                 return number
         raise AssertionError(f"still lacking after {rounds} rounds: {submitted}, {collected}")
 
-    def recover(self, window: float, *, give_up: bool) -> list[Standing]:
+    def recover(self, window: float, *, give_up: bool) -> list[BatchStanding]:
         """Recover, and the batches in doubt then."""
 
-        async def main() -> list[Standing]:
+        async def main() -> list[BatchStanding]:
             async with self.providers(None) as providers:
                 with Journal(self.place) as journal:
                     return await recover(journal, providers, self.listener, window, give_up=give_up)
 
         return self._run(main, None)
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[BatchRecord]:
         """Every batch on record."""
         with Journal(self.place) as journal:
             return journal.batches()

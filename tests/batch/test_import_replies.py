@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from ruler_cli.batch.import_replies import Imported, Importer, Unread, take_in_stream
 from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import Fault, Reply
+from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT
 
-MARK = Fault("refused", "the judge answered 400: no", "group")
+MARK = CallError("refused", "the judge answered 400: no", "group")
 TOO_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
 
 
@@ -112,7 +112,7 @@ def test_taken(ledger: Ledger) -> None:
     kept = ledger.find(key(1))
     assert kept == reply_of(json.dumps(body("fine")).encode())
     failed = ledger.find(key(2))
-    assert isinstance(failed, Fault)
+    assert isinstance(failed, CallError)
     assert failed.context == (4096, 5000)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batch.journal import OPEN, Batch, Journal, out
+from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, out
 from ruler_cli.batch.providers import Providers
 from ruler_cli.batch.recover import recover
 from ruler_cli.errors import OutputError, UsageError
@@ -33,7 +33,7 @@ _LIVES = (
 )
 
 
-def begun(journal: Journal, *keys: bytes) -> Batch:
+def begun(journal: Journal, *keys: bytes) -> BatchRecord:
     """A batch of these requests that is about to be created."""
     for key in keys:
         assert journal.free(key, 0)
@@ -68,7 +68,7 @@ def test_recorded(place: Path) -> None:
 def test_out_once(place: Path) -> None:
     """A request that is set aside, or out in an open batch, is not free; one of a closed batch is."""
     with Journal(place) as journal, Journal(place) as other:
-        batch: Batch | None = begun(journal, KEYS[0])
+        batch: BatchRecord | None = begun(journal, KEYS[0])
         journal.claim("another", KEYS[1])
         assert (journal.free(KEYS[1], 0), other.free(KEYS[1], 0)) == (False, True)
         for opened in OPEN:

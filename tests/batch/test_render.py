@@ -17,8 +17,8 @@ from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.judges.resolve import Target, request_line
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Halt
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.pool.engine import StopSignal
+from ruler_cli.types import CallError, Reply, Request
 from tests.attacks import FAMILIES
 from tests.conftest import group, rollout
 from tests.runs import Say, Stage, Stub, group_of, noisy, refusing, shifting, truthful
@@ -72,7 +72,7 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
     return make
 
 
-def odd_first(request: Request) -> Reply | Fault:
+def odd_first(request: Request) -> Reply | CallError:
     """Nothing that can be read until it is told so; of some groups twice."""
     said = truthful(request)
     twice = group_of(request) in ("g1", "g7")
@@ -81,7 +81,7 @@ def odd_first(request: Request) -> Reply | Fault:
     return said
 
 
-def cut_first(request: Request) -> Reply | Fault:
+def cut_first(request: Request) -> Reply | CallError:
     """Cut off until it is asked to be short."""
     return truthful(request) if request.room else _bare('{"scores": [', reason="length")
 
@@ -89,11 +89,11 @@ def cut_first(request: Request) -> Reply | Fault:
 def short_of(limit: int) -> Say:
     """A judge that reads no more than so many tokens, and names them."""
 
-    def say(request: Request) -> Reply | Fault:
+    def say(request: Request) -> Reply | CallError:
         tokens = request.size // 3
         if tokens <= limit:
             return truthful(request)
-        return Fault("too_long", f"{tokens} tokens are too many", "group", context=(limit, tokens))
+        return CallError("too_long", f"{tokens} tokens are too many", "group", context=(limit, tokens))
 
     return say
 
@@ -155,7 +155,7 @@ def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
     for way in ("unusable", "cut off", "windows"):
         names, more, say, groups = WAYS[way]
 
-        def noted(request: Request, say: Say = say) -> Reply | Fault:
+        def noted(request: Request, say: Say = say) -> Reply | CallError:
             asked.append(request)
             return say(request)
 
@@ -194,7 +194,7 @@ def test_each_once(staged: Callable[..., Stage]) -> None:
 
 def test_what_failed_is_asked_again(staged: Callable[..., Stage]) -> None:
     """A call that failed for good is lacking only where it is to be asked again."""
-    broken = Fault("refused", "no", "group")
+    broken = CallError("refused", "no", "group")
     stage = staged("a", GROUPS, Stub("one", lambda r: broken if group_of(r) == "g3" else truthful(r)))
     answered(stage, ("one",))
     assert rendered(stage.settings("one"))[0].failed == {"refused": 1}
@@ -209,7 +209,7 @@ def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
     whole, told = rendered(stage.settings("one"))[1], []
 
     async def main() -> None:
-        halt = Halt()
+        halt = StopSignal()
 
         def take(seat: int, key: bytes, request: Request) -> None:
             told.append((seat, key, request))

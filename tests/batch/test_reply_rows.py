@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.batch.reply_rows import BIGGEST, Row, read_row
+from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.provider_errors import classify, refuses_format
 from ruler_cli.judges.reply_body import error_of, reply_of
 from ruler_cli.judges.resolve import choose
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.answers import ANSWERS
 from tests.judges.raw_server import answer as answered
 from tests.judges.raw_server import serving
@@ -61,10 +61,10 @@ def result(kind: str, **more: Any) -> dict[str, Any]:
     return {"result": {"type": kind, **more}}
 
 
-def row_of(**fields: Any) -> Row:
+def row_of(**fields: Any) -> ReplyRow:
     """The row as it is read."""
     found = read_row(json.dumps({"custom_id": ID, **fields}).encode())
-    assert isinstance(found, Row), found
+    assert isinstance(found, ReplyRow), found
     assert found.custom_id == ID
     return found
 
@@ -77,10 +77,10 @@ def reply_from(**fields: Any) -> Reply:
     return found
 
 
-def fault_from(**fields: Any) -> tuple[Fault, str]:
+def fault_from(**fields: Any) -> tuple[CallError, str]:
     """The failure in a row, and its label."""
     found = row_of(**fields)
-    assert isinstance(found.answer, Fault), found
+    assert isinstance(found.answer, CallError), found
     return found.answer, found.label
 
 
@@ -312,7 +312,9 @@ def test_odd_lines(line: bytes, reason: str) -> None:
 
 def test_byte_order_mark() -> None:
     """The first line of a file may begin with a byte order mark."""
-    assert isinstance(read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()), Row)
+    assert isinstance(
+        read_row(b"\xef\xbb\xbf" + json.dumps({"custom_id": ID, "text": "x"}).encode()), ReplyRow
+    )
 
 
 def test_hostile_sentences() -> None:
@@ -346,6 +348,6 @@ def test_never_raises(fields: dict[str, Any], cut: int) -> None:
     line = json.dumps({"custom_id": ID, **fields}).encode()
     for one in (line, line[: len(line) - cut], line[cut:]):
         found = read_row(one)
-        if isinstance(found, Row) and isinstance(found.answer, Fault):
+        if isinstance(found, ReplyRow) and isinstance(found.answer, CallError):
             assert found.label or found.answer.scope == "group"
             assert found.answer.sent

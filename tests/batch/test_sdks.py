@@ -12,7 +12,7 @@ from anthropic.types.messages.batch_create_params import Request
 from openai import ConflictError, OpenAI
 from openai.types.chat import ChatCompletion
 
-from ruler_cli.batch.reply_rows import Row, read_row
+from ruler_cli.batch.reply_rows import ReplyRow, read_row
 from ruler_cli.types import Reply
 from tests.batch.apis import KEY, request, requests
 from tests.batch_server import BatchServer
@@ -65,7 +65,7 @@ def test_anthropic(batch_server: BatchServer) -> None:
         assert (batch.processing_status, batch.request_counts.succeeded) == ("ended", 2)
         for row in anthropic.messages.batches.results(batch.id):
             found = read_row(row.to_json(indent=None).encode())
-            assert isinstance(found, Row)
+            assert isinstance(found, ReplyRow)
             if row.result.type == "succeeded":
                 assert isinstance(row.result.message.content[0], TextBlock)
                 assert isinstance(found.answer, Reply)

@@ -14,7 +14,7 @@ from ruler_cli.batch.providers import Provider, Remote
 from ruler_cli.batch.submit import TooDear, submit
 from ruler_cli.config import AskSettings, PoolSettings
 from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from tests.batch.apis import APIS
 from tests.batch.crashes import Client
 from tests.batch_server import BatchServer
@@ -111,7 +111,7 @@ def test_told_to_stop(client: Client, batch_server: BatchServer) -> None:
         async with client.providers(None) as providers:
             with anyio.CancelScope() as scope:
                 stop = scope.cancel
-                await submit(client.settings, providers, lambda _: stop(), client.listener, Halt(), 0.1)
+                await submit(client.settings, providers, lambda _: stop(), client.listener, StopSignal(), 0.1)
 
     anyio.run(main)
     assert [batch.state for batch in client.batches()] == ["submitted"]
@@ -152,7 +152,7 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
     whole = Provider.create
 
     async def main() -> None:
-        halt = Halt()
+        halt = StopSignal()
 
         async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
             halt.now(InterruptedRun(2))

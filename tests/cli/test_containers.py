@@ -12,7 +12,7 @@ import pytest
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.observer import Observer, Summary
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.run import score
 from tests.conftest import Ruler, group, read, rollout, write
 
@@ -165,7 +165,7 @@ def test_refused(ruler: Ruler, tmp_path: Path, shards: Path) -> None:
 class Stops(Observer):
     """Tells a run to stop once some of it is written."""
 
-    def __init__(self, halt: Halt) -> None:
+    def __init__(self, halt: StopSignal) -> None:
         self._halt = halt
 
     def advanced(self, summary: Summary) -> None:
@@ -183,7 +183,7 @@ async def test_interrupted_document(tmp_path: Path, out: str) -> None:
     settings = ScoreSettings(
         InputSettings(str(tmp_path / "in.json")), str(tmp_path / out), JudgeSettings("offline")
     )
-    halt = Halt()
+    halt = StopSignal()
     done = await score(settings, Stops(halt), halt)
     assert isinstance(done.stopped, InterruptedRun)
     part = json.loads((tmp_path / f"{out}.partial").read_text())

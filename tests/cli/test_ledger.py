@@ -14,7 +14,7 @@ import pytest
 
 from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
-from ruler_cli.types import Fault, Reply
+from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT, Ruler
 
 BODY = {
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Path:
     with Ledger(path) as ledger:
         ledger.keep(b"1", "openai/gpt-4o", answer, 1.0)
         ledger.keep(b"2", "openai/gpt-4o", answer, 1.0)
-        ledger.keep(b"3", "openai/gpt-4o", Fault("refused", "no", "group"), 1.0)
+        ledger.keep(b"3", "openai/gpt-4o", CallError("refused", "no", "group"), 1.0)
         ledger.keep(b"4", "mine\x1b[31m\n", answer, 1.0)
         ledger._own.patient.execute("UPDATE replies SET at = 1000000000 + id")
     return path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.summary import closing
-from ruler_cli.observer import Figures, Pair, Summary
+from ruler_cli.observer import BatchFigures, Pair, Summary
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
 
@@ -67,6 +67,6 @@ def test_more_than_a_third() -> None:
 
 def test_a_panel_is_told_as_one() -> None:
     """Of several judges the line speaks of all of them."""
-    several = Figures(judges=(Pair(("a", "b"), None, 36, None, 0),))
+    several = BatchFigures(judges=(Pair(("a", "b"), None, 36, None, 0),))
     (told,) = lines("\n".join(closing(Summary(scored=12, one_score=12, figures=several))))
     assert ": these judges do not tell them apart;" in told

@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 
 from ruler_cli.cli.messages import safe
 from ruler_cli.cli.summary import closing, figure_lines
-from ruler_cli.observer import Bin, Figures, Length, Odd, Pair, Summary
+from ruler_cli.observer import BatchFigures, Bin, Length, Odd, Pair, Summary
 
-FULL = Figures(
+FULL = BatchFigures(
     groups=50,
     tie_rate=0.5,
     degraded=2,
@@ -28,7 +28,7 @@ FULL = Figures(
 
 def test_nothing_to_say() -> None:
     """A batch of which nothing is known adds no line."""
-    assert not [*figure_lines(Figures(groups=3, tie_rate=0.0))]
+    assert not [*figure_lines(BatchFigures(groups=3, tie_rate=0.0))]
     assert not [line for line in closing(Summary()) if "slot" in line or "reliab" in line]
 
 
@@ -61,7 +61,7 @@ def test_a_curve_of_few_groups_is_not_told() -> None:
 def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
     """A group's key, which is foreign text, is cut short and can move no cursor once it is said."""
     odd = Odd("\x1b[2J\n\u202e" * 50, 1, 0.1)
-    (line,) = figure_lines(Figures(flawed=1, flawed_listed=(odd,)))
+    (line,) = figure_lines(BatchFigures(flawed=1, flawed_listed=(odd,)))
     assert len(line) < 200
     assert not set(safe(line).replace("\n", "")) & {"\x1b", "\u202e"}
 

@@ -10,15 +10,15 @@ from typing import Any
 from ruler_cli.config import OnFailure
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
-from ruler_cli.types import Mark, Record, Rollout
+from ruler_cli.types import Annotation, Record, Rollout
 from ruler_cli.writing.annotate import annotate
 from tests.conftest import ROOT
 from tests.values import line, reader
 
 SAMPLES = ROOT / "samples" / "formats"
 GROUP = {"status": "scored", "key": "g"}
-SCORED = Mark(0.625, {"status": "scored", "score": 0.625, "explanation": "good"})
-LOST = Mark(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
+SCORED = Annotation(0.625, {"status": "scored", "score": 0.625, "explanation": "good"})
+LOST = Annotation(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
 
 
 def sample(name: str) -> list[Any]:
@@ -50,7 +50,9 @@ def said(rollouts: list[Rollout]) -> list[Any]:
     return [r.messages[-1].get("content") for r in rollouts]
 
 
-def written(record: Any, *marks: Mark, on_failure: OnFailure = "null", found: Reader | None = None) -> Any:
+def written(
+    record: Any, *marks: Annotation, on_failure: OnFailure = "null", found: Reader | None = None
+) -> Any:
     """A record with these marks, the last one for all that are left."""
     found = found or reader(record)
     parts = found.read(line(record))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.runs import BROKEN, Stage, Stub, answer
 from tests.values import read, talk
 
@@ -38,7 +38,7 @@ def lines(*filters: str, apart: bool) -> list[dict[str, Any]]:
     return sorted(made, key=lambda r: str(r["filter"])) if apart else made
 
 
-def by_length(request: Request) -> Reply | Fault:
+def by_length(request: Request) -> Reply | CallError:
     """A score that tells how long an answer is; no group with `red` can be judged."""
     return BROKEN if "red" in request.user else answer(request, lambda body: len(body) / 100)
 

@@ -19,7 +19,7 @@ from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
 from ruler_cli.judges.providers import PROVIDERS, Need, Way, needs_of, variables
 from ruler_cli.judges.request_body import Answering
 from ruler_cli.judges.resolve import choose
-from ruler_cli.types import Fault, Request
+from ruler_cli.types import CallError, Request
 from tests.conftest import Ruler, group, write
 
 # litellm and its clients warn of their own affairs at import and at exit
@@ -262,7 +262,7 @@ async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
             async with one:
                 one._finds = True
                 fault = await one.ask(ASKED)
-            assert isinstance(fault, Fault)
+            assert isinstance(fault, CallError)
             assert (fault.kind, fault.scope, fault.sent, fault.billed) == ("refused", "run", False, False), (
                 fault
             )
@@ -284,7 +284,7 @@ def test_words_of_litellm() -> None:
     for said in [*WORDS, quoted]:
         error = type("APIConnectionError", (Exception,), {"status_code": 500})(said)
         fault = read_error(error, None)
-        assert isinstance(fault, Fault)
+        assert isinstance(fault, CallError)
         assert (fault.scope, fault.billed) == (("call", True) if said is quoted else ("run", False))
 
 

@@ -14,7 +14,7 @@ from ruler_cli.judges.offline import Offline, observe, rate
 from ruler_cli.judges.reply_body import Judge
 from ruler_cli.prompting.render import render
 from ruler_cli.scoring.parse_reply import read
-from ruler_cli.types import Fault, Request, Usage
+from ruler_cli.types import CallError, Request, Usage
 from tests.judges.agreement import agreement
 from tests.values import few
 
@@ -54,7 +54,7 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
             return await judge.ask(request)
 
     reply = asyncio.run(once())
-    assert not isinstance(reply, Fault)
+    assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
     reading = read(reply.text, request.labels)
     return reading.entries

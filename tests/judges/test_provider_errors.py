@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.judges import provider_errors
-from ruler_cli.judges.provider_errors import TABLE, Row, classify, clean, context_of, refuses_format
+from ruler_cli.judges.provider_errors import TABLE, ErrorRule, classify, clean, context_of, refuses_format
 from ruler_cli.judges.reply_body import error_of, status_within
-from ruler_cli.types import Fault
+from ruler_cli.types import CallError
 from tests.judges.answers import ANSWERS, Answer
 
 
-def judged(answer: Answer) -> Fault:
-    """The Fault of one answer, read as from the wire."""
+def judged(answer: Answer) -> CallError:
+    """The CallError of one answer, read as from the wire."""
     return classify(answer.status, *error_of(answer.body))
 
 
@@ -32,7 +32,7 @@ def test_answer(subtests: pytest.Subtests) -> None:
             assert fault.scope == ("call" if fault.rate else reach)
 
 
-def outcomes(table: Sequence[Row], monkeypatch: pytest.MonkeyPatch) -> list[Fault]:
+def outcomes(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
     """What the answers mean by another table."""
     with monkeypatch.context() as patch:
         patch.setattr(provider_errors, "TABLE", tuple(table))

@@ -11,7 +11,7 @@ from ruler_cli.config import JudgeSettings
 from ruler_cli.judges import pricing
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.pricing import Model, Price, known
+from ruler_cli.judges.pricing import Price, PricedModel, known
 from ruler_cli.judges.resolve import choose, model_of
 from ruler_cli.types import Usage
 
@@ -82,18 +82,18 @@ ENTRY = {
     "max_output_tokens": 100_000,
     "supports_reasoning": True,
 }
-ENTRIES: list[tuple[dict[str, Any], Model]] = [
-    (ENTRY, Model(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
+ENTRIES: list[tuple[dict[str, Any], PricedModel]] = [
+    (ENTRY, PricedModel(Price(2e-6, 8e-6, 5e-7), 200_000, 100_000, reasoning=True)),
     (
         {"input_cost_per_token": 1e-6, "output_cost_per_token": 0},
-        Model(Price(1e-6, 0, 1e-6), reasoning=False),
+        PricedModel(Price(1e-6, 0, 1e-6), reasoning=False),
     ),
-    ({"input_cost_per_token": 1e-6}, Model(reasoning=False)),
+    ({"input_cost_per_token": 1e-6}, PricedModel(reasoning=False)),
     (
         {"max_input_tokens": "many", "max_output_tokens": "x", "supports_reasoning": "y"},
-        Model(reasoning=False),
+        PricedModel(reasoning=False),
     ),
-    ({}, Model()),
+    ({}, PricedModel()),
 ]
 
 
@@ -102,7 +102,7 @@ def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     for entry, model in ENTRIES:
         monkeypatch.setattr(pricing, "_table", lambda entry=entry: {"m": entry})
         assert known("m") == known("provider/m") == model
-        assert known("other") == Model()
+        assert known("other") == PricedModel()
 
 
 def test_cached_once() -> None:

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.judges.reply_body import Judge
-from ruler_cli.judges.simulated import Draws, Model, Simulated, answers, score, slot_curve, truth
+from ruler_cli.judges.simulated import Draws, Simulated, SimulatedModel, answers, score, slot_curve, truth
 from ruler_cli.scoring.parse_reply import read
-from ruler_cli.types import Fault, Request, Usage
+from ruler_cli.types import CallError, Request, Usage
 
 _LETTERS = "bcdfghjklm"
-_EXACT = Model(persistent=0, slot=0, noise=0, level=0)
+_EXACT = SimulatedModel(persistent=0, slot=0, noise=0, level=0)
 _LABELS = tuple(f"{a}{b}{c}{d}" for a in "bc" for b in _LETTERS for c in _LETTERS for d in _LETTERS)
 
 
@@ -26,7 +26,7 @@ def _request(bodies: list[str], system: str = "system") -> Request:
     return Request(system, "\n".join(parts), labels)
 
 
-def _spread(model: Model, passes: int = 400) -> list[list[float]]:
+def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
     """Scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
     bodies = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
     return [list(score(model, _request(bodies, f"pass {n}")).values()) for n in range(passes)]
@@ -37,10 +37,10 @@ def _spread(model: Model, passes: int = 400) -> list[list[float]]:
 def test_any_request_is_answered_and_repeats(system: str, user: str, bodies: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
     for request in (_request(bodies, system), Request(system, user, ("bcdf", "ghjk"))):
-        scores = score(Model(), request)
+        scores = score(SimulatedModel(), request)
         assert tuple(scores) == request.labels
         assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
-        assert score(Model(), request) == scores
+        assert score(SimulatedModel(), request) == scores
 
 
 def test_it_is_a_judge() -> None:
@@ -53,7 +53,7 @@ def test_it_is_a_judge() -> None:
             return await judge.ask(request)
 
     reply = asyncio.run(once())
-    assert not isinstance(reply, Fault)
+    assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
     reading = read(reply.text, request.labels)
     assert [s for s, _ in reading.entries.values()] == [0.35, 0.9]
@@ -79,7 +79,7 @@ def test_other_truths_are_drawn() -> None:
 @given(st.permutations([0.1, 0.35, 0.5, 0.8]), st.integers(0, 5))
 def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -> None:
     """With every deviation at 0 the score is the truth, whatever order, label or seed."""
-    model = Model.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, "seed": seed})
+    model = SimulatedModel.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, "seed": seed})
     scores = score(model, _request([f"truth={t}" for t in truths]))
     assert list(scores.values()) == truths
 
@@ -99,7 +99,7 @@ def test_the_slot_curve_favours_what_comes_first() -> None:
 def test_the_slot_is_the_place_in_the_prompt() -> None:
     """A bias belongs to the place in the prompt, also where only some labels are asked for."""
     request = _request([f"truth=0.5 {n}" for n in range(4)])
-    model = Model(persistent=0, slot=0.2, noise=0, level=0)
+    model = SimulatedModel(persistent=0, slot=0.2, noise=0, level=0)
     last = score(model, Request(request.system, request.user, request.labels[3:]))
     assert last[request.labels[3]] == score(model, request)[request.labels[3]] < 0.5
 
@@ -107,19 +107,19 @@ def test_the_slot_is_the_place_in_the_prompt() -> None:
 def test_a_persistent_error_stays_and_the_others_pass() -> None:
     """Over passes a persistent error is constant; noise and level change, level alike for all."""
     quiet = {"persistent": 0, "slot": 0, "noise": 0, "level": 0}
-    stays = _spread(Model.of({**quiet, "persistent": 0.2}), 5)
+    stays = _spread(SimulatedModel.of({**quiet, "persistent": 0.2}), 5)
     assert all(row == stays[0] for row in stays)
     assert len(set(stays[0])) > 1
-    level = _spread(Model.of({**quiet, "level": 0.2}))
+    level = _spread(SimulatedModel.of({**quiet, "level": 0.2}))
     assert all(len(set(row)) == 1 for row in level)
     assert pstdev([row[0] for row in level]) == pytest.approx(0.2, abs=0.04)
-    noise = _spread(Model.of({**quiet, "noise": 0.1}))
+    noise = _spread(SimulatedModel.of({**quiet, "noise": 0.1}))
     assert abs(fmean(value for row in noise for value in row) - 0.5) < 0.02
     assert pstdev([row[0] for row in noise]) == pytest.approx(pstdev([row[5] for row in noise]), rel=0.2)
 
 
-def _quiet(**params: float) -> Model:
-    return Model.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params})
+def _quiet(**params: float) -> SimulatedModel:
+    return SimulatedModel.of({"persistent": 0, "slot": 0, "noise": 0, "level": 0, **params})
 
 
 def test_a_full_stretch_gives_every_request_one_range() -> None:
@@ -152,11 +152,11 @@ def test_judges_share_their_persistent_errors_as_told() -> None:
 def test_the_formula_is_the_judge() -> None:
     """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
     draws = Draws([0.0] * 4, 0.0, 0.0, 0.1)
-    assert answers(Model(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
-    biased = answers(Model(slot=0.1), [0.5] * 4, draws)
+    assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
+    biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
-    assert answers(Model(), [], Draws([], 0.0, 0.0, 0.1)) == []
+    assert answers(SimulatedModel(), [], Draws([], 0.0, 0.0, 0.1)) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -172,5 +172,5 @@ def test_parameters_are_the_model() -> None:
     """Parameters set what they name; a wrong one is answered with what it should be."""
     for params, said in WRONG:
         with pytest.raises(ValueError, match=said):
-            Model.of(params)
-    assert Model.of({"noise": 0.2, "seed": 3}) == Model(noise=0.2, seed=3)
+            SimulatedModel.of(params)
+    assert SimulatedModel.of({"noise": 0.2, "seed": 3}) == SimulatedModel(noise=0.2, seed=3)

@@ -18,7 +18,7 @@ from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.reply_body import reply_of, usage_of
 from ruler_cli.judges.request_body import Answering
 from ruler_cli.judges.resolve import choose
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
 
@@ -46,7 +46,7 @@ def no_leftovers() -> Iterator[None]:
 
 async def ask(
     model: str, via: Way, base: str | None, request: Request = ASKED, **settings: Any
-) -> Reply | Fault:
+) -> Reply | CallError:
     """One call; a test that would hang fails."""
     settings = {"api_key": KEY, "timeout": 20.0, **settings}
     async with choose(JudgeSettings(model, base, via=via, **settings)).judge as judge:
@@ -85,14 +85,14 @@ async def test_faults(server: JudgeServer, subtests: pytest.Subtests) -> None:
             with subtests.test(cue=cue, via=via):
                 server.reset()
                 fault = await ask(f"openai/{cue}", via, server.base, timeout=0.4 if cue[0] in "dh" else 9.0)
-                assert isinstance(fault, Fault)
+                assert isinstance(fault, CallError)
                 assert fault.scope == scope, fault.reason
                 assert server.stats()["requests"] == 1
 
 
 async def test_deadline() -> None:
     """A server that drips its headers or its body, or never greets, is left at the deadline."""
-    faults: list[Reply | Fault] = []
+    faults: list[Reply | CallError] = []
     head, end, body = GOOD.partition(b"\r\n\r\n")
 
     async def late(model: str, via: Way, base: str) -> None:
@@ -111,7 +111,7 @@ async def test_deadline() -> None:
                     f"https://127.0.0.1:{silent.getsockname()[1]}/v1",
                 ):
                     group.start_soon(late, model, via, base)
-    assert faults == [Fault("transport", "the judge did not answer within 0.6 s", "call")] * 9
+    assert faults == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
 
 
 async def test_one_deadline_for_all_steps(subtests: pytest.Subtests) -> None:
@@ -122,7 +122,7 @@ async def test_one_deadline_for_all_steps(subtests: pytest.Subtests) -> None:
             async with serving(refused, wait=0.9) as server:
                 fault = await ask("openai/m", via, server.base, timeout=1.5)
                 assert len(server.requests) == 2  # the second was cut short
-            assert isinstance(fault, Fault)
+            assert isinstance(fault, CallError)
             assert fault.reason == "the judge did not answer within 1.5 s"
 
 
@@ -145,7 +145,7 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
                 async with serving(error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)) as server:
                     fault = await ask(model, via, server.base)
                     assert len(server.requests) == 1
-                assert isinstance(fault, Fault)
+                assert isinstance(fault, CallError)
                 assert (fault.scope, fault.rate) == (scope, rate), fault.reason
                 assert fault.retry_after == (7 if scope == "call" else None)
                 assert fault.reason.startswith(f"the judge answered {status}: no, [key]")
@@ -159,14 +159,14 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
         with subtests.test(model=model, via=via):
             async with serving(error(503, "upstream connection refused")) as server:
                 fault = await ask(model, via, server.base)
-                assert isinstance(fault, Fault)
+                assert isinstance(fault, CallError)
                 assert (fault.sent, "answered 503" in fault.reason) == (True, True)
             async with serving(b"") as server:
                 fault = await ask(model, via, server.base)
-                assert isinstance(fault, Fault)
+                assert isinstance(fault, CallError)
                 assert (fault.scope, fault.sent, len(server.requests)) == ("call", True, 1)
             fault = await ask(model, via, closed)
-            assert isinstance(fault, Fault)
+            assert isinstance(fault, CallError)
             assert (fault.scope, fault.sent, fault.billed) == ("call", False, False)
             assert "cannot be reached" in fault.reason
             assert KEY not in repr(choose(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
@@ -176,7 +176,7 @@ async def test_error_that_comes_as_200() -> None:
     """An error in a good answer's clothes is read as the error it is."""
     async with serving(error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)) as server:
         fault = await ask("openai/m", "http", server.base)
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, CallError)
     assert (fault.scope, fault.rate, fault.retry_after) == ("call", True, 3)
 
 
@@ -184,13 +184,13 @@ async def test_what_only_litellm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds itself is cut out, and a time that the user gives it ends the call."""
     async with serving(GOOD, wait=20) as server:
         fault = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, CallError)
     assert (fault.scope, fault.sent, "in time" in fault.reason) == ("call", True, True)
     async with serving(error(401, f"bad {KEY}", type="authentication_error")) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         monkeypatch.setenv("ANTHROPIC_API_BASE", server.base.removesuffix("/v1"))
         fault = await ask("anthropic/m", "litellm", None, api_key=None)
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, CallError)
     assert (KEY in fault.reason, "[key]" in fault.reason) == (False, True)
     said = await ask("anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"})
     assert isinstance(said, Reply)
@@ -212,7 +212,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
             assert "max_completion_tokens" in server.requests()[-1]
             server.reset()
             own = {"response_format": {"type": "json_object"}}
-            assert isinstance(await ask("openai/format-refused", via, server.base, params=own), Fault)
+            assert isinstance(await ask("openai/format-refused", via, server.base, params=own), CallError)
             assert server.stats()["requests"] == 1
 
 
@@ -271,7 +271,7 @@ def test_read_again() -> None:
     assert isinstance(reply, Reply)
     assert reply_of(reply.body) == reply
     fault = reply_of(b"<html>")
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, CallError)
     assert (fault.scope, fault.body) == ("call", b"<html>")
 
 

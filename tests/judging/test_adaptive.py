@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judging.adaptive import FIRST, MOST, UNIT, Standing, allot, unresolved
+from ruler_cli.judging.adaptive import FIRST, MOST, UNIT, GroupStanding, allot, unresolved
 from ruler_cli.prompting.layout import balanced
 from ruler_cli.scoring.reliability import Prior
-from ruler_cli.types import Ballot, Outcome
+from ruler_cli.types import GroupResult, PassScores
 
 
-def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Outcome:
+def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> GroupResult:
     """A group from scores by body, pass by pass (and judge by judge in each), in balanced orders."""
     size = len(columns[0])
     ballots = []
@@ -25,8 +25,8 @@ def _judged(columns: Sequence[Sequence[float]], judges: int = 1) -> Outcome:
         turn, judge = divmod(number, judges)
         order = balanced(range(size), turn)
         scores = tuple(column[body] for body in order)
-        ballots.append(Ballot(judge, turn, 0, tuple(order), scores, ("",) * size))
-    return Outcome(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
+        ballots.append(PassScores(judge, turn, 0, tuple(order), scores, ("",) * size))
+    return GroupResult(tuple(range(size)), ("",) * size, (1,) * size, tuple(ballots), judges=judges)
 
 
 class _Group:
@@ -39,12 +39,12 @@ class _Group:
         self._columns: list[list[float]] = []
         self.tokens = tokens
 
-    def after(self, passes: int) -> Standing | None:
+    def after(self, passes: int) -> GroupStanding | None:
         """Where it stands after so many passes."""
         while len(self._columns) < passes:
             drawn = [truth + self._noise * self._rng.gauss(0, 1) for truth in self._truths]
             self._columns.append([min(1.0, max(0.0, value)) for value in drawn])
-        return Standing.of(_judged(self._columns[:passes]), self.tokens)
+        return GroupStanding.of(_judged(self._columns[:passes]), self.tokens)
 
 
 def _block(seed: int, number: int) -> list[_Group]:
@@ -91,7 +91,7 @@ def test_neither_budget_is_overdrawn(seed: int, number: int, average: int) -> No
 @given(st.integers(0, 10**6), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) -> None:
     """The same block gets the same passes, and in another order each group gets its own."""
-    found: list[Standing | None] = [group.after(2) for group in _block(seed, number)]
+    found: list[GroupStanding | None] = [group.after(2) for group in _block(seed, number)]
     given_passes = allot(found, 4)
     assert allot(found, 4) == given_passes
     order = rng.sample(range(number), number)
@@ -113,7 +113,7 @@ def test_only_what_was_said_decides(seed: int, number: int, rng: random.Random) 
 )
 def test_a_tied_group_gets_nothing(columns: list[list[float]]) -> None:
     """Where rollouts do not differ beyond noise no pass is spent, alone or among groups that need some."""
-    tied = Standing.of(_judged(columns), 100)
+    tied = GroupStanding.of(_judged(columns), 100)
     others = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(30)]
     assert allot([tied], 4) == [0]
     more = allot([*others, tied], 4)
@@ -132,7 +132,7 @@ def test_noisy_groups_get_more_than_those_whose_passes_agree() -> None:
 def test_a_group_that_failed_neither_gets_nor_gives() -> None:
     """None in a block gets nothing, and the others get what they would without it."""
     found = [_Group(n, spread=0.2, noise=0.15).after(2) for n in range(12)]
-    holed: list[Standing | None] = [None, *found, None]
+    holed: list[GroupStanding | None] = [None, *found, None]
     assert allot(holed, 4) == [0, *allot(found, 4), 0]
     assert allot([None, None], 4) == [0, 0]
     assert allot([], 4) == []
@@ -145,20 +145,20 @@ def test_panels_are_weighed_too() -> None:
     def column() -> list[float]:
         return [0.1 * body + 0.08 * rng.gauss(0, 1) for body in range(8)]
 
-    panel = [Standing.of(_judged([column() for _ in range(4)], judges=2), 100) for _ in range(20)]
+    panel = [GroupStanding.of(_judged([column() for _ in range(4)], judges=2), 100) for _ in range(20)]
     assert all(standing is not None and standing.passes == 2 for standing in panel)
     assert sum(allot(panel, 4)) > 0
 
 
 def test_where_passes_are_pointless_a_group_has_no_standing() -> None:
     """One body, no usable reply, or a judge whose word is final: there is nothing to decide."""
-    assert Standing.of(_judged([[0.5], [0.5]]), 100) is None
-    assert Standing.of(replace(_judged([[0.1, 0.2]]), ballots=()), 100) is None
-    assert Standing.of(replace(_judged([[0.1, 0.2]]), final=0), 100) is None
+    assert GroupStanding.of(_judged([[0.5], [0.5]]), 100) is None
+    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), ballots=()), 100) is None
+    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), final=0), 100) is None
 
 
-def _known(columns: Sequence[Sequence[float]]) -> Standing:
-    standing = Standing.of(_judged(columns), 100)
+def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:
+    standing = GroupStanding.of(_judged(columns), 100)
     assert standing is not None
     return standing
 

@@ -10,7 +10,7 @@ import pytest
 
 from ruler_cli.errors import CapReached
 from ruler_cli.judges.pricing import stated
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group
 from tests.judging_server.asks import expected_score
 from tests.runs import BROKEN, Stage, Stub, answer, failing, group_of, order_of, refusing
@@ -27,7 +27,7 @@ def groups(number: int) -> list[Any]:
 def drawing(deviation: float) -> Any:
     """A judge with noise of that deviation, the same for the same question."""
 
-    def say(request: Request) -> Reply | Fault:
+    def say(request: Request) -> Reply | CallError:
         dice = random.Random(f"{group_of(request)} {request.turn} {order_of(request)}")
         return answer(
             request, lambda body: min(1.0, max(0.0, expected_score(body) + dice.gauss(0, deviation)))

@@ -8,8 +8,8 @@ from functools import partial
 import anyio
 import pytest
 
-from ruler_cli.judging.blocks import MOST, SIZE, Blocks, Member
-from ruler_cli.types import Group, Line, Outcome, Record
+from ruler_cli.judging.blocks import MOST, SIZE, BlockMember, Blocks
+from ruler_cli.types import Group, GroupResult, Line, Record
 from tests.scoring.saying import ballot, judged, miss
 from tests.values import few
 from tests.virtual import virtually
@@ -22,7 +22,7 @@ def group(size: int = 100) -> Group:
     return Group("g", (Record(Line(1, 0, b"x" * size), ()),))
 
 
-def said(number: int, passes: int, dice: random.Random) -> Outcome:
+def said(number: int, passes: int, dice: random.Random) -> GroupResult:
     """What a judge said of a group in so many passes: some clear, some noise, some broken."""
     if number % 7 == 3:
         return judged(*(miss(turn) for turn in range(passes)), size=4)
@@ -35,7 +35,7 @@ def said(number: int, passes: int, dice: random.Random) -> Outcome:
     return judged(*rows)
 
 
-async def sit(member: Member, number: int, dice: random.Random, passes: list[int]) -> None:
+async def sit(member: BlockMember, number: int, dice: random.Random, passes: list[int]) -> None:
     """Report, ask what is allotted, until it is enough."""
     while True:
         await anyio.sleep(dice.random())
@@ -84,7 +84,7 @@ def test_full_block_waits_for_nobody() -> None:
     async def main() -> tuple[int, int]:
         blocks, ended = Blocks(4), [0]
 
-        async def one(member: Member) -> None:
+        async def one(member: BlockMember) -> None:
             while await member.more(judged(miss(), size=2), 10.0):
                 pass
             ended[0] += 1
@@ -113,7 +113,7 @@ def test_escalation_goes_by_the_whole_block() -> None:
     def answers(seed: int) -> list[bool]:
         dice, wanted = random.Random(seed), [False] * 60
 
-        async def one(member: Member, number: int) -> None:
+        async def one(member: BlockMember, number: int) -> None:
             await anyio.sleep(dice.random())
             while await member.more(said(number, 2, dice), 10.0):
                 pass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ruler_cli.config import AskSettings
 from ruler_cli.judging.exchange import Overflow, converse
-from ruler_cli.prompting.layout import Sheet
-from ruler_cli.prompting.prompt import Part, State, compose, lay_out, parts
-from ruler_cli.types import Ballot, Failure, Reply, Request, Usage
+from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import ExchangeState, RequestPart, compose, lay_out, parts
+from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
 from tests.scoring.replies import (
     Answer,
     bad,
@@ -18,8 +18,12 @@ from tests.scoring.replies import (
 
 
 def talked(
-    *answers: Answer, sheet: Sheet, part: Part, ask: AskSettings | None = None, state: State | None = None
-) -> tuple[list[Request], Ballot | Failure | Overflow]:
+    *answers: Answer,
+    sheet: PromptLayout,
+    part: RequestPart,
+    ask: AskSettings | None = None,
+    state: ExchangeState | None = None,
+) -> tuple[list[Request], PassScores | GroupError | Overflow]:
     """Drive the conversation of one part; the last answer is given for ever."""
     conversation = converse(sheet, ask or AskSettings(), part, state)
     requests: list[Request] = []
@@ -39,14 +43,14 @@ def test_room_that_does_not_fit() -> None:
     (part,) = parts(sheet, AskSettings(), 0)
     beside = fault(kind="too_long", context=(2000, 1500))
     requests, ballot = talked(beside, good, sheet=sheet, part=part)
-    assert isinstance(ballot, Ballot)
+    assert isinstance(ballot, PassScores)
     assert [(request.room, request.fitted) for request in requests] == [(None, False), (500, True)]
     assert requests[0].user == requests[1].user
     requests, end = talked(beside, beside, sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     longer = fault(kind="too_long", context=(2000, 1540))  # a corrective request says more
     requests, ballot = talked(beside, bad, longer, good, sheet=sheet, part=part)
-    assert isinstance(ballot, Ballot)
+    assert isinstance(ballot, PassScores)
     assert [request.room for request in requests] == [None, 500, 500, 460]
     requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
@@ -73,12 +77,12 @@ def test_no_room_for_the_answer() -> None:
     assert (len(requests), end.limit, end.failure.kind) == (3, context, "reply")
     assert end.target < sheet.tokens * 0.8
     (request,), ballot = talked(good, sheet=sheet, part=part, state=end.state)
-    assert isinstance(ballot, Ballot)
+    assert isinstance(ballot, PassScores)
     assert request.room is None
     runaway = [ending(most=most) for most in (500, 1000, 2000)]
     for answers in ([ending(most=100)], runaway, [cut(0)]):
         _, end = talked(*answers, sheet=sheet, part=part)
-        assert isinstance(end, Failure)
+        assert isinstance(end, GroupError)
         assert "cut off three times" in end.reason
 
 

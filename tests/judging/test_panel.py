@@ -12,11 +12,11 @@ from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judging.panel import Panel
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.concurrency import Fixed
-from ruler_cli.pool.engine import Halt, run
+from ruler_cli.pool.concurrency import ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
 from ruler_cli.pool.retries import CachedOnly, Caller
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.pool.test_max_cost import BROKEN, Billing
 from tests.values import few
 from tests.virtual import ASKED, World, virtually
@@ -29,12 +29,12 @@ def panel(
     *worlds: World, prices: list[Price | None] | None = None, cap: float | None = None, at_once: int = 4
 ) -> Panel:
     """Judges that share a halt and a budget."""
-    halt, budget = Halt(), Budget(cap)
+    halt, budget = StopSignal(), Budget(cap)
     each = prices or [PRICE] * len(worlds)
     callers = [
         Caller(
             world,
-            Gate(Fixed(at_once), halt, budget=budget, cost=price.of if price else lambda _: None),
+            Gate(ConcurrencyLimit(at_once), halt, budget=budget, cost=price.of if price else lambda _: None),
             retries=2,
             timeout=60.0,
         )
@@ -43,15 +43,15 @@ def panel(
     return Panel(callers, each, halt)
 
 
-async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | Fault]]:
+async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | CallError]]:
     """Have every judge asked about so many groups as fast as the panel takes them."""
-    left, said = iter(range(groups)), list[list[Reply | Fault]]()
+    left, said = iter(range(groups)), list[list[Reply | CallError]]()
 
     async def pull() -> int | None:
         return next(left, None)
 
-    async def work(_: int) -> list[Reply | Fault]:
-        answers: list[Reply | Fault] = []
+    async def work(_: int) -> list[Reply | CallError]:
+        answers: list[Reply | CallError] = []
 
         async def one(caller: Caller | CachedOnly) -> None:
             answers.append(await caller.call(request))
@@ -61,7 +61,7 @@ async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list
                 tasks.start_soon(one, caller)
         return answers
 
-    async def deliver(_: int, answers: list[Reply | Fault]) -> None:
+    async def deliver(_: int, answers: list[Reply | CallError]) -> None:
         said.append(answers)
 
     with anyio.fail_after(LONGEST):
@@ -106,7 +106,7 @@ def test_tries_again_are_summed() -> None:
 
     def once() -> World:
         calls = itertools.count()
-        return World(fault=lambda *_: Fault("transport", "x", "call") if next(calls) == 0 else None)
+        return World(fault=lambda *_: CallError("transport", "x", "call") if next(calls) == 0 else None)
 
     async def main() -> None:
         of = panel(once(), once())
@@ -147,7 +147,7 @@ def test_halt_ends_every_line() -> None:
     async def main() -> None:
         of = panel(World(latency=5.0), World(latency=50.0))
         async with anyio.create_task_group() as tasks:
-            said = list[list[Reply | Fault]]()
+            said = list[list[Reply | CallError]]()
 
             async def all_of_it() -> None:
                 said.extend(await ask_all(of, 100))
@@ -186,7 +186,7 @@ def test_one_cap(seed: int) -> None:
     mean = sum(world.price.of(world.usage) for world in worlds)
     cap = mean * 10 ** dice.uniform(-0.5, 1.5)
 
-    async def main() -> list[list[Reply | Fault]]:
+    async def main() -> list[list[Reply | CallError]]:
         of = panel(*worlds, prices=prices, cap=cap, at_once=round(2 ** dice.uniform(0, 5)))
         said = await ask_all(of, 200)
         assert of.budget.closed

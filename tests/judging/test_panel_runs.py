@@ -9,7 +9,7 @@ import pytest
 
 from ruler_cli.errors import CapReached, RefusedError
 from ruler_cli.judges.pricing import stated
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import group
 from tests.judging_server.asks import expected_score
 from tests.runs import (
@@ -27,11 +27,11 @@ from tests.runs import (
 from tests.values import few
 
 GROUPS = [group(f"g{i:02}", 0.1, 0.5, i / 20, 0.9) for i in range(12)]
-KEY = Fault("transport", "the key is wrong", "run", billed=False)
+KEY = CallError("transport", "the key is wrong", "run", billed=False)
 NAMES = ("one", "two")
 
 
-def half(request: Request) -> Reply | Fault:
+def half(request: Request) -> Reply | CallError:
     """Half of every true score."""
     return answer(request, lambda body: expected_score(body) / 2)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import group
 from tests.runs import Stage, Stub, failing, given, group_of, noisy, order_of, refusing, shifting
 
@@ -102,7 +102,7 @@ def test_when_it_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("ruler_cli.judging.group_run.time", SimpleNamespace(time=lambda: now[0]))
     say = failing(lambda r: group_of(r) == "g1", shifting)
 
-    def later(request: Request) -> Reply | Fault:
+    def later(request: Request) -> Reply | CallError:
         now[0] += 20.5
         last[group_of(request)] = f"1970-01-01T00:{int(now[0] // 60):02}:{int(now[0] % 60):02}Z"
         return say(request)

@@ -80,11 +80,11 @@ def _read_rollouts(prompt: str) -> dict[str, str]:
 
 def err(ask: Ask, errors: Mapping[str, float]) -> None:
     """Score as the simulated judge does: by the truth, with noise and by what else is shown, and where."""
-    from ruler_cli.judges.simulated import Model, score  # most servers need none of it
+    from ruler_cli.judges.simulated import SimulatedModel, score  # most servers need none of it
     from ruler_cli.types import Request
 
     labels = tuple(entry["trajectory_id"] for entry in ask.entries)
-    scores = score(Model.of(errors), Request("\n".join(ask.texts[:-1]), ask.texts[-1], labels))
+    scores = score(SimulatedModel.of(errors), Request("\n".join(ask.texts[:-1]), ask.texts[-1], labels))
     ask.entries = [{**entry, "score": scores[entry["trajectory_id"]]} for entry in ask.entries]
 
 

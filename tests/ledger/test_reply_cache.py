@@ -33,14 +33,14 @@ from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.database import default_path, located
-from ruler_cli.ledger.reply_cache import Ledger, Stats, key_of
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.ledger.reply_cache import Ledger, LedgerStats, key_of
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT
 from tests.values import texts, values
 
 ASK = Request("system", "user", ("a",), room=100, turn=0)
-MARK = Fault("refused", "the judge answered 400: no", "group")
-ODD = Fault("transport", "no chat completion", "call", body=b"<html>busy</html>")
+MARK = CallError("refused", "the judge answered 400: no", "group")
+ODD = CallError("transport", "no chat completion", "call", body=b"<html>busy</html>")
 
 
 def reply(text: str = "fine", finish: str = "stop", **message: Any) -> Reply:
@@ -95,7 +95,7 @@ def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
     read = reply_of(json.dumps({"choices": [{"message": {"content": text}}]}).encode())
     shared.keep(key, model, read, 1.5)
     found = shared.find(key)
-    if isinstance(read, Fault):  # lone surrogates are no JSON for the reader of today
+    if isinstance(read, CallError):  # lone surrogates are no JSON for the reader of today
         assert found is None
     else:
         assert isinstance(found, Reply)
@@ -107,7 +107,7 @@ def test_order_of_import(ledger: Ledger) -> None:
 
     Of two replies the first stays, and each is told the status of its request before it.
     """
-    ranks: list[tuple[Reply | Fault, int]] = [(reply("one"), 3), (reply("two"), 3), (MARK, 2), (ODD, 1)]
+    ranks: list[tuple[Reply | CallError, int]] = [(reply("one"), 3), (reply("two"), 3), (MARK, 2), (ODD, 1)]
     statuses = [None, "odd", "fault", "answer"]
     for number, order in enumerate(itertools.permutations(ranks)):
         key = bytes([number])
@@ -123,7 +123,7 @@ def test_order_of_import(ledger: Ledger) -> None:
 
 def test_many_or_none(ledger: Ledger) -> None:
     """Where one of many cannot be kept, none of them is, and the ledger can be written on."""
-    again = Fault("transport", "busy", "call")
+    again = CallError("transport", "busy", "call")
     with pytest.raises(ValueError, match="not a call that failed for good"):
         ledger.keep_all([(b"one", "m", reply()), (b"two", "m", again)])
     ledger._own.patient.execute("CREATE TRIGGER no BEFORE INSERT ON replies WHEN new.model = 'bad' "
@@ -137,7 +137,7 @@ def test_many_or_none(ledger: Ledger) -> None:
 
 def test_status(ledger: Ledger) -> None:
     """Each row says what it is, and replies that are no answers are told apart when found."""
-    answers: list[tuple[Reply | Fault, str]] = [
+    answers: list[tuple[Reply | CallError, str]] = [
         (reply(), "answer"),
         (reply(finish="length"), "truncated"),
         (reply("", refusal="I will not"), "refusal"),
@@ -177,7 +177,7 @@ def test_unreadable_mark(ledger: Ledger, path: Path) -> None:
 
 def test_no_mark(ledger: Ledger) -> None:
     """What the next run has to ask anew leaves no row."""
-    answers: list[Reply | Fault] = [
+    answers: list[Reply | CallError] = [
         *(replace(MARK, scope="run"), replace(MARK, scope="call"), replace(MARK, sent=False)),
         *(replace(MARK, kind="budget"), replace(MARK, kind="interrupted"), replace(ODD, scope="run")),
         Reply("embedded"),
@@ -190,8 +190,8 @@ def test_no_mark(ledger: Ledger) -> None:
 
 def test_stats(ledger: Ledger, path: Path) -> None:
     """Rows and tokens are counted by model; a mark is no call that was answered."""
-    assert ledger.stats() == Stats(size=ledger.stats().size)
-    answers: list[Reply | Fault] = [reply(), reply(), reply(finish="length"), MARK, ODD]
+    assert ledger.stats() == LedgerStats(size=ledger.stats().size)
+    answers: list[Reply | CallError] = [reply(), reply(), reply(finish="length"), MARK, ODD]
     for number, answer in enumerate(answers):
         ledger.keep(bytes([number]), "m", answer)
     ledger.keep(b"k", "other", MARK)
@@ -537,7 +537,7 @@ def test_clear_older(ledger: Ledger, path: Path) -> None:
 # several ledgers as one
 
 
-def made(path: Path, **rows: Reply | Fault) -> Path:
+def made(path: Path, **rows: Reply | CallError) -> Path:
     """A ledger with these answers."""
     with Ledger(path) as ledger:
         for key, answer in rows.items():

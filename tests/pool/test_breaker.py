@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.pool.cooldown import DISTINCT, OUTAGE, Breaker
-from ruler_cli.types import Fault
+from ruler_cli.types import CallError
 
-BROKEN = Fault("transport", "it is broken", "call")
-BUSY = Fault("transport", "it is busy", "call", rate=True)
+BROKEN = CallError("transport", "it is broken", "call")
+BUSY = CallError("transport", "it is busy", "call", rate=True)
 
 
-def opened(fault: Fault = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Breaker:
+def opened(fault: CallError = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Breaker:
     """A breaker that has just opened."""
     breaker = Breaker(now)
     for call in range(DISTINCT):
@@ -22,7 +22,7 @@ def opened(fault: Fault = BROKEN, now: float = 0.0, jitter: float = 0.0) -> Brea
 
 
 @pytest.mark.parametrize("fault", [BROKEN, BUSY])
-def test_opens(fault: Fault) -> None:
+def test_opens(fault: CallError) -> None:
     """So many different calls that fail or meet a limit, with no reply between, open it."""
     breaker = Breaker(0.0)
     for call in range(DISTINCT):
@@ -60,7 +60,7 @@ def test_one_probe_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(("fault", "longest"), [(BROKEN, 60.0), (BUSY, 15.0)])
-def test_pauses(fault: Fault, longest: float) -> None:
+def test_pauses(fault: CallError, longest: float) -> None:
     """The pause doubles with each probe that fails, to a minute, or to 15 s while limits are met."""
     breaker, now, pauses = opened(fault), 0.0, list[float]()
     for probe in range(12):

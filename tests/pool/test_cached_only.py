@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.retries import CachedOnly
-from ruler_cli.types import UNANSWERED, Fault, Reply, Request
+from ruler_cli.types import UNANSWERED, CallError, Reply, Request
 from tests.ledger.test_reply_cache import MARK, reply
 
 ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
@@ -23,9 +23,9 @@ def test_cached_only(tmp_path: Path) -> None:
         missing: list[str] = []
         with Ledger(tmp_path / "ledger") as ledger:
             cache = ReplyCache(ledger, "m", {})
-            caller = CachedOnly(cache, Halt(), lambda _, request: missing.append(request.user))
+            caller = CachedOnly(cache, StopSignal(), lambda _, request: missing.append(request.user))
 
-            async def asked(*requests: Request, again: bool = False) -> list[Reply | Fault]:
+            async def asked(*requests: Request, again: bool = False) -> list[Reply | CallError]:
                 missing.clear()
                 return [await caller.call(request, again=again) for request in requests]
 

@@ -13,20 +13,20 @@ import pytest
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.ledger.reply_cache import ReplyCache
-from ruler_cli.pool.concurrency import Fixed
+from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.virtual import virtually
 
 T = TypeVar("T")
 ASKED = Request("s", "u", ("a",))
 OK = Reply("ok", Usage(100, 10, 0, 1), body=b"{}")
-BUSY = Fault("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
-BROKEN = Fault("transport", "broken", "call")
-GONE = Fault("transport", "gone", "call", sent=False, billed=False)
+BUSY = CallError("transport", "busy", "call", retry_after=3.0, rate=True, billed=False)
+BROKEN = CallError("transport", "broken", "call")
+GONE = CallError("transport", "gone", "call", sent=False, billed=False)
 
 
 class Script:
@@ -34,12 +34,12 @@ class Script:
 
     name = "script"
 
-    def __init__(self, *answers: Reply | Fault, seconds: float = 1.0) -> None:
+    def __init__(self, *answers: Reply | CallError, seconds: float = 1.0) -> None:
         self.answers, self.seconds = list(answers), seconds
         self.times: list[float] = []
         self.at_once = self.most = 0
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """The next answer."""
         self.times.append(anyio.current_time())
         self.at_once += 1
@@ -63,18 +63,18 @@ class Memory(ReplyCache):
     ledger: None = None
     model: str = "m"
     params: dict[str, Any] = field(default_factory=dict)
-    rows: dict[bytes, Reply | Fault] = field(default_factory=dict)
+    rows: dict[bytes, Reply | CallError] = field(default_factory=dict)
 
     def key(self, request: Request) -> bytes:
         """The user message."""
         return request.user.encode()
 
-    def find(self, key: bytes) -> Reply | Fault | None:
+    def find(self, key: bytes) -> Reply | CallError | None:
         """What was kept."""
         kept = self.rows.get(key)
         return None if kept is None else replace(kept, kept=True)
 
-    async def keep(self, key: bytes, answer: Reply | Fault) -> None:
+    async def keep(self, key: bytes, answer: Reply | CallError) -> None:
         """Keep it."""
         self.rows[key] = answer
 
@@ -89,13 +89,15 @@ def called(
     """Work with a caller of this judge, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(judge, Gate(Fixed(slots), Halt()), retries=retries, timeout=60.0, cache=cache)
+        caller = Caller(
+            judge, Gate(ConcurrencyLimit(slots), StopSignal()), retries=retries, timeout=60.0, cache=cache
+        )
         return await work(caller)
 
     return virtually(main)
 
 
-def asked(judge: Script, retries: int = 2) -> Reply | Fault:
+def asked(judge: Script, retries: int = 2) -> Reply | CallError:
     """One call."""
     return called(judge, lambda caller: caller.call(ASKED), retries=retries)
 
@@ -111,7 +113,7 @@ def test_bounded() -> None:
     """A fault that stays ends in a fault of the group, with the number of tries."""
     judge = Script(BROKEN)
     answer = asked(judge)
-    assert isinstance(answer, Fault)
+    assert isinstance(answer, CallError)
     assert (answer.scope, len(judge.times)) == ("group", 3)
     assert "tried 3 times" in answer.reason
 
@@ -121,7 +123,7 @@ def test_limits_are_no_retries() -> None:
     assert asked(Script(*[replace(BUSY, retry_after=None)] * 20, OK)) == OK
     judge = Script(replace(BUSY, retry_after=None))
     answer = asked(judge)
-    assert isinstance(answer, Fault)
+    assert isinstance(answer, CallError)
     assert answer.scope == "group"
     assert 20 < len(judge.times) < 100
 
@@ -163,14 +165,14 @@ def test_hours() -> None:
 def test_never_reached() -> None:
     """A judge that was never reached ends the run in seconds; once it answered it may come back."""
 
-    async def work(caller: Caller) -> tuple[Reply | Fault, float]:
+    async def work(caller: Caller) -> tuple[Reply | CallError, float]:
         return await caller.call(ASKED), anyio.current_time()
 
     answer, seconds = called(Script(GONE), work, retries=9)
     assert answer == INTERRUPTED
     assert seconds < 30
 
-    async def twice(caller: Caller) -> Reply | Fault:
+    async def twice(caller: Caller) -> Reply | CallError:
         await caller.call(ASKED)
         return await caller.call(ASKED)
 
@@ -179,7 +181,7 @@ def test_never_reached() -> None:
 
 def test_fatal() -> None:
     """A fault of the run stops everything at once: who waits is not asked any more."""
-    fatal = Fault("refused", "no such key", "run", billed=False)
+    fatal = CallError("refused", "no such key", "run", billed=False)
     judge = Script(fatal)
 
     async def work(caller: Caller) -> RefusedError:
@@ -223,7 +225,7 @@ def test_order() -> None:
     order: list[str] = []
 
     class Named(Script):
-        async def ask(self, request: Request) -> Reply | Fault:
+        async def ask(self, request: Request) -> Reply | CallError:
             order.append(request.user)
             await anyio.sleep(1.0)
             return BROKEN if order == ["0"] else OK
@@ -244,15 +246,15 @@ def test_outage() -> None:
     down = 600.0
 
     class Down(Script):
-        async def ask(self, request: Request) -> Reply | Fault:
+        async def ask(self, request: Request) -> Reply | CallError:
             self.times.append(anyio.current_time())
             await anyio.sleep(0.1)
             return BROKEN if 5 < anyio.current_time() < down else OK
 
     judge = Down(OK)
 
-    async def work(caller: Caller) -> list[Reply | Fault]:
-        answers: list[Reply | Fault] = []
+    async def work(caller: Caller) -> list[Reply | CallError]:
+        answers: list[Reply | CallError] = []
 
         async def one(number: int) -> None:
             answers.append(await caller.call(Request("s", str(number), ("a",))))
@@ -268,7 +270,7 @@ def test_outage() -> None:
 
 
 @pytest.mark.parametrize("fault", [BROKEN, replace(BUSY, retry_after=None), replace(BUSY, retry_after=20.0)])
-def test_outage_without_end(fault: Fault) -> None:
+def test_outage_without_end(fault: CallError) -> None:
     """A judge that only ever fails or meets its limits ends the run in bounded time, and says so."""
 
     async def work(caller: Caller) -> float:
@@ -285,7 +287,7 @@ def test_unanswerable_at_the_end() -> None:
     """Calls that failed while others were answered fail by themselves, also when only such are left."""
 
     class Poisoned(Script):
-        async def ask(self, request: Request) -> Reply | Fault:
+        async def ask(self, request: Request) -> Reply | CallError:
             await anyio.sleep(1.0)
             return BROKEN if int(request.user) >= 90 else OK
 
@@ -302,7 +304,7 @@ def test_unanswerable_at_the_end() -> None:
         return ends
 
     ends = called(Poisoned(OK), work, slots=100)
-    assert (ends.count("Reply"), ends.count("Fault")) == (90, 10)
+    assert (ends.count("Reply"), ends.count("CallError")) == (90, 10)
 
 
 def test_asked_once() -> None:
@@ -327,12 +329,12 @@ def test_marks() -> None:
     """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
     cache = Memory()
     called(Script(BROKEN), lambda caller: caller.call(ASKED), cache=cache)
-    assert isinstance(cache.rows[b"u"], Fault)
+    assert isinstance(cache.rows[b"u"], CallError)
 
     async def stopped(caller: Caller) -> None:
         await caller.call(ASKED)
 
-    for fault in (GONE, Fault("refused", "key", "run")):
+    for fault in (GONE, CallError("refused", "key", "run")):
         cache = Memory()
         called(Script(fault), stopped, cache=cache)
         assert not cache.rows
@@ -341,7 +343,7 @@ def test_marks() -> None:
 def test_odd_answer_is_kept() -> None:
     """An answer that is no chat completion may have been paid for: it is kept and asked again."""
     cache = Memory()
-    odd = Fault("transport", "odd", "call", body=b"<html>")
+    odd = CallError("transport", "odd", "call", body=b"<html>")
     assert called(Script(odd, OK), lambda caller: caller.call(ASKED), cache=cache) == OK
     assert cache.rows == {b"u": OK}
 
@@ -366,7 +368,7 @@ def test_capped_is_not_kept() -> None:
     """What the cap left out leaves no mark."""
     cache = Memory()
 
-    async def work(caller: Caller) -> Reply | Fault:
+    async def work(caller: Caller) -> Reply | CallError:
         caller.gate.budget.close()
         return await caller.call(ASKED)
 

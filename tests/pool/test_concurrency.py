@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from ruler_cli.pool.concurrency import Adaptive, Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.virtual import World, flood, virtually
 
 CEILING = 4096
@@ -19,7 +19,7 @@ class Rounds:
     """A level, and a clock for it."""
 
     def __init__(self, ceiling: int = CEILING) -> None:
-        self.level = Adaptive(ceiling)
+        self.level = AdaptiveConcurrency(ceiling)
         self.now = 0.0
 
     def round(self, *, in_flight: int = CEILING, seconds: float = 1.0, pause: float = 1.0) -> int:
@@ -62,7 +62,7 @@ def test_start_and_doubling() -> None:
 
 def test_a_round_is_whole() -> None:
     """One reply fewer than the level allows is no round."""
-    level = Adaptive(CEILING)
+    level = AdaptiveConcurrency(CEILING)
     level.sent(4)
     for _ in range(3):
         level.replied(0.0, level.epoch, 1.0)
@@ -257,7 +257,7 @@ def test_ceiling() -> None:
 
 def test_explicit() -> None:
     """A number that was asked for never changes."""
-    level = Fixed(7)
+    level = ConcurrencyLimit(7)
     level.sent(7)
     for number in range(100):
         level.replied(float(number), 0, 1.0)
@@ -266,11 +266,11 @@ def test_explicit() -> None:
     assert (level.limit, level.epoch) == (7, 0)
 
 
-def simulated(world: World, calls: int, level: Fixed) -> Caller:
+def simulated(world: World, calls: int, level: ConcurrencyLimit) -> Caller:
     """So many calls with that level, in virtual time."""
 
     async def main() -> Caller:
-        caller = Caller(world, Gate(level, Halt()), retries=2, timeout=600.0)
+        caller = Caller(world, Gate(level, StopSignal()), retries=2, timeout=600.0)
         await flood(caller, float("inf"), calls=calls)
         return caller
 
@@ -280,7 +280,7 @@ def simulated(world: World, calls: int, level: Fixed) -> Caller:
 def test_small_capacity() -> None:
     """Of a hidden capacity of 8 at least 93 % are used after a minute, and at most 3 % of calls wasted."""
     world = World(latency=1.0, spread=0.3, capacity=8)
-    simulated(world, 5000, Adaptive(CEILING))
+    simulated(world, 5000, AdaptiveConcurrency(CEILING))
     assert world.used(60.0, world.sent[-1][0]) >= 0.93 * 8
     assert world.refused <= 0.03 * world.asked
 
@@ -288,7 +288,7 @@ def test_small_capacity() -> None:
 def test_changing_capacity() -> None:
     """A capacity that halves and doubles again is followed down and up."""
     world = World(latency=2.0, spread=0.3, capacity=lambda now: 16 if 150 <= now < 300 else 32)
-    simulated(world, 7500, Adaptive(CEILING))
+    simulated(world, 7500, AdaptiveConcurrency(CEILING))
     assert world.used(60.0, 150.0) >= 0.93 * 32
     assert world.used(180.0, 300.0) >= 0.9 * 16
     assert world.used(420.0, world.sent[-1][0]) >= 0.9 * 32
@@ -300,7 +300,7 @@ class Queueing(World):
 
     workers: anyio.Semaphore | None = None
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Wait for one of sixteen workers."""
         self.workers = self.workers or anyio.Semaphore(16)
         async with self.workers:
@@ -310,7 +310,7 @@ class Queueing(World):
 def test_queue() -> None:
     """A server that only queues what is beyond its means gets a bounded queue, and is kept busy."""
     world = Queueing(latency=1.0, spread=0.3)
-    caller = simulated(world, 6000, Adaptive(CEILING))
+    caller = simulated(world, 6000, AdaptiveConcurrency(CEILING))
     assert caller.tally.most <= 128
     assert world.used(10.0, world.sent[-1][0]) >= 0.98 * 16
 
@@ -318,6 +318,6 @@ def test_queue() -> None:
 def test_explicit_number_in_a_run() -> None:
     """An explicit number stays and is used, also where the server refuses some of it."""
     world = World(latency=1.0, spread=0.3, capacity=8)
-    caller = simulated(world, 300, Fixed(12))
+    caller = simulated(world, 300, ConcurrencyLimit(12))
     assert (caller.gate.level.limit, caller.tally.most) == (12, 12)
     assert caller.tally.usage.calls == 300

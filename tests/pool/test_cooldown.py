@@ -7,13 +7,13 @@ import math
 import anyio
 import pytest
 
-from ruler_cli.pool.concurrency import Adaptive, Fixed
+from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.cooldown import Cooldown
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import Window
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import Fault, Reply, Request
+from ruler_cli.types import CallError, Reply, Request
 from tests.virtual import Gateway, World, flood, virtually
 
 
@@ -111,11 +111,13 @@ def test_a_later_limit() -> None:
     assert cooldown.until == 22.0
 
 
-def judged(world: World, calls: int, level: Fixed, rpm: float | None = None) -> tuple[float, Caller]:
+def judged(
+    world: World, calls: int, level: ConcurrencyLimit, rpm: float | None = None
+) -> tuple[float, Caller]:
     """Seconds that so many calls take, and who made them."""
 
     async def main() -> tuple[float, Caller]:
-        gate = Gate(level, Halt(), requests=Window(rpm))
+        gate = Gate(level, StopSignal(), requests=Window(rpm))
         caller = Caller(world, gate, retries=2, timeout=600.0)
         caller._random.seed(1)  # one run in forty is longer than the mean by far: the same one each time
         await flood(caller, math.inf, calls=calls)
@@ -130,7 +132,7 @@ def judged(world: World, calls: int, level: Fixed, rpm: float | None = None) -> 
 def test_one_in_ten(slots: int | None, calls: int, latency: float, late: bool) -> None:
     """One call in ten refused at random for a second: at most 2.5 times as long, and no call is lost."""
     plain, found = [
-        judged(world, calls, Fixed(slots) if slots else Adaptive(48))
+        judged(world, calls, ConcurrencyLimit(slots) if slots else AdaptiveConcurrency(48))
         for world in (World(latency, spread=0.3), Gateway(latency, spread=0.3, late=late, seed=1))
     ]
     assert found[0] <= 2.5 * plain[0]
@@ -142,13 +144,15 @@ def test_floor() -> None:
     """A refused call itself waits as long as it was told, also when the others go on."""
 
     class Noted(Gateway):
-        async def ask(self, request: Request) -> Reply | Fault:
+        async def ask(self, request: Request) -> Reply | CallError:
             waits = self.asks.pop(request.user, [])
             assert all(anyio.current_time() >= until for until in waits)
             return await super().ask(request)
 
     async def main() -> None:
-        caller = Caller(Noted(share=0.3, seconds=3.0), Gate(Fixed(16), Halt()), retries=2, timeout=600.0)
+        caller = Caller(
+            Noted(share=0.3, seconds=3.0), Gate(ConcurrencyLimit(16), StopSignal()), retries=2, timeout=600.0
+        )
         async with anyio.create_task_group() as tasks:
             for number in range(400):
                 tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
@@ -163,7 +167,7 @@ def test_breaker_stays_closed() -> None:
     class Noted(Gateway):
         opened = 0
 
-        async def ask(self, request: Request) -> Reply | Fault:
+        async def ask(self, request: Request) -> Reply | CallError:
             self.opened += anyio.current_time() > 3.0 and caller[0].gate.breaker.open
             return await super().ask(request)
 
@@ -171,7 +175,7 @@ def test_breaker_stays_closed() -> None:
     world = Noted(latency=1.0)
 
     async def main() -> None:
-        caller.append(Caller(world, Gate(Fixed(200), Halt()), retries=2, timeout=600.0))
+        caller.append(Caller(world, Gate(ConcurrencyLimit(200), StopSignal()), retries=2, timeout=600.0))
         await flood(caller[0], math.inf, calls=2000)
 
     virtually(main)
@@ -183,7 +187,7 @@ def test_breaker_stays_closed() -> None:
 def test_limit_for_all(slots: int, late: bool) -> None:
     """A limit of all is waited for by all: refused in a minute are only those who were in flight already."""
     world = Gateway(latency=0.5, share=0.0, minute=120, late=late)
-    seconds, _ = judged(world, 600, Fixed(slots))
+    seconds, _ = judged(world, 600, ConcurrencyLimit(slots))
     assert seconds < 5 * 60
     assert max(world.over.values()) <= slots
     assert world.refused <= 0.08 * world.asked
@@ -192,7 +196,7 @@ def test_limit_for_all(slots: int, late: bool) -> None:
 def test_limit_for_all_later() -> None:
     """A limit of all that begins after many single refusals is waited for by all as well."""
     world = Gateway(latency=0.5, spread=0.3, minute=300, since=30.0)
-    judged(world, 3500, Fixed(32))
+    judged(world, 3500, ConcurrencyLimit(32))
     assert len(world.over) >= 3
     assert max(world.over.values()) <= 16
     assert max(world.taken.values()) <= 300
@@ -202,12 +206,12 @@ def test_rpm() -> None:
     """No minute holds more than --rpm, and nearly all of it is used, also where single calls are refused."""
 
     class Counted(Gateway):
-        async def ask(self, request: Request) -> Reply | Fault:
+        async def ask(self, request: Request) -> Reply | CallError:
             every.append(anyio.current_time())
             return await super().ask(request)
 
     every: list[float] = []
-    judged(Counted(latency=1.0), 2000, Fixed(64), rpm=300)
+    judged(Counted(latency=1.0), 2000, ConcurrencyLimit(64), rpm=300)
     fullest = max(sum(at <= other < at + 60 for other in every) for at in every[::10])
     assert fullest <= 300
     assert sum(60 <= at < 240 for at in every) >= 0.98 * 3 * 300
@@ -215,7 +219,7 @@ def test_rpm() -> None:
 
 def test_alone() -> None:
     """A level of one at which a call is refused is not kept: the refusal is not for the number."""
-    level = Adaptive(64)
+    level = AdaptiveConcurrency(64)
     level.rejected(0.0, level.epoch, 3, 1.0)
     while level.limit > 1:
         level.rejected(1.0, level.epoch, 0, 1.0)

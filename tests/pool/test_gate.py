@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import RefusedError
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.concurrency import Fixed
+from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import DISTINCT
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate, Permit
 from ruler_cli.pool.limits import Window
-from ruler_cli.types import Fault, Request, Usage
+from ruler_cli.types import CallError, Request, Usage
 from tests.virtual import ASKED, virtually
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ def gated(
 
     async def main() -> T:
         gate = Gate(
-            Fixed(slots),
-            Halt(),
+            ConcurrencyLimit(slots),
+            StopSignal(),
             requests=Window(rpm),
             tokens=Window(tpm),
             budget=Budget(cap),
@@ -183,7 +183,7 @@ def test_capped_only_when_nothing_is_in_flight() -> None:
         gate._replies = 1000
         gate.leave(await entered(gate), Usage(900, 100, 0, 1))
         flying = [await entered(gate, ticket) for ticket in (1, 2)]
-        answers: list[Permit | Fault] = []
+        answers: list[Permit | CallError] = []
 
         async def one(ticket: int) -> None:
             answers.append(await gate.enter(ticket, ASKED))
@@ -211,8 +211,8 @@ def test_capped_only_when_nothing_is_in_flight() -> None:
 def test_stopped() -> None:
     """A run that is told to stop lets nobody in, and all who wait come out at once."""
 
-    async def work(gate: Gate) -> list[Permit | Fault]:
-        answers: list[Permit | Fault] = []
+    async def work(gate: Gate) -> list[Permit | CallError]:
+        answers: list[Permit | CallError] = []
 
         async def one(ticket: int) -> None:
             answers.append(await gate.enter(ticket, ASKED))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 
-from ruler_cli.pool.engine import Held
+from ruler_cli.pool.engine import ByteLimit
 
 
 def test_held() -> None:
     """Many who wait all get their turn, never more is held than the bound, and what is larger goes alone."""
-    held, now, most = Held(10), 0, 0
+    held, now, most = ByteLimit(10), 0, 0
 
     async def one(size: int) -> None:
         nonlocal now, most

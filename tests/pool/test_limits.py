@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.concurrency import Adaptive
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import AdaptiveConcurrency
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
 from ruler_cli.pool.limits import Window
 from ruler_cli.pool.retries import Caller
@@ -167,7 +167,9 @@ def run(world: World, asked: Request, minutes: float, **limits: float) -> None:
 
     async def main() -> None:
         windows = {name: Window(limit) for name, limit in limits.items()}
-        gate = Gate(Adaptive(4096), Halt(), requests=windows.get("rpm"), tokens=windows.get("tpm"))
+        gate = Gate(
+            AdaptiveConcurrency(4096), StopSignal(), requests=windows.get("rpm"), tokens=windows.get("tpm")
+        )
         await flood(Caller(world, gate, retries=2, timeout=60.0), 60 * minutes, asked)
 
     virtually(main)

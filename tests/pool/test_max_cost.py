@@ -10,15 +10,15 @@ import pytest
 
 from ruler_cli.judges.pricing import Price
 from ruler_cli.pool.budget import Budget
-from ruler_cli.pool.concurrency import Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import CAPPED, Gate
 from ruler_cli.pool.retries import Caller
-from ruler_cli.types import Fault, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.values import few
 from tests.virtual import World, flood, virtually
 
-BROKEN = Fault("transport", "it is broken", "call", billed=False)
+BROKEN = CallError("transport", "it is broken", "call", billed=False)
 CALLS = 400
 FREE = Price(0.0, 0.0, 0.0)
 
@@ -32,7 +32,7 @@ class Billing(World):
     dearest: float = 0.0
     replies: int = 0
 
-    async def ask(self, request: Request) -> Reply | Fault:
+    async def ask(self, request: Request) -> Reply | CallError:
         """Bill what is answered."""
         answer = await super().ask(request)
         if isinstance(answer, Reply):
@@ -78,7 +78,7 @@ def outcome(seed: int) -> Outcome:
     )
 
     async def main() -> Budget:
-        gate = Gate(Fixed(at_once), Halt(), budget=Budget(cap), cost=price.of)
+        gate = Gate(ConcurrencyLimit(at_once), StopSignal(), budget=Budget(cap), cost=price.of)
         caller = Caller(world, gate, retries=6, timeout=60.0)
         await flood(caller, math.inf, Request("", "u" * size, ("a", "b", "c", "d")), calls=CALLS)
         assert await caller.call(Request("", "", ())) == CAPPED

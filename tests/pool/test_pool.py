@@ -12,8 +12,8 @@ from ruler_cli.judges.resolve import Chosen
 from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import pool
 from ruler_cli.ledger.database import open_files
-from ruler_cli.pool.concurrency import Adaptive, Fixed
-from ruler_cli.pool.engine import Halt
+from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Permit
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import Request, Usage
@@ -33,7 +33,7 @@ def made(
 
     async def main() -> Caller:
         chosen = Chosen(World(), price, None, embedded)
-        return pool(chosen, judge or JudgeSettings(), settings, Halt())
+        return pool(chosen, judge or JudgeSettings(), settings, StopSignal())
 
     return virtually(main)
 
@@ -42,9 +42,9 @@ def test_concurrency() -> None:
     """A number that was asked for wins over everything; without one the level is found out."""
     for embedded in (False, True):
         level = made(PoolSettings(concurrency=1000), embedded=embedded).gate.level
-        assert (type(level), level.limit) == (Fixed, 1000)
-    assert type(made(PoolSettings()).gate.level) is Adaptive
-    assert type(made(PoolSettings(), embedded=True).gate.level) is Fixed
+        assert (type(level), level.limit) == (ConcurrencyLimit, 1000)
+    assert type(made(PoolSettings()).gate.level) is AdaptiveConcurrency
+    assert type(made(PoolSettings(), embedded=True).gate.level) is ConcurrencyLimit
 
 
 @pytest.mark.parametrize(("files", "least", "most"), [(256, 100, 156), (64, 1, 1)])

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.pool.retries import RATE_SECONDS, RATE_TRIES, Tries, delay
-from ruler_cli.types import Fault
+from ruler_cli.pool.retries import RATE_SECONDS, RATE_TRIES, RetryBudget, delay
+from ruler_cli.types import CallError
 
-BROKEN = Fault("transport", "it is broken", "call")
-BUSY = Fault("transport", "it is busy", "call", rate=True)
+BROKEN = CallError("transport", "it is broken", "call")
+BUSY = CallError("transport", "it is busy", "call", rate=True)
 floors = st.one_of(st.none(), st.floats(0.0, 3600.0))
 jitters = st.floats(0.0, 1.0, exclude_max=True)
 
@@ -36,22 +36,22 @@ def test_delays_spread(floor: float | None) -> None:
 @given(st.integers(0, 20), jitters)
 def test_retries_are_counted(retries: int, jitter: float) -> None:
     """So many retries as were asked for, and then none."""
-    tries = Tries(retries, 1e9)
+    tries = RetryBudget(retries, 1e9)
     waits = [tries.wait(BROKEN, 1.0, jitter) for _ in range(retries + 2)]
     assert [wait is None for wait in waits] == [False] * retries + [True, True]
 
 
 def test_deadline() -> None:
     """The time of tries and own waits is bounded; a wait that the server asks for is not the call's."""
-    tries = Tries(1000, 100.0)
+    tries = RetryBudget(1000, 100.0)
     assert tries.wait(BROKEN, 60.0, 0.0) is not None
     assert tries.wait(BROKEN, 60.0, 0.0) is None
-    assert Tries(1000, 100.0).wait(replace(BROKEN, retry_after=101.0), 0.0, 0.0) == 101.0
+    assert RetryBudget(1000, 100.0).wait(replace(BROKEN, retry_after=101.0), 0.0, 0.0) == 101.0
 
 
 def test_limits_have_their_own_budget() -> None:
     """Waits at a limit use up no retry and no deadline, but are bounded by themselves."""
-    tries = Tries(2, 100.0)
+    tries = RetryBudget(2, 100.0)
     assert all(tries.wait(BUSY, 0.1, 0.0) is not None for _ in range(RATE_TRIES))
     assert tries.wait(BUSY, 0.1, 0.0) is None
     assert tries.wait(BROKEN, 1.0, 0.0) is not None
@@ -61,7 +61,7 @@ def test_limits_have_their_own_budget() -> None:
 
 def test_limits_in_seconds() -> None:
     """All that one call adds to the waits that the server asks for is no more than an hour."""
-    tries, number = Tries(2, 100.0), 0
+    tries, number = RetryBudget(2, 100.0), 0
     while (wait := tries.wait(replace(BUSY, retry_after=500.0), 0.1, 0.5)) is not None:
         assert wait >= 500.0
         number += 1

@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from ruler_cli.config import AskSettings
-from ruler_cli.prompting.layout import Sheet
-from ruler_cli.prompting.prompt import Paper, compose, lay_out
+from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import Prompt, compose, lay_out
 from ruler_cli.prompting.render import blocks
 from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
 from ruler_cli.types import Group
@@ -38,7 +38,7 @@ SMALL = 20_000
 """Characters up to which an attack is tried in every place: larger ones take seconds in each."""
 
 
-def asked(group: Group) -> tuple[Sheet, Paper]:
+def asked(group: Group) -> tuple[PromptLayout, Prompt]:
     """A group's sheet and its first question."""
     sheet = lay_out(group, ASK)
     return sheet, compose(sheet, ASK)

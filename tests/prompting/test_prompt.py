@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
-from ruler_cli.prompting.layout import Sheet
-from ruler_cli.prompting.prompt import LADDER, State, compose, lay_out, obstacle, parts, windows
+from ruler_cli.prompting.layout import PromptLayout
+from ruler_cli.prompting.prompt import LADDER, ExchangeState, compose, lay_out, obstacle, parts, windows
 from ruler_cli.prompting.render import blocks
-from ruler_cli.types import Failure, Group, Rollout
+from ruler_cli.types import Group, GroupError, Rollout
 from tests.prompting.test_windows import connected
 from tests.values import group, read, talk, texts
 
@@ -29,7 +29,7 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return compose(lay_out(made, ask), ask, state=State(attempt)).request.user
+    return compose(lay_out(made, ask), ask, state=ExchangeState(attempt)).request.user
 
 
 def test_shape() -> None:
@@ -119,7 +119,7 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
         sheet = lay_out(Group("g", (record,)), ask)
-        request = compose(sheet, ask, state=State(attempt, "n" * bool(attempt))).request
+        request = compose(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt))).request
         whole.update("\0".join([request.system, request.user, *request.labels]).encode())
         assert request.turn == 0
     assert whole.hexdigest() == OURS[case]
@@ -137,7 +137,7 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
     """
     sheet = lay_out(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
-        compose(sheet, ASK, parts(sheet, ASK, t)[0], State(a))
+        compose(sheet, ASK, parts(sheet, ASK, t)[0], ExchangeState(a))
         for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
     )
     chance = len(one.labels) // 4
@@ -152,12 +152,14 @@ def test_correction_within_a_pass() -> None:
     sheet = lay_out(group(*map(talk, "abcdefgh")), ASK)
     for turn in range(3):
         part = parts(sheet, ASK, turn)[0]
-        orders = {tuple(compose(sheet, ASK, part, State(attempt)).labels.values()) for attempt in range(4)}
+        orders = {
+            tuple(compose(sheet, ASK, part, ExchangeState(attempt)).labels.values()) for attempt in range(4)
+        }
         assert len(orders) == 4
         assert part.bodies in orders
     kept = replace(ASK, order="input")
     for attempt in range(2):
-        paper = compose(sheet, kept, parts(sheet, kept, 1)[0], State(attempt))
+        paper = compose(sheet, kept, parts(sheet, kept, 1)[0], ExchangeState(attempt))
         assert list(paper.labels.values()) == list(range(8))
 
 
@@ -240,7 +242,7 @@ def test_too_long(number: int) -> None:
     sheet = lay_out(made, ask)
     assert (windows(sheet, ask), parts(sheet, ask, 0)) == (0, ())
     failure = obstacle(made, sheet, ask)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, GroupError)
     assert failure.kind == "too_long"
     tokens = int(failure.reason.split()[1])
     assert tokens > 9_000
@@ -261,12 +263,12 @@ def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[s
     ]
 
 
-def shown(sheet: Sheet, ask: AskSettings) -> str:
+def shown(sheet: PromptLayout, ask: AskSettings) -> str:
     """All that a pass asks."""
     return "\n".join(compose(sheet, ask, part).request.user for part in parts(sheet, ask, 0))
 
 
-def only_tools(sheet: Sheet) -> bool:
+def only_tools(sheet: PromptLayout) -> bool:
     """Whether no step was taken that leaves out of reasoning."""
     return all(step.reasoning is None for step in LADDER[: sheet.shortening])
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ruler_cli.prompting.render import blocks
-from ruler_cli.types import Fault, Group, Reply, Request, Usage
+from ruler_cli.types import CallError, Group, Reply, Request, Usage
 from tests.values import group, talk
 
 TRUTH = {"a": 0.1, "b": 0.5, "c": 0.9}
 GROUP = group(*map(talk, TRUTH))
-Answer = Callable[[Request], Reply | Fault]
+Answer = Callable[[Request], Reply | CallError]
 
 
 def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def cut(keep: int) -> Answer:
 
 def fault(**more: Any) -> Answer:
     """A call that fails."""
-    made = Fault(more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more)
+    made = CallError(more.pop("kind", "transport"), "it broke", more.pop("scope", "group"), **more)
     return lambda request: made
 
 

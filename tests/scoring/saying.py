@@ -7,39 +7,39 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ruler_cli.types import Ballot, Failure, Kind, Miss, Outcome
+from ruler_cli.types import FailedCall, GroupError, GroupResult, Kind, PassScores
 
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
 
 
-def ballot(given: Sequence[float], turn: int = 0, judge: int = 0, **more: Any) -> Ballot:
+def ballot(given: Sequence[float], turn: int = 0, judge: int = 0, **more: Any) -> PassScores:
     """A judge's answer on bodies 0, 1, …, shown in this order unless `bodies` tells another."""
     bodies = tuple(more.pop("bodies", range(len(given))))
     said = tuple(f"judge {judge} turn {turn} body {body}" for body in bodies)
-    return Ballot(judge, turn, more.pop("window", 0), bodies, tuple(given), said, **more)
+    return PassScores(judge, turn, more.pop("window", 0), bodies, tuple(given), said, **more)
 
 
-def miss(turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing") -> Miss:
+def miss(turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing") -> FailedCall:
     """A request that brought nothing."""
-    return Miss(judge, turn, 0, Failure(kind, reason))
+    return FailedCall(judge, turn, 0, GroupError(kind, reason))
 
 
-def judged(*said: Ballot | Miss, **more: Any) -> Outcome:
+def judged(*said: PassScores | FailedCall, **more: Any) -> GroupResult:
     """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
-    ballots = tuple(s for s in said if isinstance(s, Ballot))
+    ballots = tuple(s for s in said if isinstance(s, PassScores))
     size = more.pop("size", len(ballots[0].bodies) if ballots else 2)
     fields = {
         "owner": tuple(range(size)),
         "sizes": (100,) * size,
         "ballots": ballots,
-        "misses": tuple(s for s in said if isinstance(s, Miss)),
+        "misses": tuple(s for s in said if isinstance(s, FailedCall)),
     } | more
     fields.setdefault("faults", ("",) * len(fields["owner"]))
-    return Outcome(**fields)
+    return GroupResult(**fields)
 
 
 @st.composite
-def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) -> Outcome:
+def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) -> GroupResult:
     """A group as judges may have scored it: each pass in its own order, rollouts alike or unreadable."""
     n = draw(st.integers(least, 6))
     panel = draw(st.integers(1, judges))

@@ -13,33 +13,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.config import CombineSettings
-from ruler_cli.observer import Figures
-from ruler_cli.scoring.batch_statistics import Batch, mean
+from ruler_cli.observer import BatchFigures
+from ruler_cli.scoring.batch_statistics import BatchStatistics, mean
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Outcome, Verdict
+from ruler_cli.types import GroupResult, GroupScores
 from tests.scoring.saying import ballot, groups, judged, miss, scores
 
 
-def run(*all_judged: Outcome, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any) -> Figures:
+def run(
+    *all_judged: GroupResult, names: tuple[str, ...] = (), keys: tuple[str, ...] = (), **how: Any
+) -> BatchFigures:
     """The figures of a batch that was judged, combined and written."""
-    batch = Batch(names)
+    batch = BatchStatistics(names)
     settings = CombineSettings(**how)
     for group in all_judged:
         batch.add(group)
     for i, group in enumerate(all_judged):
         verdict = combine(group, settings, batch)
-        assert isinstance(verdict, Verdict), verdict
+        assert isinstance(verdict, GroupScores), verdict
         batch.conclude(keys[i] if keys else f"g{i}", group, verdict)
     return batch.figures(debias=settings.debias)
 
 
 def test_an_empty_batch() -> None:
     """Of nothing nothing is known."""
-    assert Batch().figures() == Figures()
+    assert BatchStatistics().figures() == BatchFigures()
 
 
 @given(groups())
-def test_figures_are_json(group: Outcome) -> None:
+def test_figures_are_json(group: GroupResult) -> None:
     """Whatever was judged, the figures are finite numbers and can be written as JSON."""
     text = orjson.dumps(asdict(run(group, group, by_outcome=True)))
     assert b"NaN" not in text

@@ -15,35 +15,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.config import CombineSettings
-from ruler_cli.scoring.batch_statistics import Batch
+from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine, ordered
-from ruler_cli.types import Ballot, Failure, Miss, Outcome, Verdict
+from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, PassScores
 from tests.scoring.saying import ballot, groups, judged, miss, scores
 
 
-def verdict(group: Outcome, batch: Batch | None = None, **how: Any) -> Verdict:
+def verdict(group: GroupResult, batch: BatchStatistics | None = None, **how: Any) -> GroupScores:
     """The verdict of a group that has one."""
-    found = combine(group, CombineSettings(**how), batch or Batch())
-    assert isinstance(found, Verdict), found
+    found = combine(group, CombineSettings(**how), batch or BatchStatistics())
+    assert isinstance(found, GroupScores), found
     return found
 
 
-def failure(group: Outcome, **how: Any) -> Failure:
+def failure(group: GroupResult, **how: Any) -> GroupError:
     """The failure of a group that has no verdict."""
-    found = combine(group, CombineSettings(**how), Batch())
-    assert isinstance(found, Failure), found
+    found = combine(group, CombineSettings(**how), BatchStatistics())
+    assert isinstance(found, GroupError), found
     return found
 
 
-def batch_of(*all_judged: Outcome) -> Batch:
+def batch_of(*all_judged: GroupResult) -> BatchStatistics:
     """A batch that has counted these groups."""
-    batch = Batch()
+    batch = BatchStatistics()
     for group in all_judged:
         batch.add(group)
     return batch
 
 
-def slanted(number: int = 30, by: float = 0.2) -> Batch:
+def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
     """A batch whose judge gives more to what it sees first."""
     rng = random.Random(1)
     return batch_of(
@@ -75,7 +75,7 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
 
 
 @given(groups())
-def test_the_score_is_the_mean_of_the_judges_means(group: Outcome) -> None:
+def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
     """Every judge counts the same, however many passes it made, and every rollout of a body is alike."""
     for one, body in zip(verdict(group).rollouts, group.owner, strict=True):
         if body is None:
@@ -90,7 +90,7 @@ def test_the_score_is_the_mean_of_the_judges_means(group: Outcome) -> None:
 
 
 @given(groups(), st.randoms(), st.booleans())
-def test_order_of_answers_is_nothing(group: Outcome, rng: random.Random, order: bool) -> None:
+def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, order: bool) -> None:
     """In whatever order answers and failures came, the verdict is the same."""
     misses = (miss(7, 0, reason="first"), miss(8, 1, reason="second"), miss(9, 0, reason="third"))
     group = replace(group, misses=misses)
@@ -100,11 +100,11 @@ def test_order_of_answers_is_nothing(group: Outcome, rng: random.Random, order: 
         misses=tuple(rng.sample(misses, len(misses))),
     )
     how = CombineSettings(by_outcome=order, min_passes=3)
-    assert combine(group, how, Batch()) == combine(other, how, Batch())
+    assert combine(group, how, BatchStatistics()) == combine(other, how, BatchStatistics())
 
 
 @given(groups())
-def test_the_explanation_is_of_the_nearest_score(group: Outcome) -> None:
+def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
     """What is said of a rollout was said with a score as near its own as any."""
     for one, body in zip(verdict(group).rollouts, group.owner, strict=True):
         if body is None or one.judged is None:
@@ -141,7 +141,7 @@ def test_what_the_cap_left_out_is_left_out() -> None:
 
 def test_a_lost_window_fails_the_pass() -> None:
     """Where some rollouts were in no window that was answered, nothing is scored."""
-    lost = Miss(0, 0, 1, Failure("transport", "gone"))
+    lost = FailedCall(0, 0, 1, GroupError("transport", "gone"))
     found = failure(judged(ballot([0.1, 0.9], bodies=(0, 1)), lost, size=4, windows=2))
     assert found.kind == "transport"
     assert found.reason == (
@@ -150,7 +150,7 @@ def test_a_lost_window_fails_the_pass() -> None:
 
 
 @given(groups(), st.booleans())
-def test_an_interrupted_group_is_never_a_verdict(group: Outcome, whole: bool) -> None:
+def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool) -> None:
     """Whatever was answered before the run was stopped, a rerun has to finish the group."""
     stop = miss(3, kind="interrupted", reason="stopped")
     ballots = group.ballots if whole else ()
@@ -180,7 +180,9 @@ def test_an_interrupted_group_is_never_a_verdict(group: Outcome, whole: bool) ->
         "a miss",
     ],
 )
-def test_one_score_for_all_is_no_signal(said: list[Ballot | Miss], reliability: float | None) -> None:
+def test_one_score_for_all_is_no_signal(
+    said: list[PassScores | FailedCall], reliability: float | None
+) -> None:
     """Where the judges' scores come out as one, the group is a tie of no weight, by however many passes."""
     found = verdict(judged(*said, judges=1 + max(s.judge for s in said)))
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
@@ -203,11 +205,11 @@ def test_passes_needed_are_of_the_whole_panel() -> None:
 
 
 @given(groups(least=2))
-def test_debias_by_nothing_is_nothing(group: Outcome) -> None:
+def test_debias_by_nothing_is_nothing(group: GroupResult) -> None:
     """Where every slot scored alike, or too few groups are known, debias changes no bit."""
     flat = batch_of(*(judged(ballot([0.5, 0.5, 0.5])) for _ in range(30)))
     few = slanted(5)
-    for batch in (flat, few, Batch()):
+    for batch in (flat, few, BatchStatistics()):
         assert verdict(group, batch, debias=True) == verdict(group, batch)
 
 
@@ -228,12 +230,12 @@ def test_debias_makes_no_signal_of_one_score() -> None:
         assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
 
 
-def turned(rng: random.Random, error: float = 0.01) -> Outcome:
+def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
     """Two passes, an order and its reverse, of a judge that is fond of places and hardly errs otherwise."""
     true = [rng.uniform(0.3, 0.7) for _ in range(6)]
     places = (0.2, 0.05, 0.0, 0.0, -0.05, -0.2)
 
-    def said(turn: int) -> Ballot:
+    def said(turn: int) -> PassScores:
         order = rng.sample(range(6), 6)
         shown = zip(order, places, strict=True)
         return ballot([true[i] + by + rng.gauss(0, error) for i, by in shown], turn, bodies=tuple(order))
@@ -257,7 +259,7 @@ def test_what_is_subtracted_is_no_noise() -> None:
     assert batch.slots.groups == 60
 
 
-def mixed_panel(rng: random.Random) -> Outcome:
+def mixed_panel(rng: random.Random) -> GroupResult:
     """A judge that is strict and flat and one that is neither."""
     true = [rng.random() for _ in range(4)]
     return judged(
@@ -295,7 +297,7 @@ def test_standardize_is_for_panels() -> None:
 
 
 @given(groups(), st.floats(0, 1))
-def test_blend_is_the_weighted_mean(group: Outcome, share: float) -> None:
+def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
     """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
     found, plain = verdict(group, blend=share), verdict(group)
     assert [one.judged for one in found.rollouts] == list(plain.scores)
@@ -315,7 +317,7 @@ def test_blend_mixes_no_scales(reward: float) -> None:
 
 
 @given(groups(), st.none() | st.floats(0, 1))
-def test_what_failed_never_outranks_what_passed(group: Outcome, blend: float | None) -> None:
+def test_what_failed_never_outranks_what_passed(group: GroupResult, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, whatever was mixed in before."""
     found = verdict(group, by_outcome=True, blend=blend)
     pairs = list(zip(found.scores, group.outcomes, strict=True))
@@ -367,7 +369,7 @@ def test_the_order_by_outcome_is_the_nearest(
 # --- windows --------------------------------------------------------------------------------------
 
 
-def windowed(seed: int, bodies: int = 24, windows: int = 4, judge: int = 0) -> list[Ballot]:
+def windowed(seed: int, bodies: int = 24, windows: int = 4, judge: int = 0) -> list[PassScores]:
     """Two passes over windows, each with a level of its own."""
     rng = random.Random(seed)
     said = []
@@ -411,7 +413,7 @@ def test_windows_come_to_one_order() -> None:
 
 def test_a_lost_window_of_many_is_borne() -> None:
     """Where every rollout was seen at least once, there are scores and a reliability."""
-    lost = Miss(0, 1, 3, Failure("transport", "gone"))
+    lost = FailedCall(0, 1, 3, GroupError("transport", "gone"))
     found = verdict(judged(*windowed(5)[:-1], lost, size=24, windows=4))
     assert (found.degraded, found.passes) == (True, 1)
     assert None not in found.scores

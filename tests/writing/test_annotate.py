@@ -14,9 +14,9 @@ from ruler_cli.config import CombineSettings, OnFailure
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
-from ruler_cli.scoring.batch_statistics import Batch
+from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Group, Mark, Outcome, Rollout, Usage
+from ruler_cli.types import Annotation, Group, GroupResult, Rollout, Usage
 from ruler_cli.writing.annotate import annotate, group_fields, marks_of
 from tests.scoring.saying import ballot, groups, judged, miss
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
@@ -26,26 +26,29 @@ MESSAGES = {"messages": talk("4")}
 ROW = {"group_index": 0, "group_metadata": "{}"}
 
 
-def scored(score: float = 0.75, said: str = "good") -> Mark:
+def scored(score: float = 0.75, said: str = "good") -> Annotation:
     """The mark of a rollout that was scored."""
-    return Mark(score, {"status": "scored", "score": score, "explanation": said})
+    return Annotation(score, {"status": "scored", "score": score, "explanation": said})
 
 
-LOST = Mark(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
+LOST = Annotation(None, {"status": "failed", "kind": "reply", "reason": "the judge said nothing"})
 
 
-def mark(record: Any, *marks: Mark, on_failure: OnFailure = "null", found: Reader | None = None) -> bytes:
+def mark(
+    record: Any, *marks: Annotation, on_failure: OnFailure = "null", found: Reader | None = None
+) -> bytes:
     """One record's bytes with these marks."""
     found = found or reader(record)
     (read,) = found.read(line(record))
     given = [
-        Mark(m.score, {**m.fields, "group": GROUP}) if found.format.shape != "group" else m for m in marks
+        Annotation(m.score, {**m.fields, "group": GROUP}) if found.format.shape != "group" else m
+        for m in marks
     ]
     both = list(zip(read.rollouts, given, strict=True))
     return annotate(read.line.raw, found.format, both, GROUP, on_failure)
 
 
-def marked(record: Any, *marks: Mark, **how: Any) -> dict[str, Any]:
+def marked(record: Any, *marks: Annotation, **how: Any) -> dict[str, Any]:
     """One record with these marks."""
     return parse(mark(record, *marks, **how))
 
@@ -135,7 +138,7 @@ def unpacked(raw: bytes) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("between", [scored(0.2, "bad"), LOST], ids=["scored", "failed"])
-def test_again(record: dict[str, Any], between: Mark) -> None:
+def test_again(record: dict[str, Any], between: Annotation) -> None:
     """Scored again, a record is as if it had been scored once: first reward kept, nothing stacked."""
     found = reader(record)
     once = unpacked(mark(record, scored(), found=found))
@@ -230,7 +233,7 @@ OURS = ("reward", "metrics", "logs", "ruler")
 @settings(max_examples=2 * settings().max_examples)
 @given(extra, layouts(), st.sampled_from([scored(), LOST]), st.sampled_from(["null", "keep"]), values)
 def test_nothing_else(
-    more: dict[str, Any], layout: dict[str, Any], which: Mark, on_failure: OnFailure, reward: Any
+    more: dict[str, Any], layout: dict[str, Any], which: Annotation, on_failure: OnFailure, reward: Any
 ) -> None:
     """Whatever a record holds, only ruler's own members change, and the rest is what it was."""
     found = reader(MESSAGES)
@@ -266,7 +269,7 @@ def shape(**layout: Any) -> Format:
     )
 
 
-def written(record: Any, form: Format, *marks: Mark, on_failure: OnFailure = "null") -> dict[str, Any]:
+def written(record: Any, form: Format, *marks: Annotation, on_failure: OnFailure = "null") -> dict[str, Any]:
     """A record of a made-up format with these marks."""
     raw = record if isinstance(record, bytes) else json.dumps(record).encode()
     both = list(zip(form.rollouts({}), marks, strict=True))
@@ -308,20 +311,22 @@ ALWAYS = {"status", "key", "judge", "size", "usage", "cost_usd", "judged_at", "l
 OF_GROUP = ALWAYS | {"passes", "tied"}
 
 
-def outcome(said: Outcome) -> Outcome:
+def outcome(said: GroupResult) -> GroupResult:
     """The same, with what it took."""
     used = (Usage(100, 10, 5, 2), Usage(1, 1, 0, 1))
     return replace(said, seconds=1.23456, used=used, paid=used, ended=1795227245.9)
 
 
-def of(said: Outcome) -> Group:
+def of(said: GroupResult) -> Group:
     """A group with as many rollouts."""
     return group(*(talk(str(i)) for i in range(len(said.owner))))
 
 
-def fields(said: Outcome, names: tuple[str, ...] = ("one",), **how: Any) -> tuple[list[Any], dict[str, Any]]:
+def fields(
+    said: GroupResult, names: tuple[str, ...] = ("one",), **how: Any
+) -> tuple[list[Any], dict[str, Any]]:
     """What is written of it, as JSON has it."""
-    verdict = combine(said, CombineSettings(**how), Batch())
+    verdict = combine(said, CombineSettings(**how), BatchStatistics())
     made = of(said)
     marks = [mark.fields for mark in marks_of(made, outcome(said), verdict, names)]
     part = group_fields(made, outcome(said), verdict, names, 0.123456789)
@@ -425,7 +430,7 @@ def test_failure() -> None:
 
 
 @given(groups())
-def test_any_group(said: Outcome) -> None:
+def test_any_group(said: GroupResult) -> None:
     """Whatever judges say, each rollout has a mark that is JSON, with a score in range or a reason."""
     marks, part = fields(said, NAMES)
     assert len(marks) == len(said.owner)

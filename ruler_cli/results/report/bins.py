@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 _IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
 
 
-class Tally:
+class ReasonCounts:
     """How often words occur: the first `most` different ones, the rest as `other`."""
 
     def __init__(self, most: int = 24) -> None:

@@ -46,8 +46,8 @@ from ruler_cli.results.report.bins import (
     SECONDS,
     Bins,
     Labels,
+    ReasonCounts,
     Reasons,
-    Tally,
     along,
     quantile,
 )
@@ -79,7 +79,12 @@ class Gathering:
     def __init__(self) -> None:
         self._groups = Counter[str]()
         self._rollouts = Counter[str]()
-        self._kinds, self._flags, self._judges, self._passes = Tally(12), Tally(), Tally(), Tally()
+        self._kinds, self._flags, self._judges, self._passes = (
+            ReasonCounts(12),
+            ReasonCounts(),
+            ReasonCounts(),
+            ReasonCounts(),
+        )
         self._reasons = Reasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
         self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.config import AskSettings
-from ruler_cli.prompting.layout import Draft
+from ruler_cli.prompting.layout import LayoutBuilder
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.index import digest
 from ruler_cli.results.report.figures import iso, usage_json
@@ -39,7 +39,7 @@ class GroupText:
     @classmethod
     def of(cls, group: Group, marked: MarkedGroup) -> GroupText:
         """The text that the judge saw, if nothing was shortened for its context; `marked` is of `Marks`."""
-        sheet = Draft.of(group, _ASK).sheet
+        sheet = LayoutBuilder.of(group, _ASK).sheet
         bodies = [tuple(body.split("\n")) if body else () for body in sheet.bodies]
         rollouts: list[tuple[str, ...]] = []
         identical: list[int] = []

@@ -49,7 +49,7 @@ class Keep:
 
 
 @dataclass(slots=True)
-class Tally:
+class SelectionCounts:
     """Counts of groups and rollouts, and of what is kept.
 
     `unscored` and `unanswered`: groups left out although every condition about them holds, since none of
@@ -79,14 +79,14 @@ def select(
     on_found: Callable[[Input], None],
     on_problem: Callable[[Problem], None],
     on_group: Callable[[], object] = lambda: None,
-) -> Tally:
+) -> SelectionCounts:
     """Write what conditions hold for, of that what `keep` chooses; UsageError where INPUT has nothing such.
 
     `on_found` is called once with INPUT, `on_problem` with each line of it that cannot be read, `on_group`
     for each group that is done. Groups are read one at a time. Where an error ends it, OUTPUT is as it was.
     """
     name, named = Location(source.source).shown, (keep.answer if keep else None, source.outcome)
-    tally = Tally()
+    tally = SelectionCounts()
 
     def unreadable(problem: Problem) -> None:
         tally.unreadable += 1
@@ -134,7 +134,7 @@ class _Chooser:
         self._picky = keep is not None or any(one.about_rollouts for one in where)
         self._record: dict[str, Any] = {}
 
-    def kept(self, group: Group, tally: Tally) -> Collection[int] | None:
+    def kept(self, group: Group, tally: SelectionCounts) -> Collection[int] | None:
         """Places among the group's rollouts, counted in `tally`; None: the group is left out."""
         marked = self._marks.group(group)
         tally.groups += 1
@@ -160,7 +160,7 @@ class _Chooser:
         return {place for rollout in rollouts for place in rollout.at}
 
     def _best(
-        self, group: Group, keep: Keep, rollouts: list[MarkedRollout], tally: Tally
+        self, group: Group, keep: Keep, rollouts: list[MarkedRollout], tally: SelectionCounts
     ) -> list[MarkedRollout]:
         scores = [r.score for r in rollouts if r.score is not None]
         if keep.answer is None:
@@ -181,7 +181,7 @@ class _Chooser:
                 return answer
         return None
 
-    def refuse_missing(self, name: str, tally: Tally) -> None:
+    def refuse_missing(self, name: str, tally: SelectionCounts) -> None:
         """UsageError for a condition about what no group of INPUT has; one that none fulfils is an answer."""
         have = tally.have
         if tally.groups:

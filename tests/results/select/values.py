@@ -15,7 +15,7 @@ from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import MarkedGroup
 from ruler_cli.results.select.conditions import condition
-from ruler_cli.results.select.select import Keep, Tally, select
+from ruler_cli.results.select.select import Keep, SelectionCounts, select
 from ruler_cli.run import score
 from ruler_cli.types import Group, Problem
 from tests.values import talk
@@ -66,7 +66,9 @@ def dump(path: Path, records: Sequence[Any]) -> Path:
     return path
 
 
-def selected(source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any) -> Tally:
+def selected(
+    source: Path, output: Path, *where: str, keep: Keep | None = None, **more: Any
+) -> SelectionCounts:
     """Run a selection that meets no line which cannot be read."""
     problems: list[Problem] = []
     tally = select(
