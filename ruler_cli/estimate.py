@@ -226,7 +226,7 @@ class Bill:
         Of groups that are not looked up because this one stands for them the same is expected; the high
         values have them as not answered.
         """
-        size, groups = sheet.tokens_of(part.bodies), share.groups
+        size, groups = sheet.tokens_of(part.distinct), share.groups
         request = compose(sheet, self.ask, part).request if self.find or size > self._longest[0] else None
         answer = self.find(request) if self.find and request else None
         if answer is None:
@@ -239,7 +239,7 @@ class Bill:
             self.kept_failed += groups if isinstance(answer, CallError) else 0
         limit = self.ask.context_tokens or math.inf
         mean, most = (min(size * times, max(size, limit)) for times in (share.mean, share.most))
-        self.add(Range(mean, mean, most), len(part.bodies), often, windowed=windowed)
+        self.add(Range(mean, mean, most), len(part.distinct), often, windowed=windowed)
 
     def _often(self, turn: int, *, alone: bool) -> Range:
         """How often a request of one pass, counted from 0, is made.
@@ -294,7 +294,7 @@ class Estimate:
         first = self.bills[0].ask
         sheet = lay_out(group, first)
         self._count(group, share.groups)
-        if not sheet.bodies:
+        if not sheet.distinct:
             return
         self.laid_out += 1
         self.exact = self.exact and share.groups == 1
@@ -329,11 +329,11 @@ class Estimate:
             for i, (rollout, body) in enumerate(zip(group.rollouts, sheet.owner, strict=True))
             if body is not None
         }
-        self.identical_rollouts += groups * (len(rollouts) - len(sheet.bodies))
+        self.identical_rollouts += groups * (len(rollouts) - len(sheet.distinct))
         self.tied_groups += groups * sheet.alone
         self.suspect += groups * sum(owner in sheet.suspects for owner in sheet.owner)
         common = len(sheet.context.encode()) + len(sheet.tools.encode())
-        sizes = [len(body.encode()) for body in sheet.bodies]
+        sizes = [len(body.encode()) for body in sheet.distinct]
         self.shared += groups * common
         self.bytes += groups * (common + sum(sizes))
         for body in rollouts.values():

@@ -236,13 +236,13 @@ class RunStats:
         """Count a group that is judged."""
         summary = self.summary
         summary.groups += 1
-        summary.kept += outcome.kept
+        summary.kept += outcome.cached
         summary.rollouts += group.compared
         self.pay(outcome)
         if isinstance(verdict, GroupError):
             summary.failed[verdict.kind] = summary.failed.get(verdict.kind, 0) + 1
             # what the dump itself lacks, no judge makes up for
-            summary.failed_before += outcome.kept and verdict.kind != "input"
+            summary.failed_before += outcome.cached and verdict.kind != "input"
             return
         summary.scored += 1
         summary.alone += outcome.alone
@@ -252,8 +252,8 @@ class RunStats:
         summary.shortened += bool(outcome.shortened)
         summary.degraded += verdict.degraded
         summary.windowed += outcome.windows > 1
-        summary.escalated += outcome.final in verdict.used
-        summary.cut += any(miss.failure.kind == "budget" for miss in outcome.misses)
+        summary.escalated += outcome.escalated_to in verdict.used
+        summary.cut += any(miss.error.kind == "budget" for miss in outcome.failed_calls)
 
     def conclude(self, verdict: GroupScores | GroupError) -> None:
         """Count what only the whole batch tells of a group."""

@@ -152,15 +152,15 @@ class Usage:
 class Request:
     """One question to the judge: the two messages, the labels to answer, room for the answer.
 
-    `turn` is the number of the pass that asks, from 0: two passes may ask the same and are two calls.
-    `room` is in tokens; a `fitted` one is all that the judge's context leaves.
+    `pass_index` is the number of the pass that asks, from 0: two passes may ask the same and are two calls.
+    `max_output_tokens` is in tokens; a `fitted` one is all that the judge's context leaves.
     """
 
     system: str
     user: str
     labels: tuple[str, ...]
-    room: int | None = None
-    turn: int = 0
+    max_output_tokens: int | None = None
+    pass_index: int = 0
     fitted: bool = field(default=False, compare=False)
 
     @property
@@ -174,7 +174,7 @@ class Reply:
     """What the judge answered; `refusal` is its own word that it will not.
 
     `body` is the chat completion as it came, JSON without the key; what is kept is that. `seconds` is
-    what the judge took for it, in `posts` requests where it refused a form of the answer; `kept` tells
+    what the judge took for it, in `http_requests` requests where it refused a form of the answer; `cached` tells
     that it was not asked now but before, `thought` that the judge thought before it answered.
     """
 
@@ -184,8 +184,8 @@ class Reply:
     refusal: str | None = None
     body: bytes = field(default=b"", repr=False, compare=False)
     seconds: float = field(default=0.0, compare=False)
-    kept: bool = field(default=False, compare=False)
-    posts: int = field(default=1, compare=False)
+    cached: bool = field(default=False, compare=False)
+    http_requests: int = field(default=1, compare=False)
     thought: bool = field(default=False, compare=False)
 
 
@@ -209,8 +209,8 @@ class CallError:
     billed: bool = True
     rate: bool = False
     body: bytes = field(default=b"", repr=False, compare=False)
-    kept: bool = field(default=False, compare=False)
-    posts: int = field(default=1, compare=False)
+    cached: bool = field(default=False, compare=False)
+    http_requests: int = field(default=1, compare=False)
 
 
 UNANSWERED = CallError(
@@ -245,15 +245,15 @@ class Annotation:
 class PassScores:
     """One usable answer: what one judge gave the distinct rollouts of one request.
 
-    `judge` is its number in the panel, `turn` the pass and `window` the part of the group that was shown
-    at once, from 0 (0 where that was all of it). `bodies` are distinct rollouts in the order shown, so
+    `judge` is its number in the panel, `pass_index` the pass and `window` the part of the group that was shown
+    at once, from 0 (0 where that was all of it). `distinct` are distinct rollouts in the order shown, so
     that a place in it is a slot; `scores` in [0, 1] and `explanations` are aligned with it.
     """
 
     judge: int
-    turn: int
+    pass_index: int
     window: int
-    bodies: tuple[int, ...]
+    distinct: tuple[int, ...]
     scores: tuple[float, ...]
     explanations: tuple[str, ...]
     rescaled: bool = False
@@ -265,9 +265,9 @@ class FailedCall:
     """A request that brought no scores: of which judge, pass and window, and why."""
 
     judge: int
-    turn: int
+    pass_index: int
     window: int
-    failure: GroupError
+    error: GroupError
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +276,11 @@ class GroupResult:
 
     `owner[i]` is the distinct body of rollout i, None where it could not be read and `faults[i]` says
     why. `sizes` are bytes of each body, `suspects` bodies whose text addresses a judge. `judges` is how
-    many were to score it, `windows` how many parts of a pass (1: all at once). `final` is the judge whose
+    many were to score it, `windows` how many parts of a pass (1: all at once). `escalated_to` is the judge whose
     scores stand alone because the group was escalated to it. `rewards` are the first original rewards
     of the rollouts, `outcomes` whether a verifier passed them, None where there is none.
 
-    `seconds` is what judges took for their replies, `kept` that none of them had to be asked for, `used`
+    `seconds` is what judges took for their replies, `cached` that none of them had to be asked for, `used`
     the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now,
     `ended` when this run had judged it, in seconds since 1970 in UTC.
     """
@@ -288,17 +288,17 @@ class GroupResult:
     owner: tuple[int | None, ...]
     faults: tuple[str, ...]
     sizes: tuple[int, ...]
-    ballots: tuple[PassScores, ...] = ()
-    misses: tuple[FailedCall, ...] = ()
+    pass_scores: tuple[PassScores, ...] = ()
+    failed_calls: tuple[FailedCall, ...] = ()
     suspects: frozenset[int] = frozenset()
     shortened: int = 0
     judges: int = 1
     windows: int = 1
-    final: int | None = None
+    escalated_to: int | None = None
     rewards: tuple[float | None, ...] = ()
     outcomes: tuple[bool | None, ...] = ()
     seconds: float = 0.0
-    kept: bool = False
+    cached: bool = False
     used: tuple[Usage, ...] = ()
     paid: tuple[Usage, ...] = ()
     ended: float = 0.0
@@ -316,30 +316,30 @@ class GroupResult:
     @property
     def rescaled(self) -> int:
         """How many replies stood on a scale to 10."""
-        return sum(ballot.rescaled for ballot in self.ballots)
+        return sum(ballot.rescaled for ballot in self.pass_scores)
 
     @property
     def unknown(self) -> int:
         """How many ids in replies belong to no rollout."""
-        return sum(ballot.unknown for ballot in self.ballots)
+        return sum(ballot.unknown for ballot in self.pass_scores)
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutScore:
     """A rollout's score in [0, 1]; None with the reason for an explanation if it could not be read.
 
-    `judged` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
-    `by_judge` that of each judge by its number, `spread` the standard deviation over passes. `slots` are
+    `judge_score` is the judges' own score, before an original reward was mixed in or an outcome ordered it,
+    `by_judge` that of each judge by its number, `spread` the standard deviation over passes. `positions` are
     where it was shown in each pass, from 0 (first) to 1 (last), and `pass_scores` what the judge gave it
     there, before any correction. `suspect`: its text addresses a judge.
     """
 
     score: float | None
     explanation: str
-    judged: float | None = None
+    judge_score: float | None = None
     spread: float | None = None
     by_judge: Mapping[int, float] = field(default_factory=dict)
-    slots: tuple[float, ...] = ()
+    positions: tuple[float, ...] = ()
     pass_scores: tuple[float, ...] = ()
     suspect: bool = False
 

@@ -39,7 +39,7 @@ def answer(
     """The scores that a function gives the rollouts shown, as a chat completion of so many tokens."""
     shown = blocks(request.user)
     entries = [
-        {"trajectory_id": label, "explanation": f"turn {request.turn}", "score": score_of(shown[label])}
+        {"trajectory_id": label, "explanation": f"turn {request.pass_index}", "score": score_of(shown[label])}
         for label in request.labels
     ]
     return _completion(orjson.dumps({"scores": entries}).decode(), tokens)
@@ -52,7 +52,7 @@ def truthful(request: Request) -> Reply | CallError:
 
 def shifting(request: Request) -> Reply | CallError:
     """A true score, a little less than it with every pass, by an amount of the rollout's own."""
-    return answer(request, lambda body: given(body, request.turn))
+    return answer(request, lambda body: given(body, request.pass_index))
 
 
 def given(body: str, turn: int) -> float:
@@ -63,7 +63,7 @@ def given(body: str, turn: int) -> float:
 
 def noisy(request: Request) -> Reply | CallError:
     """True scores that a pass turns about by up to .2, however a group is named."""
-    return answer(request, lambda body: _moved(body, request.turn))
+    return answer(request, lambda body: _moved(body, request.pass_index))
 
 
 def _moved(body: str, turn: int) -> float:
@@ -144,7 +144,7 @@ class Stub:
     @property
     def turns(self) -> list[tuple[str, int]]:
         """Group and pass of every request, sorted."""
-        return sorted((group_of(request), request.turn) for request in self.asked)
+        return sorted((group_of(request), request.pass_index) for request in self.asked)
 
 
 class Stage:

@@ -40,7 +40,7 @@ def failed(counts: RunStats, kind: Kind) -> None:
 def scored(counts: RunStats, *, kept: bool) -> None:
     """A group is scored by one reply."""
     paid = Usage() if kept else SEEN
-    counts.add(GROUP, GroupResult((), (), (), kept=kept, used=(SEEN,), paid=(paid,)), GroupScores(()))
+    counts.add(GROUP, GroupResult((), (), (), cached=kept, used=(SEEN,), paid=(paid,)), GroupScores(()))
 
 
 def test_unknown_price() -> None:

@@ -59,13 +59,13 @@ def test_dense_text(dense: list[bool], known: int | None) -> None:
     judge = Strict(20_000)
     texts = [f"{n} {DENSE * 130 if each else PLAIN * 180}" for n, each in enumerate(dense)]
     outcome = judged(judge, texts, known)
-    assert outcome.misses == ()
+    assert outcome.failed_calls == ()
     assert outcome.shortened == 0
-    seen = Counter((body, ballot.turn) for ballot in outcome.ballots for body in ballot.bodies)
+    seen = Counter((body, ballot.pass_index) for ballot in outcome.pass_scores for body in ballot.distinct)
     passes = {turn for _, turn in seen}
     assert seen == Counter((body, turn) for body in range(len(texts)) for turn in passes)
     assert len(passes) == 2 or len(judge.answered) == 1
-    windows = [(ballot.turn, ballot.window) for ballot in outcome.ballots]
+    windows = [(ballot.pass_index, ballot.window) for ballot in outcome.pass_scores]
     assert len(set(windows)) == len(windows)
 
 
@@ -81,8 +81,8 @@ def test_one_that_never_fits() -> None:
     """A final answer that fits no request beside another fails the group, with the judge's numbers."""
     judge = Strict(8_000)
     texts = [f"0 {DENSE * 600}", *(PLAIN * 100 + str(n) for n in range(12))]
-    misses = judged(judge, texts, 10_000).misses
-    assert {miss.failure.kind for miss in misses} == {"too_long"}
+    misses = judged(judge, texts, 10_000).failed_calls
+    assert {miss.error.kind for miss in misses} == {"too_long"}
     assert judge.refused < 10
 
 

@@ -90,7 +90,7 @@ def test_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     It then stands unchanged in the failed file, once.
     """
     groups = [group(f"g{i}", 0.1, 0.9) for i in range(6)]
-    judge = Stub(say=failing(lambda r: group_of(r) in ("g1", "g4") or r.turn == 2))
+    judge = Stub(say=failing(lambda r: group_of(r) in ("g1", "g4") or r.pass_index == 2))
     stage = Stage(tmp_path, monkeypatch, groups, judge)
     lines = (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)
     stage.run(passes=3, on_failure="keep", output="kept.jsonl")

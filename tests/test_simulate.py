@@ -111,5 +111,5 @@ def test_a_case_asks_what_it_is_told() -> None:
     """A ballot holds the bodies in the order shown, and its scores are on the judge's grid."""
     case: Case = cases(0, "graded", 1)[0]
     ballot = case.ask([3, 1, 2], 5, window=2)
-    assert (ballot.bodies, ballot.turn, ballot.window, ballot.judge) == ((3, 1, 2), 5, 2, 0)
+    assert (ballot.distinct, ballot.pass_index, ballot.window, ballot.judge) == ((3, 1, 2), 5, 2, 0)
     assert all(round(20 * score, 9).is_integer() and 0 <= score <= 1 for score in ballot.scores)

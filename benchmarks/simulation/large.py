@@ -72,7 +72,7 @@ def _apart(ballots: Sequence[PassScores]) -> list[float]:
     scores = [0.0] * SIZE
     for ballot in ballots:
         mean, spread = fmean(ballot.scores), deviation(ballot.scores)
-        for body, score in zip(ballot.bodies, ballot.scores, strict=True):
+        for body, score in zip(ballot.distinct, ballot.scores, strict=True):
             scores[body] = round((score - mean) / spread, 9) if spread else 0.0
     return scores
 
@@ -85,7 +85,7 @@ def _anchored(case: Case, anchors: int) -> list[float]:
     for start in range(0, len(rest), room):
         window = [*fixed, *rest[start : start + room]]
         ballot = case.ask(case.rng.sample(window, len(window)), 0, anew=True)
-        seen.append((ballot.bodies, ballot.scores))
+        seen.append((ballot.distinct, ballot.scores))
     return [round(score, 9) for score in window_shifts.fit(seen, SIZE).scores if score is not None]
 
 
@@ -94,7 +94,7 @@ def _slid(case: Case) -> list[float]:
     order = case.drawn()
     for start in range(SIZE - WINDOW, -1, -STEP):
         ballot = case.ask(order[start : start + WINDOW], 0, anew=True)
-        ranked = sorted(zip(ballot.scores, ballot.bodies, strict=True), key=lambda pair: -pair[0])
+        ranked = sorted(zip(ballot.scores, ballot.distinct, strict=True), key=lambda pair: -pair[0])
         order[start : start + WINDOW] = [body for _, body in ranked]
     scores = [0.0] * SIZE
     for place, body in enumerate(order):
@@ -105,6 +105,6 @@ def _slid(case: Case) -> list[float]:
 def _whole(case: Case, judge: int) -> list[float]:
     scores = [0.0] * SIZE
     ballot = case.ask(case.drawn(), 0, judge=judge, anew=True)
-    for body, score in zip(ballot.bodies, ballot.scores, strict=True):
+    for body, score in zip(ballot.distinct, ballot.scores, strict=True):
         scores[body] = score
     return scores

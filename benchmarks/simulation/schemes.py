@@ -46,7 +46,7 @@ def passes(seed: int, kind: Kind, number: int) -> Found:
     groups = cases(seed, kind, number)
     for case in groups:
         balanced = Asked(case).first(8)
-        unmoved = same([balanced[0], *(case.ask(balanced[0].bodies, turn) for turn in range(1, 8))])
+        unmoved = same([balanced[0], *(case.ask(balanced[0].distinct, turn) for turn in range(1, 8))])
         asked: Mapping[str, Sequence[PassScores]] = {
             "1, input order": [case.ask(range(len(case.truths)), 0)],
             "1, random order": balanced[:1],
@@ -100,9 +100,9 @@ def _aggregated(
     judged: GroupResult, each: Callable[[list[float]], list[float]], over: Callable[[list[float]], float]
 ) -> list[float]:
     columns = []
-    for ballot in judged.ballots:
-        scores = [0.0] * len(ballot.bodies)
-        for body, score in zip(ballot.bodies, ballot.scores, strict=True):
+    for ballot in judged.pass_scores:
+        scores = [0.0] * len(ballot.distinct)
+        for body, score in zip(ballot.distinct, ballot.scores, strict=True):
             scores[body] = score
         columns.append(each(scores))
     return [over(list(row)) for row in zip(*columns, strict=True)]

@@ -111,4 +111,4 @@ def _truths(kind: Kind, rng: random.Random, size: int) -> list[float]:
 
 def same(ballots: Sequence[PassScores]) -> list[PassScores]:
     """The ballots numbered as passes of one judge, from 0."""
-    return [replace(ballot, turn=turn) for turn, ballot in enumerate(ballots)]
+    return [replace(ballot, pass_index=turn) for turn, ballot in enumerate(ballots)]

@@ -151,8 +151,8 @@ class _Rendering:
                 done.characters[seat] += request.size
                 self._take(seat, key, request)
         done.groups += 1
-        if not lacking and outcome.misses and not outcome.ballots:
-            failure = outcome.misses[0].failure
+        if not lacking and outcome.failed_calls and not outcome.pass_scores:
+            failure = outcome.failed_calls[0].error
             done.failed[failure.kind] += 1
             self._observer.failed(item.group.key, failure.kind, failure.reason)
         elif not lacking:

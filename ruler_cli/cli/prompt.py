@@ -64,7 +64,7 @@ def command(
         first, *others = (replace(settings.ask, context_tokens=context) for context in contexts)
         one = _group(where, group)
         sheet = lay_out(one, first)
-        if not sheet.bodies:
+        if not sheet.distinct:
             raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
         part = _part(one, sheet, first, pass_, window)
         _say_how_many(one, sheet, first, others, part)
@@ -131,13 +131,13 @@ def _say_how_many(
         reason = f": {problem.reason}" if problem is not None else ""
         say(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
         return
-    ask = replace(ask, passes=max(ask.passes, part.turn + 1))
+    ask = replace(ask, passes=max(ask.passes, part.pass_index + 1))
     passes, each = turns(sheet, ask), windows(sheet, ask)
     whole = passes * each
     for other in (replace(other, passes=ask.passes) for other in others):
         theirs = lay_out(group, other)
         whole += turns(theirs, other) * windows(theirs, other)
     if whole > 1:
-        place = f"pass {part.turn + 1} of {passes}, window {part.window + 1} of {each}"
+        place = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {each}"
         judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""
         say(f"ruler: group {group.key!r}: {place}{judges}; the group takes {count(whole, 'request')}")

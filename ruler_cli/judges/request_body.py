@@ -66,11 +66,11 @@ class Answering:
         if own is None and limit_name(params):
             return None  # what the user gave goes as it is, `null` among it
         usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thought if self.limit else None
-        room = max(filter(None, (request.room, usual)), default=None)
-        if request.room and request.fitted:
-            room = request.room
+        room = max(filter(None, (request.max_output_tokens, usual)), default=None)
+        if request.max_output_tokens and request.fitted:
+            room = request.max_output_tokens
         if own is not None:
-            return own if request.room is None or room is None else min(room, own)
+            return own if request.max_output_tokens is None or room is None else min(room, own)
         if not self.limit or room is None:
             return None
         return room if self.most is None else min(room, self.most)
@@ -138,7 +138,7 @@ class ChatJudge(Judge):
                 answer = fault
             elif isinstance(answer, Reply):
                 self.answering = self.answering.learnt(answer)
-            return replace(answer, posts=posts) if posts > 1 else answer
+            return replace(answer, http_requests=posts) if posts > 1 else answer
         raise AssertionError("a count without end")
 
     @abstractmethod

@@ -68,9 +68,11 @@ class GroupStanding:
     @classmethod
     def of(cls, judged: GroupResult, tokens: float) -> Self | None:
         """None where further passes are pointless: nothing to compare, no usable reply, or escalated."""
-        if judged.alone or not judged.ballots or judged.final is not None:
+        if judged.alone or not judged.pass_scores or judged.escalated_to is not None:
             return None
-        turns = [ballot.turn for ballot in judged.ballots] + [miss.turn for miss in judged.misses]
+        turns = [ballot.pass_index for ballot in judged.pass_scores] + [
+            miss.pass_index for miss in judged.failed_calls
+        ]
         return cls(judged, 1 + max(turns), max(tokens, 1.0))
 
 
@@ -203,9 +205,11 @@ def _without_slots(standings: Sequence[GroupStanding]) -> Correct:
     Where all passes show one order (`--order input`) the curve would hold how good the rollouts are.
     """
     curve = SlotCurve()
-    turned = any(len({b.bodies for b in s.judged.ballots}) > 1 for s in standings if s.judged.windows == 1)
+    turned = any(
+        len({b.distinct for b in s.judged.pass_scores}) > 1 for s in standings if s.judged.windows == 1
+    )
     for standing in standings if turned else ():
-        curve.add(*(ballot.scores for ballot in standing.judged.ballots))
+        curve.add(*(ballot.scores for ballot in standing.judged.pass_scores))
     corrections = cache(curve.corrections)
 
     def correct(ballot: PassScores) -> Sequence[float]:

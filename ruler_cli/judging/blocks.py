@@ -107,7 +107,7 @@ class BlockMember:
     async def more(self, judged: GroupResult, tokens: float) -> int:
         """How many further passes; 0 ends it."""
         self.standing = GroupStanding.of(judged, tokens)
-        self._block.unanswered |= any(miss.failure.reason == UNANSWERED.reason for miss in judged.misses)
+        self._block.unanswered |= any(miss.error.reason == UNANSWERED.reason for miss in judged.failed_calls)
         while True:
             await self._block.decided()
             if self.extra or not self._block.goes_on:

@@ -83,11 +83,11 @@ def _fits(fault: CallError, paper: Prompt, state: ExchangeState) -> bool:
         return False
     limit, actual = fault.context
     left = limit - actual
-    if state.fitted and state.room is not None and left >= state.room:
+    if state.fitted and state.max_output_tokens is not None and left >= state.max_output_tokens:
         return False
     state.fitted = left >= _least(len(paper.request.labels))
     if state.fitted:
-        state.room = left
+        state.max_output_tokens = left
     return state.fitted
 
 
@@ -118,7 +118,7 @@ def _second_chance(answer: Reply, reason: str, state: ExchangeState) -> GroupErr
         if len(state.cuts) > 2:
             told = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
             return GroupError("reply", told)
-        state.room, state.fitted = 2 * answer.usage.completion or None, False
+        state.max_output_tokens, state.fitted = 2 * answer.usage.completion or None, False
         state.note = templates.shorter()
     else:
         if state.corrected == CORRECTIONS:
@@ -136,8 +136,8 @@ def _ended(
     if fault.context is None:
         return failure
     limit, actual = fault.context
-    most = min(limit * _SAFETY, max(limit - _least(len(part.bodies)), limit / 2))
-    tokens = sheet.tokens_of(part.bodies)
+    most = min(limit * _SAFETY, max(limit - _least(len(part.distinct)), limit / 2))
+    tokens = sheet.tokens_of(part.distinct)
     # vLLM counts no further than it must: of a prompt that is one too long nobody knows the length
     target = int(min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1))
     return Overflow(limit, actual, target, failure, state)
@@ -154,8 +154,8 @@ def _crowded(
     limit = prompt + answer
     if not prompt or first == second == answer or answer >= 2 * second or abs(before + second - limit) > 2:
         return failure
-    most = max(limit - 3 * _least(len(part.bodies)), limit / 2)
-    target = int(sheet.tokens_of(part.bodies) * min(most / prompt, 0.75))
+    most = max(limit - 3 * _least(len(part.distinct)), limit / 2)
+    target = int(sheet.tokens_of(part.distinct) * min(most / prompt, 0.75))
     again = ExchangeState(state.attempt + 1, templates.shorter())
     return Overflow(limit, limit + answer, target, failure, again)
 
@@ -166,9 +166,9 @@ def _ballot(
     said = [entries[label] for label in paper.labels]
     return PassScores(
         judge=0,
-        turn=part.turn,
+        pass_index=part.pass_index,
         window=part.window,
-        bodies=tuple(paper.labels.values()),
+        distinct=tuple(paper.labels.values()),
         scores=tuple(score for score, _ in said),
         explanations=tuple(text for _, text in said),
         rescaled=reading.rescaled,

@@ -153,7 +153,7 @@ class _GroupRun:
             return
         for judge in self.panel:
             await judge.begin()
-            refused = any(m.judge == judge.at and m.failure.kind == "refused" for m in self.misses)
+            refused = any(m.judge == judge.at and m.error.kind == "refused" for m in self.misses)
             if not refused or judge.scored_all:
                 return
             self.ballots = [ballot for ballot in self.ballots if ballot.judge != judge.at]
@@ -172,8 +172,8 @@ class _GroupRun:
 
     def outcome(self) -> GroupResult:
         """All that was said so far, in an order that does not depend on who answered first."""
-        ballots = sorted(self.ballots, key=lambda b: (b.judge, b.turn, b.window))
-        misses = sorted(self.misses, key=lambda m: (m.judge, m.turn, m.window))
+        ballots = sorted(self.ballots, key=lambda b: (b.judge, b.pass_index, b.window))
+        misses = sorted(self.misses, key=lambda m: (m.judge, m.pass_index, m.window))
         if self.fallback and ballots:  # who refused before was replaced
             misses = [miss for miss in misses if miss.judge >= ballots[0].judge]
         asked = [judge for judge in self.judges if judge.sheet is not None]
@@ -184,17 +184,17 @@ class _GroupRun:
             owner=sheet.owner,
             faults=tuple(rollout.fault or "" for rollout in rollouts),
             sizes=sheet.sizes,
-            ballots=tuple(ballots),
-            misses=tuple(misses),
+            pass_scores=tuple(ballots),
+            failed_calls=tuple(misses),
             suspects=sheet.suspects,
             shortened=sheet.shortening,
             judges=1 if self.fallback else len(self.panel),
             windows=max(judge.windows for judge in heard),
-            final=self._final,
+            escalated_to=self._final,
             rewards=_by_member(rollouts, [number(rollout.reward) for rollout in rollouts]),
             outcomes=_by_member(rollouts, [self._passed(rollout) for rollout in rollouts]),
             seconds=sum(judge.seconds for judge in self.judges),
-            kept=any(judge.asked for judge in asked) and not any(judge.fresh for judge in asked),
+            cached=any(judge.asked for judge in asked) and not any(judge.fresh for judge in asked),
             used=tuple(judge.used for judge in self.judges),
             paid=tuple(judge.paid for judge in self.judges),
             ended=time.time(),
@@ -229,8 +229,8 @@ class _JudgeCalls:
     @property
     def scored_all(self) -> bool:
         """Whether it gave each distinct rollout a score: one that refuses a window leaves some out."""
-        scored = {body for ballot in self._run.ballots if ballot.judge == self.at for body in ballot.bodies}
-        return bool(scored) and len(scored) == len(self._shown().bodies)
+        scored = {body for ballot in self._run.ballots if ballot.judge == self.at for body in ballot.distinct}
+        return bool(scored) and len(scored) == len(self._shown().distinct)
 
     async def begin(self, least: int = 1) -> None:
         """Its passes: one request goes ahead, and fills the provider's cache for all others."""
@@ -295,7 +295,7 @@ class _JudgeCalls:
         await together([partial(self._part, part) for part in asked])
 
     async def _part(self, part: RequestPart) -> None:
-        size = sum(map(self._shown().sizes.__getitem__, part.bodies))
+        size = sum(map(self._shown().sizes.__getitem__, part.distinct))
         await self._run.held.enter(size)
         try:
             said = await self._hold(part)
@@ -312,7 +312,7 @@ class _JudgeCalls:
             self._run.ballots.append(replace(said, judge=self.at) if self.at else said)
         else:
             failure = said.failure if isinstance(said, Overflow) else said
-            self._run.misses.append(FailedCall(self.at, part.turn, part.window, failure))
+            self._run.misses.append(FailedCall(self.at, part.pass_index, part.window, failure))
 
     async def _hold(self, part: RequestPart, state: ExchangeState | None = None) -> _Said:
         """Ask about a part until there is a ballot or a reason why not.
@@ -333,7 +333,7 @@ class _JudgeCalls:
             request = next(conversation)
             while True:
                 answer = await self._call(request, again=again)
-                kept = kept and answer.kept
+                kept = kept and answer.cached
                 self._note(answer)
                 request = conversation.send(answer)
         except StopIteration as end:
@@ -341,11 +341,11 @@ class _JudgeCalls:
 
     def _note(self, answer: Reply | CallError) -> None:
         """Count what an answer took."""
-        self.asked, self.fresh = True, self.fresh or not answer.kept
+        self.asked, self.fresh = True, self.fresh or not answer.cached
         if isinstance(answer, Reply):
             self.seconds += answer.seconds
             self.used += answer.usage
-            self.paid += Usage() if answer.kept else answer.usage
+            self.paid += Usage() if answer.cached else answer.usage
         told = self._run.runner.told
         if told is not None:
             told(self._run.group.key, answer.text if isinstance(answer, Reply) else answer.reason)

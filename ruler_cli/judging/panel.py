@@ -97,7 +97,7 @@ class Panel:
                 retried[kind] = retried.get(kind, 0) + number
         most = sum(tally.most for tally in tallies)
         asked, unanswered = (
-            sum(each) for each in zip(*((t.asked, t.unanswered) for t in tallies), strict=True)
+            sum(each) for each in zip(*((t.calls, t.unanswered) for t in tallies), strict=True)
         )
         return PanelStats(asked, most, dict(sorted(retried.items())), unanswered)
 

@@ -99,7 +99,13 @@ def key_of(model: str, params: Mapping[str, Any], request: Request) -> bytes:
         why = f"a parameter of the judge call is no JSON value ({error})"
         raise UsageError(f"ledger: {why}; leave it out, or keep no replies: --ledger none") from None
     digest = blake2b(digest_size=16, person=b"ruler request 1")
-    for part in (model, asked, request.system, request.user, f"{request.room} {request.turn}"):
+    for part in (
+        model,
+        asked,
+        request.system,
+        request.user,
+        f"{request.max_output_tokens} {request.pass_index}",
+    ):
         raw = part.encode("utf-8", "surrogatepass")
         digest.update(struct.pack("<Q", len(raw)))
         digest.update(raw)
@@ -168,9 +174,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             for seconds, status, body in self._read(_FIND, key, file=file):
                 answer = _mark_of(body) if status == "fault" else reply_of(body)
                 if isinstance(answer, Reply):
-                    return replace(answer, seconds=seconds or 0.0, kept=True)
+                    return replace(answer, seconds=seconds or 0.0, cached=True)
                 if answer is not None and status == "fault" and mark is None:
-                    mark = replace(answer, kept=True)
+                    mark = replace(answer, cached=True)
         return mark
 
     async def store(self, key: bytes, model: str, answer: Reply | CallError, seconds: float = 0.0) -> None:

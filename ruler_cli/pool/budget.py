@@ -128,7 +128,7 @@ class Estimates:
     def _scaled(self, request: Request, prompt: float, completion: float) -> Usage:
         guess = _guess(request)
         answer = int(guess.completion * completion) + 1
-        bound = min(filter(None, (request.room, self._most)), default=None)
+        bound = min(filter(None, (request.max_output_tokens, self._most)), default=None)
         return Usage(int(guess.prompt * prompt) + 1, min(answer, bound) if bound else answer)
 
 

@@ -31,13 +31,13 @@ _UNREACHED = 3
 class CallStats:
     """What the calls of a run came to.
 
-    `asked` counts tries, `retried` those that had to be repeated by kind, `most` is the highest number
+    `calls` counts tries, `retried` those that had to be repeated by kind, `most` is the highest number
     in flight, `unanswered` requests that nobody was to be asked.
     """
 
-    asked: int = 0
+    calls: int = 0
     usage: Usage = field(default_factory=Usage)
-    kept: int = 0
+    cached: int = 0
     most: int = 0
     retried: dict[str, int] = field(default_factory=dict)
     unanswered: int = 0
@@ -81,7 +81,7 @@ class Caller:
         except RulerError as error:  # what is in flight is paid for and may finish
             return self._end(error)
         if kept is not None:
-            self.tally.kept += 1
+            self.tally.cached += 1
             return kept
         done = self._asking[key] = anyio.Event()
         try:
@@ -118,7 +118,7 @@ class Caller:
             await self._pause(wait)
 
     async def _once(self, permit: Permit) -> Reply | CallError:
-        self.tally.asked += 1
+        self.tally.calls += 1
         self.tally.most = max(self.tally.most, self.gate.in_flight)
         answer: Reply | CallError | None = None
         try:
@@ -126,8 +126,8 @@ class Caller:
             return answer
         finally:
             usage = answer.usage if isinstance(answer, Reply) else None
-            posts = 1 if answer is None else answer.posts
-            self.tally.asked += posts - 1
+            posts = 1 if answer is None else answer.http_requests
+            self.tally.calls += posts - 1
             self.gate.leave(permit, usage, posts, billed=not isinstance(answer, CallError) or answer.billed)
 
     def _replied(self, permit: Permit, took: float) -> None:

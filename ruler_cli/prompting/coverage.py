@@ -64,11 +64,11 @@ class Coverage:
 
     def look(self, group: Group, sheet: PromptLayout) -> None:
         """Take in a group, laid out as its judge is shown it."""
-        if not sheet.bodies or len(self._seen) > _MOST_TEXTS:
+        if not sheet.distinct or len(self._seen) > _MOST_TEXTS:
             return
         self.groups += 1
         self._compare(group, sheet)
-        prompt = _Prompt("\n".join((sheet.context, sheet.tools, *sheet.bodies, sheet.rubric)))
+        prompt = _Prompt("\n".join((sheet.context, sheet.tools, *sheet.distinct, sheet.rubric)))
         for record in group.records:
             if record.part:
                 continue
@@ -114,7 +114,7 @@ class Coverage:
 
     def _compare(self, group: Group, sheet: PromptLayout) -> None:
         """Count a group of which a rollout is the beginning of another."""
-        ordered = sorted(sheet.bodies)
+        ordered = sorted(sheet.distinct)
         if any(not one or other.startswith(one + "\n") for one, other in itertools.pairwise(ordered)):
             self.continued += 1
             self.first_continued = self.first_continued or group.key

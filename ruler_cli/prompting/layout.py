@@ -74,7 +74,7 @@ class PromptLayout:
 
     context: str
     tools: str
-    bodies: tuple[str, ...]
+    distinct: tuple[str, ...]
     owner: tuple[int | None, ...]
     rubric: str
     digests: tuple[bytes, ...]
@@ -86,19 +86,19 @@ class PromptLayout:
     @property
     def alone(self) -> bool:
         """Whether there is nothing to compare: one rollout, or all identical."""
-        return len(self.bodies) == 1
+        return len(self.distinct) == 1
 
     @property
     def tokens(self) -> int:
         """Estimated tokens of a prompt that shows all of it."""
-        return self.tokens_of(range(len(self.bodies)))
+        return self.tokens_of(range(len(self.distinct)))
 
     def tokens_of(self, bodies: Sequence[int]) -> int:
         """Estimated tokens of a prompt that shows some of the bodies."""
         text = self._frame + sum(self.sizes[body] for body in bodies)
         return int(text / BYTES_PER_TOKEN) + _FRAME_TOKENS + _ENTRY_TOKENS * len(bodies)
 
-    def room(self, tokens: int) -> int:
+    def bytes_within(self, tokens: int) -> int:
         """Bytes that bodies, each with its ENTRY_BYTES, may take in a prompt of that many tokens."""
         return int((tokens - _FRAME_TOKENS) * BYTES_PER_TOKEN) - self._frame
 
@@ -153,7 +153,7 @@ class LayoutBuilder:
 
     def shorten(self, keep: Shortening, bodies: Sequence[int], *, context: bool) -> None:
         """Show less of these bodies, and of the context; of each as it is where that is no less."""
-        texts, sizes = list(self.sheet.bodies), list(self.sheet.sizes)
+        texts, sizes = list(self.sheet.distinct), list(self.sheet.sizes)
         for body in bodies:
             rollout = self.rollouts[self.of_body[body]]
             text = _body(rollout, render(rollout.messages, keep), self.shared, keep, tools=self.own_tools)
@@ -164,11 +164,11 @@ class LayoutBuilder:
         if context and self.of_body:
             less = render(self.rollouts[self.of_body[0]].messages[: self.shared], keep)
             shown = min(shown, "\n".join(less), key=lambda text: len(text.encode()))
-        self.sheet = replace(self.sheet, context=shown, bodies=tuple(texts), sizes=tuple(sizes))
+        self.sheet = replace(self.sheet, context=shown, distinct=tuple(texts), sizes=tuple(sizes))
 
     def finished(self, shortening: int) -> PromptLayout:
         """What is shown, with the bodies that address a judge."""
-        suspects = injection.suspects(self.sheet.bodies, self.raws)
+        suspects = injection.suspects(self.sheet.distinct, self.raws)
         if not suspects and not shortening:
             return self.sheet
         return replace(self.sheet, shortening=shortening, suspects=suspects)

@@ -38,7 +38,7 @@ def lay_out(group: Group, ask: AskSettings) -> PromptLayout:
     Where even the whole ladder is not enough, `windows` is below 1 for the sheet.
     """
     draft = LayoutBuilder.of(group, ask)
-    if ask.context_tokens is None or not draft.sheet.bodies:
+    if ask.context_tokens is None or not draft.sheet.distinct:
         return draft.finished(0)
     highest = 0
     for bar in (_even_bar, _low_bar):
@@ -49,7 +49,7 @@ def lay_out(group: Group, ask: AskSettings) -> PromptLayout:
             long = [body for body, size in enumerate(draft.sheet.sizes) if size + ENTRY_BYTES > most]
             before = draft.sheet
             draft.shorten(keep, long, context=len(before.context.encode()) > most)
-            if (draft.sheet.bodies, draft.sheet.context) != (before.bodies, before.context):
+            if (draft.sheet.distinct, draft.sheet.context) != (before.distinct, before.context):
                 highest = max(highest, step)
     return draft.finished(highest)
 
@@ -69,23 +69,23 @@ def _even_bar(sheet: PromptLayout, ask: AskSettings) -> int:
 def _low_bar(sheet: PromptLayout, ask: AskSettings) -> int:
     """Bytes that a rollout may take so that any of that length fit into a window."""
     count, capacity = _windows_of(sheet, ask)
-    return max(capacity, 0) // (-(-len(sheet.bodies) // count) + bool(sheet.context))
+    return max(capacity, 0) // (-(-len(sheet.distinct) // count) + bool(sheet.context))
 
 
 def _windows_of(sheet: PromptLayout, ask: AskSettings) -> tuple[int, int]:
     """The most windows that hold enough to compare, and the bytes of each for context and rollouts."""
-    number = len(sheet.bodies)
+    number = len(sheet.distinct)
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
-    return count, sheet.room(ask.context_tokens or 0) + len(sheet.context.encode())
+    return count, sheet.bytes_within(ask.context_tokens or 0) + len(sheet.context.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPart:
-    """What one request shows: distinct bodies by slot, as the `window`th part of pass `turn`, from 0."""
+    """What one request shows: distinct bodies by slot, as the `window`th part of pass `pass_index`, from 0."""
 
-    turn: int
+    pass_index: int
     window: int
-    bodies: tuple[int, ...]
+    distinct: tuple[int, ...]
 
 
 def windows(sheet: PromptLayout, ask: AskSettings) -> int:
@@ -128,22 +128,22 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
 
     Each takes every second rollout, so that places stay what they were; no window has their numbers.
     """
-    if count < 2 or len(part.bodies) < 2 * LEAST:
+    if count < 2 or len(part.distinct) < 2 * LEAST:
         return ()
     number = count + 2 * part.window
-    return tuple(RequestPart(part.turn, number + half, part.bodies[half::2]) for half in (0, 1))
+    return tuple(RequestPart(part.pass_index, number + half, part.distinct[half::2]) for half in (0, 1))
 
 
 def obstacle(group: Group, sheet: PromptLayout, ask: AskSettings) -> GroupError | None:
     """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
-    if not sheet.bodies:
+    if not sheet.distinct:
         faults = [r.fault for r in group.rollouts if r.fault]
         first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
         return GroupError("input", first or "the group has no trajectories")
     if ask.context_tokens is None or windows(sheet, ask):
         return None
     # the smallest request that would help: the longest rollout and a short one
-    sizes = sorted(range(len(sheet.bodies)), key=sheet.sizes.__getitem__)
+    sizes = sorted(range(len(sheet.distinct)), key=sheet.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
     return GroupError("too_long", too_long(sheet.tokens_of(least), ask.context_tokens))
 
@@ -159,7 +159,7 @@ def too_long(tokens: int, limit: int) -> str:
 def _at_once(sheet: PromptLayout, ask: AskSettings) -> bool:
     """Whether one request shows everything."""
     limit = ask.context_tokens
-    return 0 < len(sheet.bodies) <= ask.group_size and (limit is None or sheet.tokens <= limit)
+    return 0 < len(sheet.distinct) <= ask.group_size and (limit is None or sheet.tokens <= limit)
 
 
 def _plan(
@@ -170,7 +170,7 @@ def _plan(
     They are as few as fit and hang together. Those of two and three rollouts are a last resort.
     """
     sizes = [size + ENTRY_BYTES for size in sheet.sizes]
-    room = None if ask.context_tokens is None else sheet.room(ask.context_tokens)
+    room = None if ask.context_tokens is None else sheet.bytes_within(ask.context_tokens)
     for least in floors:
         count = 0
         while count := count_for(sizes, room, ask.group_size, least, count + 1):
@@ -191,7 +191,7 @@ def _pair(
             count,
             partial(_draw, sheet, salt(sheet.digest, seed=ask.seed, turn=turn, attempt=0)),
             [size + ENTRY_BYTES for size in sheet.sizes],
-            limit=None if ask.context_tokens is None else sheet.room(ask.context_tokens),
+            limit=None if ask.context_tokens is None else sheet.bytes_within(ask.context_tokens),
             least=least,
             most=ask.group_size,
             before=made[0] if made else None,
@@ -227,7 +227,7 @@ class ExchangeState:
 
     attempt: int = 0
     note: str = ""
-    room: int | None = None
+    max_output_tokens: int | None = None
     fitted: bool = False
     cuts: tuple[tuple[int, int], ...] = ()
     refused: bool = False
@@ -245,35 +245,37 @@ def compose(
 
     `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
     """
-    whole = RequestPart(0, 0, tuple(range(len(sheet.bodies))))  # of a sheet that fits no context
+    whole = RequestPart(0, 0, tuple(range(len(sheet.distinct))))  # of a sheet that fits no context
     part, state, given = (
         part or next(iter(parts(sheet, ask, 0)), whole),
         state or ExchangeState(),
         given or {},
     )
-    key = salt(sheet.digest, seed=ask.seed, turn=part.turn, attempt=state.attempt)
-    order: Sequence[int] = part.bodies
+    key = salt(sheet.digest, seed=ask.seed, turn=part.pass_index, attempt=state.attempt)
+    order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":
         order = drawn(order, sheet.digests, key)
     labels = _labels(sheet, key, order)
     lines = [f"<context>\n{sheet.context}\n</context>"] if sheet.context else []
     if sheet.tools:
         lines.append(f"<available_tools>\n{sheet.tools}\n</available_tools>")
-    lines += [f'<trajectory id="{label}">\n{sheet.bodies[i]}\n</trajectory>' for label, i in labels.items()]
+    lines += [f'<trajectory id="{label}">\n{sheet.distinct[i]}\n</trajectory>' for label, i in labels.items()]
     wanted = [label for label in labels if label not in given]
     note = templates.missing(given) if given else state.note
     if note:
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
     system = templates.system(sheet.rubric, alone=sheet.alone)
-    request = Request(system, "\n".join(lines), tuple(wanted), state.room, part.turn, state.fitted)
+    request = Request(
+        system, "\n".join(lines), tuple(wanted), state.max_output_tokens, part.pass_index, state.fitted
+    )
     return Prompt(request, labels)
 
 
 def _labels(sheet: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
     """Four consonants or more for each body, that no text of the request holds."""
     labels: dict[str, int] = {}
-    text = "\n".join((sheet.rubric, sheet.context, sheet.tools, *(sheet.bodies[i] for i in order)))
+    text = "\n".join((sheet.rubric, sheet.context, sheet.tools, *(sheet.distinct[i] for i in order)))
     for i in order:
         for draw in itertools.count():
             number = int.from_bytes(keyed(key, b"label %d" % draw, sheet.digests[i]))

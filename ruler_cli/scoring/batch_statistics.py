@@ -54,13 +54,13 @@ class ScoreTable:
 def tables(judged: GroupResult, correct: Correct = AS_GIVEN) -> list[ScoreTable]:
     """A table for each judge that gave any score, by the judges' numbers."""
     by_judge: dict[int, list[PassScores]] = {}
-    for ballot in sorted(judged.ballots, key=lambda b: (b.judge, b.turn, b.window)):
+    for ballot in sorted(judged.pass_scores, key=lambda b: (b.judge, b.pass_index, b.window)):
         by_judge.setdefault(ballot.judge, []).append(ballot)
     return [_table(judged, judge, ballots, correct) for judge, ballots in by_judge.items()]
 
 
 def _table(judged: GroupResult, judge: int, ballots: list[PassScores], correct: Correct) -> ScoreTable:
-    windows = tuple((ballot.bodies, tuple(correct(ballot))) for ballot in ballots)
+    windows = tuple((ballot.distinct, tuple(correct(ballot))) for ballot in ballots)
     bodies = len(judged.sizes)
     cells: tuple[tuple[float, ...], ...]
     scores: tuple[float | None, ...]
@@ -135,10 +135,10 @@ class BatchStatistics:
 
     def add(self, judged: GroupResult) -> None:
         """Count what was said of a group: by slot, how passes differ, how each judge scores."""
-        self.slots.add(*(ballot.scores for ballot in judged.ballots))
+        self.slots.add(*(ballot.scores for ballot in judged.pass_scores))
         if judged.judges > 1:
-            for ballot in judged.ballots:
-                if ballot.judge != judged.final:  # it saw other groups than the panel did
+            for ballot in judged.pass_scores:
+                if ballot.judge != judged.escalated_to:  # it saw other groups than the panel did
                     self._moments.setdefault(ballot.judge, Moments()).add(ballot.scores)
         self._hear(judged, AS_GIVEN)
 
@@ -161,10 +161,10 @@ class BatchStatistics:
         return self._standard(ballot.judge, scores) if how.standardize else scores
 
     def _hear(self, judged: GroupResult, correct: Correct) -> None:
-        if len(judged.ballots) < 2 or judged.alone:
+        if len(judged.pass_scores) < 2 or judged.alone:
             return
         found = tables(judged, correct)
-        table = anova(judged, [t for t in found if t.judge == judged.final] or found)
+        table = anova(judged, [t for t in found if t.judge == judged.escalated_to] or found)
         if table is not None:
             self.noise.add(table.ms_res, table.df_res)
 
@@ -194,12 +194,12 @@ class BatchStatistics:
         if verdict.reliability is not None:
             self._reliability[round(verdict.reliability * _STEPS)] += 1
         first = {body: i for i, body in reversed(tuple(enumerate(judged.owner))) if body is not None}
-        scores = {body: s for body, i in first.items() if (s := verdict.rollouts[i].judged) is not None}
+        scores = {body: s for body, i in first.items() if (s := verdict.rollouts[i].judge_score) is not None}
         if len(scores) > 1:
             self._length.add([judged.sizes[body] for body in scores], list(scores.values()))
             self._pair(judged, [(verdict.rollouts[i].by_judge, i) for i in first.values()])
         for i, (rollout, said) in enumerate(zip(verdict.rollouts, judged.outcomes, strict=False), 1):
-            self._odd(key, i, rollout.judged, said)
+            self._odd(key, i, rollout.judge_score, said)
 
     def _pair(self, judged: GroupResult, rollouts: Sequence[tuple[Mapping[int, float], int]]) -> None:
         """Count every two judges on the distinct rollouts of a group, each by its first place in it."""

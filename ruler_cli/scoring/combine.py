@@ -26,17 +26,17 @@ def combine(judged: GroupResult, how: CombineSettings, batch: BatchStatistics) -
     judges differ. A GroupError where no judge counts, where the run was interrupted before all was asked,
     and where the original rewards that are asked for are not there.
     """
-    misses = sorted(judged.misses, key=lambda m: (m.judge, m.turn, m.window))
+    misses = sorted(judged.failed_calls, key=lambda m: (m.judge, m.pass_index, m.window))
     for miss in misses:
-        if miss.failure.kind == "interrupted":
-            return miss.failure
+        if miss.error.kind == "interrupted":
+            return miss.error
     found = tables(judged, partial(batch.counted, how))
     asked_once = judged.alone and how.single != "score"
     least = 1 if asked_once else max(1, how.min_passes)
     counted = [table for table in found if table.passes >= least]
     # one pass of a stronger judge, its reverse cut off by the cap, is no better than two of the others
-    final = [table for table in counted if table.judge == judged.final and table.passes >= _BALANCED]
-    used = final or [table for table in counted if table.judge != judged.final] or counted
+    final = [table for table in counted if table.judge == judged.escalated_to and table.passes >= _BALANCED]
+    used = final or [table for table in counted if table.judge != judged.escalated_to] or counted
     if not used:
         return _failure(judged, found, misses, least)
     verdict = GroupScores(
@@ -57,10 +57,12 @@ def _rollouts(
     for table in used:
         cells = list(map(iter, table.cells))
         for ballot in table.ballots:
-            last = max(1, len(ballot.bodies) - 1)
-            said = zip(ballot.bodies, ballot.scores, ballot.explanations, strict=True)
+            last = max(1, len(ballot.distinct) - 1)
+            said = zip(ballot.distinct, ballot.scores, ballot.explanations, strict=True)
             for slot, (body, score, text) in enumerate(said):
-                shown[body].append((slot / last, score, next(cells[body]), (ballot.turn, table.judge), text))
+                shown[body].append(
+                    (slot / last, score, next(cells[body]), (ballot.pass_index, table.judge), text)
+                )
     scores = [_score(body, each, used, counted, body in judged.suspects) for body, each in enumerate(shown)]
     return tuple(
         RolloutScore(None, judged.faults[i]) if body is None else scores[body]
@@ -84,10 +86,10 @@ def _score(
     return RolloutScore(
         score=score,
         explanation=nearest[-1],
-        judged=score,
+        judge_score=score,
         spread=_deviation(cells),
         by_judge={t.judge: own for t in counted if (own := t.scores[body]) is not None},
-        slots=places,
+        positions=places,
         pass_scores=given,
         suspect=suspect,
     )
@@ -103,9 +105,9 @@ def _deviation(cells: Sequence[float]) -> float | None:
 def _degraded(judged: GroupResult, used: Sequence[ScoreTable], misses: Sequence[FailedCall]) -> bool:
     """Whether scores are missing that were to count."""
     judges = {table.judge for table in used}
-    if judged.final is None:
+    if judged.escalated_to is None:
         judges.update(range(judged.judges))
-    elif judged.final not in judges:
+    elif judged.escalated_to not in judges:
         return True
     return any(miss.judge in judges for miss in misses)
 
@@ -190,18 +192,18 @@ def _failure(
 
     What --max-cost left out goes before all else: a run with more money may score the group.
     """
-    misses = sorted(misses, key=lambda miss: miss.failure.kind != "budget")
+    misses = sorted(misses, key=lambda miss: miss.error.kind != "budget")
     if not found:
-        return misses[0].failure
+        return misses[0].error
     best = max(found, key=lambda table: table.passes)
     own = [miss for miss in misses if miss.judge == best.judge]
-    asked = len({ballot.turn for ballot in best.ballots} | {miss.turn for miss in own})
+    asked = len({ballot.pass_index for ballot in best.ballots} | {miss.pass_index for miss in own})
     windowed = judged.windows > 1
     told = f"some rollouts have scores of {best.passes}" if windowed else f"{best.passes}"
     told += f" of {asked} passes{'' if windowed else ' brought scores'}, --min-passes asks for {least}"
     if not misses:
         return GroupError("reply", told)
-    failure = (misses if misses[0].failure.kind == "budget" else own or misses)[0].failure
+    failure = (misses if misses[0].error.kind == "budget" else own or misses)[0].error
     return replace(failure, reason=f"{told}; the first that did not: {failure.reason}")
 
 

@@ -46,7 +46,11 @@ def _judge_of(outcome: GroupResult, verdict: GroupScores | GroupError, names: Se
     """Which judge, or judges, a group's scores are of; of one that nobody scored, who was to."""
     if isinstance(verdict, GroupScores):
         return ", ".join(names[seat] for seat in verdict.used)
-    heard = {ballot.judge for ballot in outcome.ballots} or {miss.judge for miss in outcome.misses} or {0}
+    heard = (
+        {ballot.judge for ballot in outcome.pass_scores}
+        or {miss.judge for miss in outcome.failed_calls}
+        or {0}
+    )
     return ", ".join(names[seat] for seat in sorted(heard))
 
 
@@ -67,14 +71,14 @@ def _mark(rollout: RolloutScore, passes: int, name: str, names: Sequence[str]) -
         return Annotation(None, {"status": "failed", "kind": "input", "reason": said, "judge": name})
     fields: dict[str, Any] = {"status": "scored", "score": score, "explanation": said, "judge": name}
     fields["passes"] = passes
-    if rollout.judged != score:
-        fields["judge_score"] = _fine(rollout.judged)
+    if rollout.judge_score != score:
+        fields["judge_score"] = _fine(rollout.judge_score)
     if rollout.spread is not None:
         fields["spread"] = _fine(rollout.spread)
     if len(names) > 1:
         fields["judges"] = {names[judge]: _fine(own) for judge, own in rollout.by_judge.items()}
-    fields["slots"] = [round(slot, _COARSE) for slot in rollout.slots]
-    if rollout.pass_scores != (rollout.judged,):  # of one pass the score itself tells it
+    fields["slots"] = [round(slot, _COARSE) for slot in rollout.positions]
+    if rollout.pass_scores != (rollout.judge_score,):  # of one pass the score itself tells it
         fields["pass_scores"] = [round(given, _COARSE) for given in rollout.pass_scores]
     if rollout.suspect:
         fields["suspect"] = True
@@ -106,7 +110,7 @@ def group_fields(
     fields["cost_usd"] = None if cost_usd is None else round(cost_usd, 8)
     fields["judged_at"] = time.strftime(_INSTANT, time.gmtime(outcome.ended))
     fields["latency_s"] = round(outcome.seconds, 3)
-    fields["cached"] = outcome.kept
+    fields["cached"] = outcome.cached
     return fields
 
 
@@ -123,7 +127,7 @@ def _quality(verdict: GroupScores, outcome: GroupResult) -> dict[str, Any]:
         fields["weight"] = _fine(verdict.weight)
     told: dict[str, Any] = {
         "degraded": verdict.degraded,
-        "escalated": outcome.final in verdict.used,
+        "escalated": outcome.escalated_to in verdict.used,
         "windows": outcome.windows if outcome.windows > 1 else 0,
         "rescaled": outcome.rescaled,
         "unknown_ids": outcome.unknown,

@@ -18,7 +18,7 @@ def _held(text: str) -> bool:
     """Whether exactly the real rollouts come back out of the prompt; the tests assert more."""
     sheet = lay_out(PLACES[0].group(text), AskSettings())
     paper = compose(sheet, AskSettings())
-    return blocks(paper.request.user) == {label: sheet.bodies[i] for label, i in paper.labels.items()}
+    return blocks(paper.request.user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}
 
 
 def main() -> None:

@@ -27,6 +27,6 @@ def bodies_of(dump: Path) -> Iterator[str]:
         try:
             groups = open_input(InputSettings(str(dump)), stack, lambda _problem: None).groups
             for group in groups:
-                yield from lay_out(group, AskSettings()).bodies
+                yield from lay_out(group, AskSettings()).distinct
         except RulerError:
             return

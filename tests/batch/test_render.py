@@ -83,7 +83,7 @@ def odd_first(request: Request) -> Reply | CallError:
 
 def cut_first(request: Request) -> Reply | CallError:
     """Cut off until it is asked to be short."""
-    return truthful(request) if request.room else _bare('{"scores": [', reason="length")
+    return truthful(request) if request.max_output_tokens else _bare('{"scores": [', reason="length")
 
 
 def short_of(limit: int) -> Say:
@@ -160,7 +160,7 @@ def test_rows_are_typed(staged: Callable[..., Stage]) -> None:
             return say(request)
 
         answered(staged(way, [*groups[:2], *groups[-1:]], Stub("one", noted)), names, **more)
-    assert any(request.room for request in asked)
+    assert any(request.max_output_tokens for request in asked)
     models: dict[Target, str] = {
         "openai": "openai/o3",
         "vllm": "hosted_vllm/m",

@@ -177,7 +177,7 @@ async def test_messages_as_live(name: str) -> None:
         base = server.base.removesuffix("/v1")
         chosen = choose(JudgeSettings(model, via="litellm", api_base=base))
         async with chosen.judge as judge:
-            live = await judge.ask(Request("Grade.", "truth=0.4", ("a",), room=100))
+            live = await judge.ask(Request("Grade.", "truth=0.4", ("a",), max_output_tokens=100))
     assert isinstance(live, Reply), live
     assert row.answer == live
 

@@ -181,7 +181,7 @@ def shown(*records: dict[str, Any]) -> list[str]:
     """The rollouts of a group as the judge sees them."""
     found = read(*records)
     assert len({record.key for record in found}) == 1
-    return list(lay_out(Group("g", tuple(found)), AskSettings()).bodies)
+    return list(lay_out(Group("g", tuple(found)), AskSettings()).distinct)
 
 
 def test_longest() -> None:

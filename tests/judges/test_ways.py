@@ -67,7 +67,7 @@ async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
             reply = await ask("openai/good", via, server.base, api_key=None)
             assert isinstance(reply, Reply)
             assert "0.4" in reply.text
-            assert (reply.usage.calls, reply.posts) == (1, 1)
+            assert (reply.usage.calls, reply.http_requests) == (1, 1)
             assert min(reply.usage.prompt, reply.usage.completion) > 0
             assert server.stats()["keys"] == ([] if via == "http" else ["Bearer none"])
 
@@ -206,7 +206,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
             assert isinstance(reply, Reply)
             forms = server.stats()["by_format"]
             assert (forms["json_schema"], forms["json_object"], forms["none"]) == (2, 1, 1)
-            assert reply.posts == 4
+            assert reply.http_requests == 4
             reply = await ask("openai/limit-refused", via, server.base)
             assert isinstance(reply, Reply)
             assert "max_completion_tokens" in server.requests()[-1]
@@ -218,7 +218,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
 
 async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
     """A refusal, a filter and a cut are told apart from an answer, and room for the answer is passed on."""
-    request = Request(ASKED.system, ASKED.user, ASKED.labels, room=50, fitted=True)
+    request = Request(ASKED.system, ASKED.user, ASKED.labels, max_output_tokens=50, fitted=True)
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()

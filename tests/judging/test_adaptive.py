@@ -153,8 +153,8 @@ def test_panels_are_weighed_too() -> None:
 def test_where_passes_are_pointless_a_group_has_no_standing() -> None:
     """One body, no usable reply, or a judge whose word is final: there is nothing to decide."""
     assert GroupStanding.of(_judged([[0.5], [0.5]]), 100) is None
-    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), ballots=()), 100) is None
-    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), final=0), 100) is None
+    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), pass_scores=()), 100) is None
+    assert GroupStanding.of(replace(_judged([[0.1, 0.2]]), escalated_to=0), 100) is None
 
 
 def _known(columns: Sequence[Sequence[float]]) -> GroupStanding:

@@ -28,7 +28,7 @@ def drawing(deviation: float) -> Any:
     """A judge with noise of that deviation, the same for the same question."""
 
     def say(request: Request) -> Reply | CallError:
-        dice = random.Random(f"{group_of(request)} {request.turn} {order_of(request)}")
+        dice = random.Random(f"{group_of(request)} {request.pass_index} {order_of(request)}")
         return answer(
             request, lambda body: min(1.0, max(0.0, expected_score(body) + dice.gauss(0, deviation)))
         )

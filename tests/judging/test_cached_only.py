@@ -89,7 +89,7 @@ def test_neighbours_are_marked(more: dict[str, Any], tmp_path: Path, monkeypatch
     """One missing answer keeps a block from deciding: all that could have other scores is degraded."""
     stage = Stage(tmp_path, monkeypatch, GROUPS, Stub(say=noisy), Stub("two", shifting))
     stage.run("one", **more)
-    scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.turn == 1)
+    scores, lost = stage.rewards(), next(each for each in stage.judges["one"].asked if each.pass_index == 1)
     with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.execute("DELETE FROM replies WHERE key = ?", [key_of("one", {}, lost)]).rowcount == 1
     done = stage.run("one", cached_only=True, output="cached.jsonl", **more)

@@ -44,14 +44,17 @@ def test_room_that_does_not_fit() -> None:
     beside = fault(kind="too_long", context=(2000, 1500))
     requests, ballot = talked(beside, good, sheet=sheet, part=part)
     assert isinstance(ballot, PassScores)
-    assert [(request.room, request.fitted) for request in requests] == [(None, False), (500, True)]
+    assert [(request.max_output_tokens, request.fitted) for request in requests] == [
+        (None, False),
+        (500, True),
+    ]
     assert requests[0].user == requests[1].user
     requests, end = talked(beside, beside, sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     longer = fault(kind="too_long", context=(2000, 1540))  # a corrective request says more
     requests, ballot = talked(beside, bad, longer, good, sheet=sheet, part=part)
     assert isinstance(ballot, PassScores)
-    assert [request.room for request in requests] == [None, 500, 500, 460]
+    assert [request.max_output_tokens for request in requests] == [None, 500, 500, 460]
     requests, end = talked(fault(kind="too_long", context=(2000, 1990)), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     assert end.target < sheet.tokens * 2000 / 1990
@@ -78,7 +81,7 @@ def test_no_room_for_the_answer() -> None:
     assert end.target < sheet.tokens * 0.8
     (request,), ballot = talked(good, sheet=sheet, part=part, state=end.state)
     assert isinstance(ballot, PassScores)
-    assert request.room is None
+    assert request.max_output_tokens is None
     runaway = [ending(most=most) for most in (500, 1000, 2000)]
     for answers in ([ending(most=100)], runaway, [cut(0)]):
         _, end = talked(*answers, sheet=sheet, part=part)

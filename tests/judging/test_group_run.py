@@ -103,7 +103,7 @@ def test_cut_off() -> None:
     """After a cut there is twice the room and a wish for brevity, in a new order."""
     (first, second), verdict = play(cut(2), good)
     assert scored(verdict) == [0.1, 0.5, 0.9]
-    assert (first.room, second.room) == (None, 20)
+    assert (first.max_output_tokens, second.max_output_tokens) == (None, 20)
     assert "cut off" in second.user
     assert not set(first.labels) & set(second.labels)
 
@@ -222,7 +222,7 @@ def test_windows_after_overflow() -> None:
     assert isinstance(verdict, GroupScores)
     assert verdict.scores == (0.1,) * 12
     assert len(requests) == 7
-    assert [request.turn for request in requests[1:]] == [0, 0, 0, 1, 1, 1]
+    assert [request.pass_index for request in requests[1:]] == [0, 0, 0, 1, 1, 1]
     assert sum(len(request.labels) for request in requests[1:]) == 2 * 12
 
 

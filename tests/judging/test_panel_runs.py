@@ -184,7 +184,7 @@ def test_named_are_those_whose_scores_count(
     least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group is escalated, and named after the stronger judge, only where that one's scores are its own."""
-    half = failing(lambda request: request.turn == 1)
+    half = failing(lambda request: request.pass_index == 1)
     close = [group(f"g{i:02}", *(0.35 + 0.005 * i + 0.04 * n for n in range(8))) for i in range(12)]
     stage = Stage(tmp_path, monkeypatch, close, Stub("one", noisy), Stub("two", half))
     done = stage.run("one", passes=2, escalate="two", min_passes=least)

@@ -48,7 +48,7 @@ def test_orders_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     judge = Stub()
     Stage(tmp_path, monkeypatch, GROUPS, judge).run(passes=4)
     for name in {group_of(request) for request in judge.asked}:
-        asked = sorted((r for r in judge.asked if group_of(r) == name), key=lambda r: r.turn)
+        asked = sorted((r for r in judge.asked if group_of(r) == name), key=lambda r: r.pass_index)
         orders = [order_of(request) for request in asked]
         assert orders[1] == orders[0][::-1]
         assert orders[3] == orders[2][::-1]
@@ -67,7 +67,7 @@ def test_first_goes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for request, (start, end) in zip(judge.asked, judge.times, strict=True):
         name = group_of(request)
         begun.add(name)
-        if request.turn == 0:
+        if request.pass_index == 0:
             first[name] = end
             continue
         assert start >= first[name]
@@ -122,7 +122,7 @@ def test_when_it_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_pass_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that fails leaves the mean of the others and is told; --min-passes makes a failure of it."""
-    judge = Stub(say=failing(lambda r: (group_of(r), r.turn) == ("g03", 1), shifting))
+    judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", 1), shifting))
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     done = stage.run(passes=3)
     assert (done.summary.complete, done.summary.degraded) == (True, 1)
@@ -143,7 +143,7 @@ def test_pass_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("turn", [0, 2])
 def test_retry_failed(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--retry-failed asks the pass that failed again, and nothing else."""
-    judge = Stub(say=failing(lambda r: (group_of(r), r.turn) == ("g03", turn), shifting))
+    judge = Stub(say=failing(lambda r: (group_of(r), r.pass_index) == ("g03", turn), shifting))
     stage = Stage(tmp_path, monkeypatch, GROUPS, judge)
     stage.run(passes=3)
     judge.say = shifting

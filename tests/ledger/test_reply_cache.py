@@ -38,7 +38,7 @@ from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.conftest import ROOT
 from tests.values import texts, values
 
-ASK = Request("system", "user", ("a",), room=100, turn=0)
+ASK = Request("system", "user", ("a",), max_output_tokens=100, pass_index=0)
 MARK = CallError("refused", "the judge answered 400: no", "group")
 ODD = CallError("transport", "no chat completion", "call", body=b"<html>busy</html>")
 
@@ -99,7 +99,7 @@ def test_round_trip(shared: Ledger, text: str, key: bytes, model: str) -> None:
         assert found is None
     else:
         assert isinstance(found, Reply)
-        assert (found, found.body, found.seconds, found.kept) == (read, read.body, 1.5, True)
+        assert (found, found.body, found.seconds, found.cached) == (read, read.body, 1.5, True)
 
 
 def test_order_of_import(ledger: Ledger) -> None:
@@ -211,7 +211,7 @@ def test_stats(ledger: Ledger, path: Path) -> None:
 def test_key_canary() -> None:
     """The key of a request is the same in every version, or every ledger out there is worthless."""
     params = {"temperature": 0.2, "stop": ["é\ud800", None], "nan": math.nan, "deep": {"b": 1, "a": -0.0}}
-    request = Request("sys\0tem", "user \udfff 😀", ("x", "y"), room=4096, turn=1)
+    request = Request("sys\0tem", "user \udfff 😀", ("x", "y"), max_output_tokens=4096, pass_index=1)
     assert key_of("openai/o3", params, request).hex() == "0586f43374b2de422212db7bab4e75b2"
     assert key_of("m", {}, Request("", "", ())).hex() == "c0e34c4639c3fc4e305d7877deb04bb7"
     assert key_of("m", {}, ASK) == key_of("m", {}, replace(ASK, labels=("other",)))

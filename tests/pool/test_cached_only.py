@@ -30,10 +30,10 @@ def test_cached_only(tmp_path: Path) -> None:
                 return [await caller.call(request, again=again) for request in requests]
 
             await cache.keep(cache.key(ONE), reply())
-            found = replace(reply(), kept=True)
+            found = replace(reply(), cached=True)
             assert (await asked(ONE, OTHER), missing) == ([found, UNANSWERED], ["other"])
             await cache.keep(cache.key(OTHER), MARK)
-            failed = replace(MARK, kept=True)
+            failed = replace(MARK, cached=True)
             assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
             assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
             assert caller.tally.unanswered == 2

@@ -72,7 +72,7 @@ class Memory(ReplyCache):
     def find(self, key: bytes) -> Reply | CallError | None:
         """What was kept."""
         kept = self.rows.get(key)
-        return None if kept is None else replace(kept, kept=True)
+        return None if kept is None else replace(kept, cached=True)
 
     async def keep(self, key: bytes, answer: Reply | CallError) -> None:
         """Keep it."""
@@ -316,7 +316,7 @@ def test_asked_once() -> None:
             for _ in range(10):
                 tasks.start_soon(caller.call, ASKED)
         first = len(judge.times)
-        assert (await caller.call(ASKED)).kept
+        assert (await caller.call(ASKED)).cached
         second = len(judge.times)
         for _ in range(3):
             await caller.call(ASKED, again=True)

@@ -76,17 +76,17 @@ def test_structure(subtests: pytest.Subtests) -> None:
                 plain_sheet, plain = asked(place.group("word"))
                 user, lines = paper.request.user, paper.request.user.split("\n")
                 assert user.splitlines() == lines, place.name
-                assert blocks(user) == {label: sheet.bodies[i] for label, i in paper.labels.items()}, (
+                assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}, (
                     place.name
                 )
-                assert [b.count("\n") for b in sheet.bodies] == [b.count("\n") for b in plain_sheet.bodies], (
-                    place.name
-                )
+                assert [b.count("\n") for b in sheet.distinct] == [
+                    b.count("\n") for b in plain_sheet.distinct
+                ], place.name
                 assert len(lines) == len(plain.request.user.split("\n")), place.name
-                assert all(is_line(line) for body in sheet.bodies for line in body.split("\n")), place.name
+                assert all(is_line(line) for body in sheet.distinct for line in body.split("\n")), place.name
                 assert not RAW.search(user.replace("\n", "")), place.name
                 honest = [f'assistant: "{answer}"' for answer in OTHERS]
-                assert [body.split("\n")[-1] for body in sheet.bodies[1:]] == honest, place.name
+                assert [body.split("\n")[-1] for body in sheet.distinct[1:]] == honest, place.name
                 assert lines[-1] == "trajectory_ids to score: " + json.dumps(
                     list(paper.labels), separators=(",", ":")
                 )

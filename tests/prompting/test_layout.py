@@ -22,7 +22,7 @@ def test_members() -> None:
     broken = Rollout([], (2,), member="one", fault="is no object")
     sheet = lay_out(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
     assert sheet.owner == (0, 0, 1, None)
-    assert sheet.bodies[0].index("first") < sheet.bodies[0].index("second")
+    assert sheet.distinct[0].index("first") < sheet.distinct[0].index("second")
     late = lay_out(group(broken, *parts), ASK)
     assert late.owner == (None, 0, 0)
 
@@ -31,8 +31,8 @@ def test_members() -> None:
 def test_identical(answers: list[str]) -> None:
     """Identical rollouts are shown once, and each knows which one it is."""
     sheet = lay_out(group(*map(talk, answers)), ASK)
-    assert len(sheet.bodies) == len(set(answers))
-    assert [f'"{a}"' in sheet.bodies[i or 0] for a, i in zip(answers, sheet.owner, strict=True)] == [
+    assert len(sheet.distinct) == len(set(answers))
+    assert [f'"{a}"' in sheet.distinct[i or 0] for a, i in zip(answers, sheet.owner, strict=True)] == [
         True
     ] * len(answers)
     assert sheet.alone is (len(set(answers)) == 1)
@@ -41,7 +41,7 @@ def test_identical(answers: list[str]) -> None:
 def test_histories() -> None:
     """Further histories are further parts of the same rollout, without the shared context again."""
     sheet = lay_out(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
-    assert sheet.bodies[0].split("\n") == [
+    assert sheet.distinct[0].split("\n") == [
         'assistant: "4"',
         "(part 2 of the same rollout, again from the shared context)",
         'assistant: "5"',
@@ -56,16 +56,16 @@ def test_equal_in_python_only() -> None:
     asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
     sheet = lay_out(group(*asks), ASK)
     assert not sheet.context
-    assert [body.split("\n")[0] for body in sheet.bodies] == ['user: "1"', 'user: "true"', 'user: "1.0"']
+    assert [body.split("\n")[0] for body in sheet.distinct] == ['user: "1"', 'user: "true"', 'user: "1.0"']
 
 
 def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
     """What is shown of one rollout in parts, beside another rollout."""
     rollouts = [Rollout(c, member="m") for c in conversations]
     sheet = lay_out(group(Rollout(talk("other")), *rollouts), ASK)
-    assert len(sheet.bodies) == 2
+    assert len(sheet.distinct) == 2
     assert set(sheet.owner[1:]) == {1}
-    return tuple(sheet.bodies[1].split("\n"))
+    return tuple(sheet.distinct[1].split("\n"))
 
 
 def test_snapshots() -> None:
@@ -92,7 +92,7 @@ def test_prompt_with_examples() -> None:
     """The turns of an agent that are examples in the prompt are context, and no rollout's own."""
     shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
     sheet = lay_out(group(Rollout(shots, asked=3)), AskSettings())
-    assert (sheet.context.count("\n"), sheet.bodies) == (2, ('assistant: "4"',))
+    assert (sheet.context.count("\n"), sheet.distinct) == (2, ('assistant: "4"',))
 
 
 bases = st.permutations(range(13)).flatmap(lambda all_: st.integers(0, 13).map(lambda n: all_[:n]))

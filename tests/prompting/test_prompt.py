@@ -93,11 +93,11 @@ def test_rubric() -> None:
 def test_alone() -> None:
     """One rollout is judged absolutely: the prompt up to the agent's first turn is its context."""
     sheet = lay_out(group(talk("4")), ASK)
-    assert (sheet.context, sheet.bodies, sheet.alone) == ('user: "What is 2+2?"', ('assistant: "4"',), True)
+    assert (sheet.context, sheet.distinct, sheet.alone) == ('user: "What is 2+2?"', ('assistant: "4"',), True)
     system = compose(sheet, ASK).request.system
     assert system.startswith("You are grading a rollout")
     only = lay_out(group([{"role": "user", "content": "x"}]), ASK)
-    assert (only.context, only.bodies) == ("", ('user: "x"',))
+    assert (only.context, only.distinct) == ("", ('user: "x"',))
 
 
 OURS = {
@@ -121,7 +121,7 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
         sheet = lay_out(Group("g", (record,)), ask)
         request = compose(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt))).request
         whole.update("\0".join([request.system, request.user, *request.labels]).encode())
-        assert request.turn == 0
+        assert request.pass_index == 0
     assert whole.hexdigest() == OURS[case]
 
 
@@ -143,8 +143,8 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
     chance = len(one.labels) // 4
     assert len(set(one.labels) & set(other.labels)) <= chance
     assert len(set(one.labels) & set(corrected.labels)) <= chance
-    assert set(one.labels.values()) == set(other.labels.values()) == set(range(len(sheet.bodies)))
-    assert (one.request.turn, other.request.turn) == (turn, turn + later)
+    assert set(one.labels.values()) == set(other.labels.values()) == set(range(len(sheet.distinct)))
+    assert (one.request.pass_index, other.request.pass_index) == (turn, turn + later)
 
 
 def test_correction_within_a_pass() -> None:
@@ -156,7 +156,7 @@ def test_correction_within_a_pass() -> None:
             tuple(compose(sheet, ASK, part, ExchangeState(attempt)).labels.values()) for attempt in range(4)
         }
         assert len(orders) == 4
-        assert part.bodies in orders
+        assert part.distinct in orders
     kept = replace(ASK, order="input")
     for attempt in range(2):
         paper = compose(sheet, kept, parts(sheet, kept, 1)[0], ExchangeState(attempt))
@@ -186,12 +186,12 @@ def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> 
         assert context is not None
         assert sheet.tokens_of(range(len(sizes))) > context
         return
-    assert [(part.turn, part.window) for part in found] == [(turn, number) for number in range(count)]
-    assert sorted(body for part in found for body in part.bodies) == list(range(len(sizes)))
+    assert [(part.pass_index, part.window) for part in found] == [(turn, number) for number in range(count)]
+    assert sorted(body for part in found for body in part.distinct) == list(range(len(sizes)))
     if context is not None:
-        assert all(sheet.tokens_of(part.bodies) <= context for part in found)
-    assert count == 1 or all(len(part.bodies) >= 2 for part in found)
-    first, second = ([part.bodies for part in parts(sheet, ask, t)] for t in (0, 1))
+        assert all(sheet.tokens_of(part.distinct) <= context for part in found)
+    assert count == 1 or all(len(part.distinct) >= 2 for part in found)
+    first, second = ([part.distinct for part in parts(sheet, ask, t)] for t in (0, 1))
     assert connected(first, second)
 
 
@@ -216,10 +216,13 @@ def test_mirrored() -> None:
     for turn in (0, 2, 4):
         first, second = parts(sheet, ask, turn), parts(sheet, ask, turn + 1)
         slots, after = (
-            {body: slot for part in made for slot, body in enumerate(part.bodies)} for made in (first, second)
+            {body: slot for part in made for slot, body in enumerate(part.distinct)}
+            for made in (first, second)
         )
         assert {slots[body] + after[body] for body in range(30)} == {5}
-        assert not {frozenset(part.bodies) for part in first} & {frozenset(part.bodies) for part in second}
+        assert not {frozenset(part.distinct) for part in first} & {
+            frozenset(part.distinct) for part in second
+        }
 
 
 def test_order_of_input() -> None:
@@ -228,10 +231,12 @@ def test_order_of_input() -> None:
     sheet = lay_out(of_sizes([5] * 30), ask)
     for turn in range(3):
         found = parts(sheet, ask, turn)
-        assert all(list(part.bodies) == sorted(part.bodies) for part in found)
-    assert {part.bodies for part in parts(sheet, ask, 0)} != {part.bodies for part in parts(sheet, ask, 1)}
+        assert all(list(part.distinct) == sorted(part.distinct) for part in found)
+    assert {part.distinct for part in parts(sheet, ask, 0)} != {
+        part.distinct for part in parts(sheet, ask, 1)
+    }
     whole = replace(ask, group_size=30)
-    assert [parts(sheet, whole, turn)[0].bodies for turn in range(3)] == [tuple(range(30))] * 3
+    assert [parts(sheet, whole, turn)[0].distinct for turn in range(3)] == [tuple(range(30))] * 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
@@ -283,13 +288,13 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
     ask = replace(ASK, context_tokens=tokens)
     made = group(*(rollout(f"of {n}", *each) for n, each in enumerate(lengths)))
     sheet = lay_out(made, ask)
-    bodies = sheet.bodies
+    bodies = sheet.distinct
     assert len(bodies) == len(lengths)
     assert (sheet.context + "\n".join(bodies)).count("QUESTION " * 100) == 1
     assert all(f"of {n}" + " ANSWER" * 100 in bodies[n] for n in range(len(bodies)))
     assert bool(sheet.shortening) is any(CUT in text for text in (sheet.context, *bodies))
     whole = lay_out(made, ASK)
-    for text, full in zip(bodies, whole.bodies, strict=True):
+    for text, full in zip(bodies, whole.distinct, strict=True):
         assert text == full or len(text) < len(full)
     assert (sheet.digest, sheet.digests, sheet.owner) == (whole.digest, whole.digests, whole.owner)
 
@@ -309,9 +314,9 @@ def test_only_the_long_one(number: int) -> None:
     """One rollout that leaves no room for others is shortened, and no other is."""
     ask = replace(ASK, context_tokens=25_000)
     sheet = lay_out(group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask)
-    assert [CUT in body for body in sheet.bodies] == [True] + [False] * (number - 1)
+    assert [CUT in body for body in sheet.distinct] == [True] + [False] * (number - 1)
     assert only_tools(sheet)
-    assert "thought " * 1000 in sheet.bodies[0]
+    assert "thought " * 1000 in sheet.distinct[0]
 
 
 def test_step_by_step() -> None:
@@ -322,7 +327,7 @@ def test_step_by_step() -> None:
         sheet = lay_out(made, replace(ASK, context_tokens=tokens))
         assert sheet.tokens <= tokens
         steps.append(sheet.shortening)
-        assert ("thought " * 1000 in sheet.bodies[0]) is only_tools(sheet)
+        assert ("thought " * 1000 in sheet.distinct[0]) is only_tools(sheet)
     assert steps == sorted(steps)
     assert steps[0] == 0
     assert LADDER[steps[-1] - 1].reasoning is not None
@@ -338,7 +343,7 @@ def test_long_context() -> None:
     assert sheet.context.startswith('user: "What is 2+2?"')
     assert only_tools(sheet)
     assert sheet.tokens <= 5_000
-    assert len(sheet.bodies) == 3
+    assert len(sheet.distinct) == 3
 
 
 def test_smaller_windows_last() -> None:
@@ -348,5 +353,5 @@ def test_smaller_windows_last() -> None:
     ask = replace(ASK, context_tokens=14_000)
     sheet = lay_out(made, ask)
     assert sheet.shortening == len(LADDER)
-    assert all(len(part.bodies) < 4 for part in parts(sheet, ask, 0))
-    assert [len(part.bodies) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]
+    assert all(len(part.distinct) < 4 for part in parts(sheet, ask, 0))
+    assert [len(part.distinct) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]

@@ -209,10 +209,10 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
     user.encode()
     paper.request.system.encode()
     assert user.splitlines() == user.split("\n")
-    assert blocks(user) == {label: sheet.bodies[i] for label, i in paper.labels.items()}
+    assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}
     lines = user.split("\n")
     assert lines[-1] == f"trajectory_ids to score: {json.dumps(list(paper.labels), separators=(',', ':'))}"
-    assert sum(line.startswith("<trajectory ") for line in lines) == len(sheet.bodies)
-    assert sum(line == "</trajectory>" for line in lines) == len(sheet.bodies)
+    assert sum(line.startswith("<trajectory ") for line in lines) == len(sheet.distinct)
+    assert sum(line == "</trajectory>" for line in lines) == len(sheet.distinct)
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
-    assert all(label not in text for label in paper.labels for text in (sheet.context, *sheet.bodies))
+    assert all(label not in text for label in paper.labels for text in (sheet.context, *sheet.distinct))

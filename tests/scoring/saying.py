@@ -27,7 +27,7 @@ def miss(turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it 
 def judged(*said: PassScores | FailedCall, **more: Any) -> GroupResult:
     """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
     ballots = tuple(s for s in said if isinstance(s, PassScores))
-    size = more.pop("size", len(ballots[0].bodies) if ballots else 2)
+    size = more.pop("size", len(ballots[0].distinct) if ballots else 2)
     fields = {
         "owner": tuple(range(size)),
         "sizes": (100,) * size,

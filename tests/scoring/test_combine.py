@@ -65,7 +65,7 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
     found = verdict(judged(said))
     for slot, body in enumerate(order):
         one = found.rollouts[body]
-        assert (one.score, one.judged, one.spread) == (values[slot], values[slot], None)
+        assert (one.score, one.judge_score, one.spread) == (values[slot], values[slot], None)
         assert one.explanation == said.explanations[slot]
     assert (found.passes, found.reliability, found.passes_for) == (1, None, None)
     same = max(values) - min(values) < 5e-10
@@ -83,7 +83,7 @@ def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
             continue
         means = []
         for judge in range(group.judges):
-            own = [b.scores[b.bodies.index(body)] for b in group.ballots if b.judge == judge]
+            own = [b.scores[b.distinct.index(body)] for b in group.pass_scores if b.judge == judge]
             means.append(fsum(own) / len(own))
             assert one.by_judge[judge] == pytest.approx(means[-1], abs=1e-12)
         assert one.score == pytest.approx(fsum(means) / len(means), abs=1e-12)
@@ -93,11 +93,11 @@ def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
 def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, order: bool) -> None:
     """In whatever order answers and failures came, the verdict is the same."""
     misses = (miss(7, 0, reason="first"), miss(8, 1, reason="second"), miss(9, 0, reason="third"))
-    group = replace(group, misses=misses)
+    group = replace(group, failed_calls=misses)
     other = replace(
         group,
-        ballots=tuple(rng.sample(group.ballots, len(group.ballots))),
-        misses=tuple(rng.sample(misses, len(misses))),
+        pass_scores=tuple(rng.sample(group.pass_scores, len(group.pass_scores))),
+        failed_calls=tuple(rng.sample(misses, len(misses))),
     )
     how = CombineSettings(by_outcome=order, min_passes=3)
     assert combine(group, how, BatchStatistics()) == combine(other, how, BatchStatistics())
@@ -107,11 +107,11 @@ def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, ord
 def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
     """What is said of a rollout was said with a score as near its own as any."""
     for one, body in zip(verdict(group).rollouts, group.owner, strict=True):
-        if body is None or one.judged is None:
+        if body is None or one.judge_score is None:
             continue
         off = {
-            b.explanations[b.bodies.index(body)]: abs(b.scores[b.bodies.index(body)] - one.judged)
-            for b in group.ballots
+            b.explanations[b.distinct.index(body)]: abs(b.scores[b.distinct.index(body)] - one.judge_score)
+            for b in group.pass_scores
         }
         assert off[one.explanation] <= min(off.values()) + 1e-8
 
@@ -153,8 +153,8 @@ def test_a_lost_window_fails_the_pass() -> None:
 def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool) -> None:
     """Whatever was answered before the run was stopped, a rerun has to finish the group."""
     stop = miss(3, kind="interrupted", reason="stopped")
-    ballots = group.ballots if whole else ()
-    found = failure(replace(group, ballots=ballots, misses=(miss(2), stop)))
+    ballots = group.pass_scores if whole else ()
+    found = failure(replace(group, pass_scores=ballots, failed_calls=(miss(2), stop)))
     assert (found.kind, found.reason) == ("interrupted", "stopped")
 
 
@@ -273,7 +273,7 @@ def test_standardized_judges_have_one_mean_and_spread() -> None:
     all_judged = [mixed_panel(rng) for _ in range(50)]
     batch = batch_of(*all_judged)
     found = [verdict(group, batch, standardize=True) for group in all_judged]
-    raw = [s for group in all_judged for b in group.ballots for s in b.scores]
+    raw = [s for group in all_judged for b in group.pass_scores for s in b.scores]
     for judge in (0, 1):
         own = [one.by_judge[judge] for v in found for one in v.rollouts]
         assert fsum(own) / len(own) == pytest.approx(fsum(raw) / len(raw), abs=0.01)
@@ -300,7 +300,7 @@ def test_standardize_is_for_panels() -> None:
 def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
     """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
     found, plain = verdict(group, blend=share), verdict(group)
-    assert [one.judged for one in found.rollouts] == list(plain.scores)
+    assert [one.judge_score for one in found.rollouts] == list(plain.scores)
     for score, own, reward in zip(found.scores, plain.scores, group.rewards, strict=True):
         assert (score is None) is (own is None)
         if score is not None and own is not None and reward is not None:
@@ -324,7 +324,7 @@ def test_what_failed_never_outranks_what_passed(group: GroupResult, blend: float
     for (one, good), (other, bad) in [*combinations(pairs, 2), *combinations(pairs[::-1], 2)]:
         if one is not None and other is not None and good is True and bad is False:
             assert one >= other
-    assert [one.judged for one in found.rollouts] == list(verdict(group).scores)
+    assert [one.judge_score for one in found.rollouts] == list(verdict(group).scores)
 
 
 @pytest.mark.parametrize("passes", [1, 2])
@@ -408,7 +408,7 @@ def test_windows_come_to_one_order() -> None:
     assert sum(spread) / 24 < 0.06
     assert found.reliability is not None
     assert (found.passes, found.tied, found.reliability > 0.8) == (2, False, True)
-    assert all(len(one.slots) == 2 for one in found.rollouts)
+    assert all(len(one.positions) == 2 for one in found.rollouts)
 
 
 def test_a_lost_window_of_many_is_borne() -> None:

@@ -438,11 +438,11 @@ def test_any_group(said: GroupResult) -> None:
         if mark["status"] == "scored":
             assert 0 <= mark["score"] <= 1
             assert mark.keys() >= ROLLOUT
-            assert len(mark["slots"]) == len(said.ballots)
+            assert len(mark["slots"]) == len(said.pass_scores)
             assert all(0 <= slot <= 1 for slot in mark["slots"])
             given = mark.get("pass_scores", [mark.get("judge_score", mark["score"])])
             assert len(given) == len(mark["slots"])
-            assert ("pass_scores" in mark) is (len(said.ballots) > 1)
+            assert ("pass_scores" in mark) is (len(said.pass_scores) > 1)
         else:
             assert mark["reason"]
     assert part.keys() >= OF_GROUP
