@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.answer import reply_of
 from ruler_cli.ledger.database import TABLES, files_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import Reply

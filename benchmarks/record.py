@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.prompting.render import blocks
+from ruler_cli.judges.offline import blocks
 
 
 def shown(source: Path, requests: list[Any], most: int, bytes_per_token: float) -> dict[str, Any]:

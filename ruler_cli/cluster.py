@@ -26,9 +26,9 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli import __version__
+from ruler_cli.answer import clean
 from ruler_cli.config import PoolSettings, ScoreSettings, Shard
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
-from ruler_cli.judges.provider_errors import clean
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
 from ruler_cli.judging.group_run import judges_of

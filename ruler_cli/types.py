@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
 
 Kind = Literal["reply", "transport", "refused", "too_long", "input", "budget", "interrupted"]
 Path = tuple[str | int, ...]
@@ -173,9 +174,9 @@ class Request:
 class Reply:
     """What the judge answered; `refusal` is its own word that it will not.
 
-    `body` is the chat completion as it came, JSON without the key; what is kept is that. `seconds` is
-    what the judge took for it, in `http_requests` requests where it refused a form of the answer; `cached` tells
-    that it was not asked now but before, `thought` that the judge thought before it answered.
+    `body` is the chat completion as it came, JSON without the key; the ledger keeps it. `seconds` is the
+    time that the judge took, in `http_requests` requests if it refused a form of the answer; `cached`: the
+    judge was not asked now but before; `thought`: the judge thought before it answered.
     """
 
     text: str
@@ -213,6 +214,27 @@ class CallError:
     http_requests: int = field(default=1, compare=False)
 
 
+class Judge(Protocol):
+    """A judge, open while it is used as an async context; one without connections inherits both ends."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name in the output."""
+
+    async def ask(self, request: Request) -> Reply | CallError:
+        """One call, no retry; every failure of the outside world is a CallError, never an exception."""
+
+    async def __aenter__(self) -> Self:
+        """Open connections."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Close them."""
+        return
+
+
 UNANSWERED = CallError(
     "transport",
     "the ledger holds no answer to what was to be asked, and no judge is asked",
@@ -243,11 +265,12 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class PassScores:
-    """One usable answer: what one judge gave the distinct rollouts of one request.
+    """The scores of one usable reply: one judge, one pass, the rollouts of one request.
 
-    `judge` is its number in the panel, `pass_index` the pass and `window` the part of the group that was shown
-    at once, from 0 (0 where that was all of it). `distinct` are distinct rollouts in the order shown, so
-    that a place in it is a slot; `scores` in [0, 1] and `explanations` are aligned with it.
+    `judge` is the judge's number in the panel, `pass_index` the pass, `window` the part of the group that
+    the request shows, each from 0. `distinct` are the numbers of distinct rollouts in the order shown;
+    `scores` in [0, 1] and `explanations` are aligned with it. `rescaled`: the reply's scale went to 10;
+    `unknown` counts ids in the reply that belong to no rollout.
     """
 
     judge: int
@@ -272,17 +295,17 @@ class FailedCall:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """All that was said of a group before it becomes a verdict: no text of the dump, no batch needed.
+    """The replies of all judges about a group, as numbers: no text of the dump, no other group needed.
 
-    `owner[i]` is the distinct body of rollout i, None where it could not be read and `faults[i]` says
-    why. `sizes` are bytes of each body, `suspects` bodies whose text addresses a judge. `judges` is how
-    many were to score it, `windows` how many parts of a pass (1: all at once). `escalated_to` is the judge whose
-    scores stand alone because the group was escalated to it. `rewards` are the first original rewards
-    of the rollouts, `outcomes` whether a verifier passed them, None where there is none.
+    `owner[i]` is the distinct rollout that rollout i became, None if it could not be read: `faults[i]` says
+    why. `sizes` are the bytes of each distinct rollout, `suspects` those whose text addresses a judge.
+    `shortened` is the step of `prompting.prompt.LADDER` by which text was left out. `judges` counts the
+    judges that were to score the group, `windows` the parts of a pass (1: all at once). `escalated_to` is
+    the stronger judge whose scores stand alone. `rewards` are the original rewards of the rollouts,
+    `outcomes` whether a verifier passed them; None where there is none.
 
-    `seconds` is what judges took for their replies, `cached` that none of them had to be asked for, `used`
-    the tokens of all replies by judge, whenever they were asked for, `paid` of those that were asked now,
-    `ended` when this run had judged it, in seconds since 1970 in UTC.
+    `seconds` is the time of all replies, `cached`: no judge was asked now; `used` are the tokens of all
+    replies by judge, `paid` those of replies that were asked for now; `ended` is the Unix time at the end.
     """
 
     owner: tuple[int | None, ...]

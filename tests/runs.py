@@ -13,15 +13,15 @@ import anyio
 import orjson
 import pytest
 
+from ruler_cli.answer import reply_of
 from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeSettings, PoolSettings
 from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
+from ruler_cli.judges.offline import blocks
 from ruler_cli.judges.pricing import Price, PricedModel, stated
-from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.judges.resolve import Chosen
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.prompting.render import blocks
 from ruler_cli.run import Done, score
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import read, write

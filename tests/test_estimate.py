@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.batch.request_lines import LIMITS
 from ruler_cli.config import AskSettings
 from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Bill, Estimate, Figures, Range
 from ruler_cli.estimate import estimate as estimate_all
 from ruler_cli.judges.pricing import Price, PricedModel
-from ruler_cli.judges.resolve import LIMITS
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.prompt import compose, lay_out, parts, turns, windows
 from ruler_cli.reading.sample import Share

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.prompting.render import blocks
+from ruler_cli.judges.offline import blocks
 from ruler_cli.types import CallError, Reply, Request
 from tests.command import Done, run_here
 from tests.conftest import group, write

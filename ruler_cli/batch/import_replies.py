@@ -18,9 +18,9 @@ from typing import Literal, Self
 import anyio
 import anyio.to_thread
 
+from ruler_cli.answer import clean
 from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.provider_errors import clean
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.reading.compression import PARQUET_MAGIC, capped, decompressed, lines, readable
 from ruler_cli.reading.location import Location

@@ -29,14 +29,14 @@ from pydantic import (
     WrapValidator,
 )
 
+from ruler_cli.answer import clean
 from ruler_cli.batch.http import BY_FILE, UnclearError, UnknownBatchError, Wire, connections
 from ruler_cli.batch.journal import BatchRecord
-from ruler_cli.batch.request_files import Limits
+from ruler_cli.batch.request_lines import LIMITS, Limits, Target
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
-from ruler_cli.judges.provider_errors import clean
 from ruler_cli.judges.reply_body import EMBEDDED, MissingKeyError
-from ruler_cli.judges.resolve import LIMITS, Target, check_address, direct, key_for
+from ruler_cli.judges.resolve import check_address, direct, key_for
 
 State = Literal["running", "ended", "failed"]
 """`ended`: results can be fetched, of canceled and expired batches too. `failed`: nothing was processed."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.judges.provider_errors import Refusal, classify, clean, refuses_format
-from ruler_cli.judges.reply_body import answer_of, error_of, reply_of
+from ruler_cli.answer import clean, reply_of
+from ruler_cli.judges.provider_errors import Refusal, classify, refuses_format
+from ruler_cli.judges.reply_body import answer_of, error_of
 from ruler_cli.types import CallError, Reply
 
 BIGGEST = 32 << 20

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Self, cast
 
+from ruler_cli.batch.request_lines import Limits
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
@@ -22,23 +22,8 @@ from ruler_cli.writing.atomic import LocalFile, Passing
 _OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """The beginning of a line of ours."""
 _LOOKED_AT = 64
-_AROUND = 64
-"""Bytes of a batch, which may be one call, that are no line's own."""
 _LONGEST = 80
 """Characters of a judge's name in a file's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one file or batch may hold; None: as much as there is."""
-
-    requests: int | None = None
-    bytes: int | None = None
-
-    def allow(self, requests: int, size: int) -> bool:
-        """Tell if a file may hold so many requests, of so many bytes."""
-        number = self.requests is None or requests <= self.requests
-        return number and (self.bytes is None or size + _AROUND <= self.bytes)
 
 
 class RequestFiles:

@@ -19,11 +19,12 @@ from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.providers import Provider, Providers
 from ruler_cli.batch.recover import WINDOW, BatchStanding, settle_and_wait
 from ruler_cli.batch.render import Rendered, render
+from ruler_cli.batch.request_lines import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, Bill, Range
 from ruler_cli.judges.pricing import PricedModel
-from ruler_cli.judges.resolve import Line, batch_price, model_of, request_line
+from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.group_run import judges_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal, first_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ruler_cli.batch.request_files import Limits
+from ruler_cli.batch.request_lines import LIMITS, Limits, batch_price, batches_of, lists_batches
 from ruler_cli.cli.units import count, rounded
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
@@ -14,7 +14,6 @@ from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import given
-from ruler_cli.judges.resolve import LIMITS, batch_price, batches_of, lists_batches
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse

@@ -18,7 +18,7 @@ from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
     from ruler_cli.batch.render import Rendered
-    from ruler_cli.judges.resolve import Target
+    from ruler_cli.batch.request_lines import Target
     from ruler_cli.types import Request
 
 
@@ -74,8 +74,9 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
 
     from ruler_cli.batch.render import render
     from ruler_cli.batch.request_files import RequestFiles, names_for
+    from ruler_cli.batch.request_lines import LIMITS, request_line, target_of
     from ruler_cli.cli.signals import interruptible
-    from ruler_cli.judges.resolve import LIMITS, cached_only, request_line, target_of
+    from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.group_run import judges_of
     from ruler_cli.reading.location import Location
     from ruler_cli.writing.output import refuse_clashes

@@ -22,11 +22,12 @@ from typing import Any, Self
 
 import orjson
 
+from ruler_cli.answer import clean, reply_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.provider_errors import Refusal, clean
+from ruler_cli.judges.provider_errors import Refusal
 from ruler_cli.judges.providers import PROVIDERS, Given, finds_itself, lacking, provider_of, refuse, secret
-from ruler_cli.judges.reply_body import MissingKeyError, error_of, reply_of, unknown_judge
+from ruler_cli.judges.reply_body import MissingKeyError, error_of, unknown_judge
 from ruler_cli.judges.request_body import (
     Answering,
     ChatJudge,

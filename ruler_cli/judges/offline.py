@@ -27,9 +27,7 @@ from statistics import median
 
 import orjson
 
-from ruler_cli.judges.reply_body import Judge
-from ruler_cli.prompting.render import blocks
-from ruler_cli.types import Reply, Request, Usage
+from ruler_cli.types import Judge, Reply, Request, Usage
 
 BEST = 0.8
 FAULT = 0.1
@@ -242,3 +240,23 @@ def _changes(name: str) -> bool:
 def _hands_off(name: str) -> bool:
     words = set(_words(name))
     return bool(words & {"escalate", "handoff", "handover"} or ("transfer" in words and words & _PEOPLE))
+
+
+_OPEN = r'<trajectory id="([a-z]+)">'
+
+
+def blocks(user: str) -> dict[str, str]:
+    """The rollouts of a rendered prompt: label → lines between its delimiters."""
+    found: dict[str, str] = {}
+    label: str | None = None
+    body: list[str] = []
+    for line in user.split("\n"):
+        opened = re.fullmatch(_OPEN, line)
+        if opened:
+            label, body = opened[1], []
+        elif line == "</trajectory>" and label:
+            found[label] = "\n".join(body)
+            label = None
+        elif label:
+            body.append(line)
+    return found

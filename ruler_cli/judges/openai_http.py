@@ -15,7 +15,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from ruler_cli.judges.provider_errors import Refusal, clean
+from ruler_cli.answer import clean
+from ruler_cli.judges.provider_errors import Refusal
 from ruler_cli.judges.reply_body import answer_of
 from ruler_cli.judges.request_body import Answering, ChatJudge, chat_body
 from ruler_cli.types import CallError, Reply, Request

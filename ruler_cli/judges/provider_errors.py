@@ -19,17 +19,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
+from ruler_cli.answer import clean
 from ruler_cli.types import CallError, Kind
 
 Reach = Literal["run", "group", "call", "rate"]
 """A fault's scope; "rate" is a call whose limit was passed, with nothing broken."""
 
-_KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
-_LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
-_OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
-_SENTENCE = 300
-"""Characters of foreign text that a sentence holds."""
 _LOOKED_AT = 4000
 _FORMAT = re.compile(
     r"response_format|json_object|structured output|guided|schema|grammar|output_(?:format|config)",
@@ -183,15 +178,6 @@ def _after_server(
 def refuses_format(status: int, message: str) -> bool:
     """Tell if an endpoint says that it does not take the answer format asked for."""
     return status in (400, 404, 415, 422, 500, 501) and _FORMAT.search(message[:_BEGINNING]) is not None
-
-
-def clean(text: str, key: str | None = None) -> str:
-    """Foreign text, fit for one line of a terminal, a log or a report: no key, no control, not long."""
-    if key:
-        text = text.replace(key, "[key]")
-    text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
-    text = _KEY.sub("[key]", text).strip()
-    return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"
 
 
 _N = r"{0,200}?\b"

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any
 
 import orjson
 
+from ruler_cli.answer import reply_of
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.provider_errors import Refusal, clean
+from ruler_cli.judges.provider_errors import Refusal
 from ruler_cli.suggestions import nearest
-from ruler_cli.types import CallError, Reply, Request, Usage
+from ruler_cli.types import CallError, Reply
 
 EMBEDDED = ("offline", "simulated")
 """Judges without a model."""
-
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
-"""Fields of a message in which thoughts stand beside the answer."""
-_SECRET = 8
-"""Characters below which a key is a placeholder, as servers without keys are given one: `x`, `none` and `1`
-stand in answers for what they are."""
-
 
 _SIGNS = ("code", "type", "status", "error_type", "__type", "reason", "quotaId", "retryDelay")
 """Names whose short values tell what kind of error it is, at any depth."""
@@ -35,27 +28,6 @@ _ASIDE = re.compile(
 )
 """Beginning of a litellm proxy's words on its own routing, behind the provider's message."""
 _LONGEST = 2000
-
-
-class Judge(Protocol):
-    """A judge, open while it is used as an async context; one without connections inherits both ends."""
-
-    @property
-    def name(self) -> str:
-        """The judge's name in the output."""
-
-    async def ask(self, request: Request) -> Reply | CallError:
-        """One call, no retry; every failure of the outside world is a CallError, never an exception."""
-
-    async def __aenter__(self) -> Self:
-        """Open connections."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Close them."""
-        return
 
 
 class MissingKeyError(UsageError):
@@ -80,42 +52,6 @@ def unknown_judge(name: str, known: Iterable[str] = ()) -> str:
     )
 
 
-def without_key(data: bytes, key: str | None) -> bytes:
-    """Foreign bytes, from which the key is cut out; a word that is too short to be one may be any word."""
-    return data.replace(key.encode(), b"[key]") if key and len(key) >= _SECRET else data
-
-
-def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
-    """Read a chat completion, from the wire or from the ledger; the key is cut out of what is kept.
-
-    Never raises: whatever is no chat completion is a CallError that carries it.
-    """
-    body = without_key(body, key)
-    try:
-        value = orjson.loads(body)
-        choice = value["choices"][0]
-        message = choice["message"]
-        content = message.get("content")
-    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
-        return CallError("transport", "the endpoint's answer is no chat completion", "call", body=body)
-    if isinstance(content, list):
-        texts = (p.get("text") for p in content if isinstance(p, Mapping))
-        content = "".join(text for text in texts if isinstance(text, str))
-    more = message.get("provider_specific_fields")
-    refusal = message.get("refusal") or (more.get("refusal") if isinstance(more, Mapping) else None)
-    reason = choice.get("finish_reason")
-    if reason == "content_filter":
-        refusal = refusal or "its content filter stopped the answer"
-    return Reply(
-        content if isinstance(content, str) else "",
-        usage_of(value.get("usage")),
-        truncated=reason == "length",
-        thought=_thought(message, value.get("usage")),
-        refusal=clean(str(refusal), key) if refusal else None,
-        body=body,
-    )
-
-
 def answer_of(
     status: int, data: bytes, headers: Mapping[str, str] | None = None, key: str | None = None
 ) -> Reply | CallError | Refusal:
@@ -127,35 +63,6 @@ def answer_of(
             return reply
         status = within
     return Refusal(status, *error_of(data), headers or {})
-
-
-def _thought(message: Mapping[str, Any], usage: Any) -> bool:
-    """Tell if a judge has thought before its answer, by what servers and providers tell of it."""
-    content = message.get("content")
-    if any(message.get(name) for name in _THOUGHTS):
-        return True
-    if isinstance(content, str) and content.lstrip().startswith("<think>"):
-        return True
-    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
-    return isinstance(details, Mapping) and _count(details.get("reasoning_tokens")) > 0
-
-
-def usage_of(value: Any) -> Usage:
-    """The tokens of one call, from the `usage` object of the OpenAI protocol."""
-    usage = value if isinstance(value, Mapping) else {}
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
-    return Usage(
-        _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached), 1
-    )
-
-
-_UNCOUNTED = 1 << 40
-"""No call has so many tokens; a larger number is the endpoint's mistake."""
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _UNCOUNTED else 0
 
 
 def error_of(data: bytes) -> tuple[str, str]:

@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from ruler_cli.answer import EXPLANATION, keyed, list_schema
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.pricing import PricedModel, known
 from ruler_cli.judges.provider_errors import Refusal, classify, refuses_format
-from ruler_cli.judges.reply_body import Judge
-from ruler_cli.prompting.templates import EXPLANATION, keyed, list_schema
-from ruler_cli.types import CallError, Reply, Request
+from ruler_cli.types import CallError, Judge, Reply, Request
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
 _OWN_ENGINES = ("hosted_vllm", "vllm", "sglang", "ollama", "ollama_chat", "lm_studio")

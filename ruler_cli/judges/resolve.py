@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 from urllib.parse import urlsplit
 
 import orjson
 
-from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.pricing import Price, PricedModel, in_batches, known, stated
+from ruler_cli.judges.pricing import Price, PricedModel, known, stated
 from ruler_cli.judges.providers import provider_of, variables
-from ruler_cli.judges.reply_body import EMBEDDED, Judge, MissingKeyError, unknown_judge
-from ruler_cli.judges.request_body import Answering, answering, chat_body
+from ruler_cli.judges.reply_body import EMBEDDED, MissingKeyError, unknown_judge
+from ruler_cli.judges.request_body import Answering, answering
 from ruler_cli.suggestions import nearest
-from ruler_cli.types import Request
+from ruler_cli.types import Judge
 
 OPENAI = "https://api.openai.com/v1"
 HERE = "http://localhost"
@@ -157,19 +155,6 @@ def model_of(settings: JudgeSettings) -> PricedModel:
     return replace(found, price=given or found.price)
 
 
-def batch_price(settings: JudgeSettings) -> Price | None:
-    """Return a judge's price in a batch: as listed, else half of its usual one; None if it is not known."""
-    price = model_of(settings).price
-    if lists_batches(settings):
-        return in_batches(settings.model)
-    return price.halved if price else None
-
-
-def lists_batches(settings: JudgeSettings) -> bool:
-    """Tell if a judge's price in a batch is one of the list: not that of the user, nor half of another."""
-    return not (settings.price or settings.api_base) and in_batches(settings.model) is not None
-
-
 def choose(settings: JudgeSettings) -> Chosen:
     """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
@@ -232,66 +217,3 @@ def _straight(settings: JudgeSettings) -> bool:
     if settings.via != "auto" or provider in DIRECT:
         return settings.via != "litellm"
     return settings.api_base is not None and (provider is None or provider in PREFIXES)
-
-
-Target = Literal["openai", "anthropic", "vllm"]
-Line = Callable[[bytes, Request], bytes]
-
-LIMITS: dict[Target, Limits] = {
-    "openai": Limits(50_000, 200_000_000),
-    "anthropic": Limits(100_000, 256_000_000),
-    "vllm": Limits(),
-}
-"""Megabytes are taken as 1,000,000 bytes, which is the less where a provider counts 1,048,576."""
-
-_OWN_ENGINES = ("hosted_vllm", "vllm", "sglang")
-
-
-def target_of(judge: JudgeSettings, target: Literal["auto"] | Target = "auto") -> Target:
-    """Choose the form of the requests, by the judge's name if none is given; UsageError if it tells none."""
-    if target != "auto":
-        return target
-    provider = judge.model.partition("/")[0]
-    if provider in _OWN_ENGINES:
-        return "vllm"
-    if judge.api_base or provider == "openai":
-        return "openai"
-    if provider == "anthropic":
-        return "anthropic"
-    raise UsageError(
-        f"judge {judge.model}: its provider's form of a batch is not known; give --target openai where it "
-        "takes OpenAI's batch files, or --target vllm for an engine of your own"
-    )
-
-
-def batches_of(judge: JudgeSettings) -> Target | None:
-    """Whose batch API a judge is asked by; None where there is none that we speak."""
-    provider = judge.model.partition("/")[0]
-    if judge.model in EMBEDDED or (provider not in ("openai", "anthropic") and not judge.api_base):
-        return None
-    return "anthropic" if provider == "anthropic" else "openai"
-
-
-def request_line(target: Target, judge: JudgeSettings) -> Line:
-    """Return a function that makes (key, request) a line of a request file; `custom_id` is the key in hex.
-
-    It may import litellm, which takes seconds; each line then takes microseconds. UsageError where the
-    judge's name or parameters cannot be sent so.
-    """
-    if target == "anthropic":
-        from ruler_cli.judges.litellm import anthropic_params
-
-        params = anthropic_params(judge)
-        return lambda key, request: (
-            b'{"custom_id":"%s","params":%s}\n' % (key.hex().encode(), params(request))
-        )
-    model = model_there(judge)
-    if target == "openai" and not judge.api_base and model == judge.model and "/" in model:
-        from ruler_cli.judges.litellm import model_at_provider
-
-        model = model_at_provider(model)  # a provider knows its model without its own name
-    how = answering(judge, judge.api_base or (OPENAI if target == "openai" else HERE))
-    return lambda key, request: (
-        b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
-        % (key.hex().encode(), chat_body(model, judge.params, request, how))
-    )

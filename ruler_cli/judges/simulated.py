@@ -23,9 +23,8 @@ from typing import Any, Self
 
 import orjson
 
-from ruler_cli.judges.reply_body import Judge
-from ruler_cli.prompting.render import blocks
-from ruler_cli.types import Reply, Request, Usage
+from ruler_cli.judges.offline import blocks
+from ruler_cli.types import Judge, Reply, Request, Usage
 
 NOISE_SPREAD = 0.5
 """Log-sd of a group's noise about `Model.noise`, its median."""

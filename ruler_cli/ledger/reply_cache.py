@@ -29,8 +29,8 @@ from typing import Any, Literal, get_args
 import anyio
 import anyio.to_thread
 
+from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger.database import WAIT, busy, files_of, look_up, open_files, opened, refusing
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 

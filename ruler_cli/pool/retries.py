@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from ruler_cli.errors import RefusedError, RulerError
-from ruler_cli.judges.reply_body import Judge
 from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import INTERRUPTED, Gate, Permit
-from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
+from ruler_cli.types import UNANSWERED, CallError, Judge, Reply, Request, Usage
 
 PATIENCE = 3600.0
 """Seconds of a server's Retry-After that are waited; a longer one ends the run with its number."""

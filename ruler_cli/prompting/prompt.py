@@ -81,7 +81,7 @@ def _windows_of(sheet: PromptLayout, ask: AskSettings) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class RequestPart:
-    """What one request shows: distinct bodies by slot, as the `window`th part of pass `pass_index`, from 0."""
+    """The distinct rollouts that one request shows, in order: part `window` of pass `pass_index`, from 0."""
 
     pass_index: int
     window: int

@@ -25,7 +25,6 @@ _LONG_RUN, _LONG_EXPONENT = b"0" * 16, b"0e000"
 _BINARY = re.compile(r'"[A-Za-z0-9+/=_-]{400,}"')
 """A sound or a picture among what a message holds: its bytes tell a text judge nothing."""
 _NOT_SAID = ("tool", "function", "")
-_OPEN = r'<trajectory id="([a-z]+)">'
 _CUT_MARK = "[… {} characters left out by ruler …]"
 
 
@@ -62,23 +61,6 @@ def readable_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def blocks(user: str) -> dict[str, str]:
-    """The rollouts of a rendered prompt: label → lines between its delimiters."""
-    found: dict[str, str] = {}
-    label: str | None = None
-    body: list[str] = []
-    for line in user.split("\n"):
-        opened = re.fullmatch(_OPEN, line)
-        if opened:
-            label, body = opened[1], []
-        elif line == "</trajectory>" and label:
-            found[label] = "\n".join(body)
-            label = None
-        elif label:
-            body.append(line)
-    return found
 
 
 def _message(message: Mapping[str, Any], names: dict[str, str], keep: Shortening) -> str:
@@ -351,4 +333,4 @@ def _of_responses(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return "assistant", {"content": told}
 
 
-__all__ = ["WHOLE", "Shortening", "blocks", "quoted", "readable_text", "render", "render_tools"]
+__all__ = ["WHOLE", "Shortening", "quoted", "readable_text", "render", "render_tools"]

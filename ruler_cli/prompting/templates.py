@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from ruler_cli.answer import FORM
 
 RUBRIC = """\
 - Reaching the goal counts most: a rollout that achieves what the task asked for scores well above one that does not.
@@ -28,53 +29,6 @@ rollouts and their ids are random and mean nothing.
 Each line is one message: `role: "text"`, `call name: arguments` for a tool call, `tool name: \
 result` for its result.\
 """
-_FORM = """\
-Answer with one JSON object and nothing else: \
-{"scores": [{"trajectory_id": "...", "explanation": "...", "score": 0.0}]}. Give exactly one entry \
-for every id in the last line of the request, copy the id as it stands there, write the \
-explanation (one or two sentences) before the score, and give the score as a plain number from 0 \
-to 1.\
-"""
-
-_KEYED = """\
-Answer with one JSON object and nothing else: \
-{"scores": {"ID": {"explanation": "...", "score": 0.0}}}. Give "scores" exactly one member for \
-every id in the last line of the request, in their order, with the id as its key as it stands \
-there, write the explanation (one or two sentences) before the score, and give the score as a \
-plain number from 0 to 1.\
-"""
-EXPLANATION = 300
-"""Characters of an explanation where the form can bound it: one or two sentences."""
-
-_LIST: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "scores": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "trajectory_id": {"type": "string"},
-                    "explanation": {"type": "string"},
-                    "score": {"type": "number"},
-                },
-                "required": ["trajectory_id", "explanation", "score"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["scores"],
-    "additionalProperties": False,
-}
-"""The answer as a list: the same for every group, so that providers compile it once."""
-
-
-def list_schema(size: int = 0) -> dict[str, Any]:
-    """The schema of an answer that is a list, of `size` entries if that is given."""
-    if not size:
-        return _LIST
-    scores = {**_LIST["properties"]["scores"], "minItems": size, "maxItems": size}
-    return {**_LIST, "properties": {"scores": scores}}
 
 
 def system(rubric: str, *, alone: bool) -> str:
@@ -83,12 +37,7 @@ def system(rubric: str, *, alone: bool) -> str:
     It is part of what a reply is kept by, so it is the same for every form; `keyed` makes the other.
     """
     task = _TASK_ALONE if alone else _TASK
-    return f"{task}\n\nGrading standards:\n{rubric}\n\n{_RULES}\n\n{_FORM}"
-
-
-def keyed(system: str) -> str:
-    """The system message that asks for an object with the ids as keys, from the one for a list."""
-    return system.removesuffix(_FORM) + _KEYED if system.endswith(_FORM) else system
+    return f"{task}\n\nGrading standards:\n{rubric}\n\n{_RULES}\n\n{FORM}"
 
 
 def corrected(defect: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ruler_cli.config import AskSettings
+from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.injection import suspect
 from ruler_cli.prompting.prompt import compose, lay_out
-from ruler_cli.prompting.render import blocks
 from tests.attacks import FAMILIES, INNOCENT, PLACES
 from tests.attacks.real import bodies_of, real_dumps
 

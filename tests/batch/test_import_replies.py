@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.answer import reply_of
 from ruler_cli.batch.import_replies import Imported, Importer, Unread, take_in_stream
-from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT

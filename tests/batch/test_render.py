@@ -10,11 +10,11 @@ import anyio
 import orjson
 import pytest
 
+from ruler_cli.answer import reply_of
 from ruler_cli.batch.render import Rendered, render
+from ruler_cli.batch.request_lines import Target, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
-from ruler_cli.judges.reply_body import reply_of
-from ruler_cli.judges.resolve import Target, request_line
 from ruler_cli.ledger.reply_cache import Ledger, key_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_files import Limits, RequestFiles, names_for
+from ruler_cli.batch.request_files import RequestFiles, names_for
+from ruler_cli.batch.request_lines import Limits
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import zstd
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_files import Limits
-from ruler_cli.judges.resolve import LIMITS
+from ruler_cli.batch.request_lines import LIMITS, Limits
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.judges.reply_body import reply_of
+from ruler_cli.answer import reply_of
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT, Ruler

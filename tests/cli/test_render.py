@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 import pytest
 
+from ruler_cli.answer import reply_of
 from ruler_cli.judges.provider_errors import classify
-from ruler_cli.judges.reply_body import error_of, reply_of
+from ruler_cli.judges.reply_body import error_of
 from ruler_cli.ledger.reply_cache import Ledger
 from tests.conftest import ROOT, Ruler, group, rollout, write
 from tests.judge_server import JudgeServer
@@ -141,10 +142,10 @@ def test_a_part_cannot_be_asked_about(ruler: Ruler, tmp_path: Path) -> None:
 
 def test_larger_than_a_batch_takes(ruler: Ruler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that no file may hold is told, and the exit code says that it is lost."""
-    from ruler_cli.batch.request_files import Limits
-    from ruler_cli.judges import resolve
+    from ruler_cli.batch import request_lines
+    from ruler_cli.batch.request_lines import Limits
 
-    monkeypatch.setitem(resolve.LIMITS, "openai", Limits(50_000, 8_000))
+    monkeypatch.setitem(request_lines.LIMITS, "openai", Limits(50_000, 8_000))
     write(tmp_path / "in.jsonl", [GROUPS[0], LONG, GROUPS[1]])
     done = ruler("render", "in.jsonl", "r.jsonl", "-m", "openai/o3")
     assert done.returncode == 1

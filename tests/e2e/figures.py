@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.prompting.render import blocks
+from ruler_cli.judges.offline import blocks
 from tests.command import run_apart
 from tests.e2e.llama import Llama
 from tests.e2e.recorder import Recorder, Seen

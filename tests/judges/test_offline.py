@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import Offline, observe, rate
-from ruler_cli.judges.reply_body import Judge
 from ruler_cli.prompting.render import render
 from ruler_cli.scoring.parse_reply import read
-from ruler_cli.types import CallError, Request, Usage
+from ruler_cli.types import CallError, Judge, Request, Usage
 from tests.judges.agreement import agreement
 from tests.values import few
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ruler_cli.answer import clean
 from ruler_cli.judges import provider_errors
-from ruler_cli.judges.provider_errors import TABLE, ErrorRule, classify, clean, context_of, refuses_format
+from ruler_cli.judges.provider_errors import TABLE, ErrorRule, classify, context_of, refuses_format
 from ruler_cli.judges.reply_body import error_of, status_within
 from ruler_cli.types import CallError
 from tests.judges.answers import ANSWERS, Answer

@@ -8,9 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from ruler_cli.answer import EXPLANATION
+from ruler_cli.batch.request_lines import request_line
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.request_body import Answering, Form, answering, chat_body, response_format
-from ruler_cli.judges.resolve import OPENAI, choose, request_line
+from ruler_cli.judges.resolve import OPENAI, choose
 from ruler_cli.prompting import templates
 from ruler_cli.types import Reply, Request, Usage
 from tests.judge_server import JudgeServer
@@ -93,7 +95,7 @@ def test_a_keyed_schema() -> None:
     assert list(scores["properties"]) == scores["required"] == ["zzz", "aaa"]
     assert scores["additionalProperties"] is False
     entry = schema["$defs"]["entry"]
-    assert entry["properties"]["explanation"]["maxLength"] == templates.EXPLANATION
+    assert entry["properties"]["explanation"]["maxLength"] == EXPLANATION
     allowed = entry["properties"]["score"]["enum"]
     assert (min(allowed), max(allowed), len(allowed)) == (0, 1, 101)
 

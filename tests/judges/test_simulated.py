@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.reply_body import Judge
 from ruler_cli.judges.simulated import Draws, Simulated, SimulatedModel, answers, score, slot_curve, truth
 from ruler_cli.scoring.parse_reply import read
-from ruler_cli.types import CallError, Request, Usage
+from ruler_cli.types import CallError, Judge, Request, Usage
 
 _LETTERS = "bcdfghjklm"
 _EXACT = SimulatedModel(persistent=0, slot=0, noise=0, level=0)

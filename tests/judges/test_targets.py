@@ -7,9 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
+from ruler_cli.batch.request_lines import Target, request_line, target_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.resolve import Target, choose, request_line, target_of
+from ruler_cli.judges.resolve import choose
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
 from tests.sdk_types import assert_typed

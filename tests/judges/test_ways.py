@@ -12,10 +12,10 @@ import anyio
 import orjson
 import pytest
 
+from ruler_cli.answer import reply_of, usage_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.reply_body import reply_of, usage_of
 from ruler_cli.judges.request_body import Answering
 from ruler_cli.judges.resolve import choose
 from ruler_cli.types import CallError, Reply, Request, Usage

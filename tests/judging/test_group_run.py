@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from ruler_cli.config import AskSettings, CombineSettings, InputSettings, ScoreSettings
+from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.exchange import CORRECTIONS
 from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
-from ruler_cli.prompting.render import blocks
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import CallError, Group, GroupError, GroupScores, Reply, Request, Rollout, Usage

@@ -28,8 +28,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.judges.reply_body import reply_of
 from ruler_cli.ledger import database
 from ruler_cli.ledger import reply_cache as module
 from ruler_cli.ledger.database import default_path, located

@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 
 from ruler_cli.config import AskSettings
+from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import Prompt, compose, lay_out
-from ruler_cli.prompting.render import blocks
 from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
 from ruler_cli.types import Group
 from tests.attacks import FAMILIES, PLACES, Attack, Place

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings
+from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import LADDER, ExchangeState, compose, lay_out, obstacle, parts, windows
-from ruler_cli.prompting.render import blocks
 from ruler_cli.types import Group, GroupError, Rollout
 from tests.prompting.test_windows import connected
 from tests.values import group, read, talk, texts

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import check_messages
+from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.prompt import compose, lay_out
-from ruler_cli.prompting.render import blocks, render, render_tools
+from ruler_cli.prompting.render import render, render_tools
 from tests.values import group, texts, values
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": [2]}'}}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ruler_cli.prompting.render import blocks
+from ruler_cli.judges.offline import blocks
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 from tests.values import group, talk
 

@@ -31,8 +31,8 @@ def judged(*said: PassScores | FailedCall, **more: Any) -> GroupResult:
     fields = {
         "owner": tuple(range(size)),
         "sizes": (100,) * size,
-        "ballots": ballots,
-        "misses": tuple(s for s in said if isinstance(s, FailedCall)),
+        "pass_scores": ballots,
+        "failed_calls": tuple(s for s in said if isinstance(s, FailedCall)),
     } | more
     fields.setdefault("faults", ("",) * len(fields["owner"]))
     return GroupResult(**fields)

@@ -1,0 +1,153 @@
+"""The answer of a judge: the form that it is asked for, and the chat completion that it comes in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from ruler_cli.types import CallError, Reply, Usage
+
+FORM = """\
+Answer with one JSON object and nothing else: \
+{"scores": [{"trajectory_id": "...", "explanation": "...", "score": 0.0}]}. Give exactly one entry \
+for every id in the last line of the request, copy the id as it stands there, write the \
+explanation (one or two sentences) before the score, and give the score as a plain number from 0 \
+to 1.\
+"""
+
+_KEYED = """\
+Answer with one JSON object and nothing else: \
+{"scores": {"ID": {"explanation": "...", "score": 0.0}}}. Give "scores" exactly one member for \
+every id in the last line of the request, in their order, with the id as its key as it stands \
+there, write the explanation (one or two sentences) before the score, and give the score as a \
+plain number from 0 to 1.\
+"""
+EXPLANATION = 300
+"""Characters of an explanation where the form can bound it: one or two sentences."""
+
+_LIST: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "scores": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "trajectory_id": {"type": "string"},
+                    "explanation": {"type": "string"},
+                    "score": {"type": "number"},
+                },
+                "required": ["trajectory_id", "explanation", "score"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["scores"],
+    "additionalProperties": False,
+}
+"""The answer as a list: the same for every group, so that providers compile it once."""
+
+
+def list_schema(size: int = 0) -> dict[str, Any]:
+    """The schema of an answer that is a list, of `size` entries if that is given."""
+    if not size:
+        return _LIST
+    scores = {**_LIST["properties"]["scores"], "minItems": size, "maxItems": size}
+    return {**_LIST, "properties": {"scores": scores}}
+
+
+def keyed(system: str) -> str:
+    """The system message that asks for an object with the ids as keys, from the one for a list."""
+    return system.removesuffix(FORM) + _KEYED if system.endswith(FORM) else system
+
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
+"""Fields of a message in which thoughts stand beside the answer."""
+_SECRET = 8
+"""Characters below which a key is a placeholder, as servers without keys are given one: `x`, `none` and `1`
+stand in answers for what they are."""
+
+
+_LOGIN = re.compile(r"(?<=://)[^/@\s]{1,200}@")
+_OBJECT = re.compile(r"\s?(?:ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+_KEY = re.compile(r"\b(?:sk|pk|gsk|xai|AIza)[-_]?[A-Za-z0-9_\-*.]{8,}|\bBearer\s+\S+")
+_SENTENCE = 300
+"""Characters of foreign text that a sentence holds."""
+
+
+def without_key(data: bytes, key: str | None) -> bytes:
+    """Foreign bytes, from which the key is cut out; a word that is too short to be one may be any word."""
+    return data.replace(key.encode(), b"[key]") if key and len(key) >= _SECRET else data
+
+
+def reply_of(body: bytes, key: str | None = None) -> Reply | CallError:
+    """Read a chat completion, from the wire or from the ledger; the key is cut out of what is kept.
+
+    Never raises: whatever is no chat completion is a CallError that carries it.
+    """
+    body = without_key(body, key)
+    try:
+        value = orjson.loads(body)
+        choice = value["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
+        return CallError("transport", "the endpoint's answer is no chat completion", "call", body=body)
+    if isinstance(content, list):
+        texts = (p.get("text") for p in content if isinstance(p, Mapping))
+        content = "".join(text for text in texts if isinstance(text, str))
+    more = message.get("provider_specific_fields")
+    refusal = message.get("refusal") or (more.get("refusal") if isinstance(more, Mapping) else None)
+    reason = choice.get("finish_reason")
+    if reason == "content_filter":
+        refusal = refusal or "its content filter stopped the answer"
+    return Reply(
+        content if isinstance(content, str) else "",
+        usage_of(value.get("usage")),
+        truncated=reason == "length",
+        thought=_thought(message, value.get("usage")),
+        refusal=clean(str(refusal), key) if refusal else None,
+        body=body,
+    )
+
+
+def _thought(message: Mapping[str, Any], usage: Any) -> bool:
+    """Tell if a judge has thought before its answer, by what servers and providers tell of it."""
+    content = message.get("content")
+    if any(message.get(name) for name in _THOUGHTS):
+        return True
+    if isinstance(content, str) and content.lstrip().startswith("<think>"):
+        return True
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    return isinstance(details, Mapping) and _count(details.get("reasoning_tokens")) > 0
+
+
+def usage_of(value: Any) -> Usage:
+    """The tokens of one call, from the `usage` object of the OpenAI protocol."""
+    usage = value if isinstance(value, Mapping) else {}
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+    return Usage(
+        _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached), 1
+    )
+
+
+_UNCOUNTED = 1 << 40
+"""No call has so many tokens; a larger number is the endpoint's mistake."""
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _UNCOUNTED else 0
+
+
+def clean(text: str, key: str | None = None) -> str:
+    """Foreign text, fit for one line of a terminal, a log or a report: no key, no control, not long."""
+    if key:
+        text = text.replace(key, "[key]")
+    text = _LOGIN.sub("[key]@", _OBJECT.sub("", _CONTROL.sub(" ", text)))
+    text = _KEY.sub("[key]", text).strip()
+    return text if len(text) <= _SENTENCE else text[:_SENTENCE] + "…"
