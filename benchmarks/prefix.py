@@ -17,7 +17,7 @@ import anyio
 
 from benchmarks.results import Result, alone
 from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
-from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
 from ruler_cli.judging.panel import pool
 from ruler_cli.pool.engine import StopSignal, run
@@ -68,7 +68,7 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
 
 async def _judged(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
-    caller = pool(Chosen(world, None, None), JudgeSettings(), settings, StopSignal())
+    caller = pool(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
     passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
     runner = JudgeRunner(passes, [BoundJudge(caller.call)])
     groups = iter([_group(number) for number in range(_GROUPS)])
@@ -82,7 +82,7 @@ async def _judged(world: World) -> None:
     async def deliver(_: Group, __: GroupResult) -> None:
         """Nobody reads it."""
 
-    await run(pull, work, deliver, lambda group: group.size, caller.gate.room)
+    await run(pull, work, deliver, lambda group: group.size, caller.gate.wait_for_demand)
 
 
 def _alike(one: str, other: str) -> int:

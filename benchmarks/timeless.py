@@ -17,7 +17,7 @@ from unittest.mock import patch
 from benchmarks.inputs import write_trios
 from benchmarks.rounds import Case
 from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
-from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judges.simulated import SimulatedModel, score
 from ruler_cli.run import score as run
 from ruler_cli.types import CallError, Reply, Request, Usage
@@ -59,7 +59,7 @@ def seen(folder: Path, case: Case) -> list[dict[str, Any]]:
     async def main() -> bool:
         return (await run(settings)).summary.complete
 
-    with patch("ruler_cli.run.choose", lambda judge: Chosen(judges[judge.model], None, None)):
+    with patch("ruler_cli.run.choose", lambda judge: ResolvedJudge(judges[judge.model], None, None)):
         if not virtually(main):
             raise SystemExit("not every group was scored")
     return [_report(judge) for judge in judges.values()]

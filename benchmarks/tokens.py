@@ -20,7 +20,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from ruler_cli.config import AskSettings, InputSettings
-from ruler_cli.prompting.prompt import compose, lay_out
+from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.reading.input import open_input
 from ruler_cli.types import Group
 
@@ -50,13 +50,13 @@ def _length(encode: Callable[[str], Sized], text: str) -> int:
 
 def ours(group: Group) -> list[str]:
     """The two messages that ruler sends."""
-    request = compose(lay_out(group, AskSettings()), AskSettings()).request
+    request = write_prompt(build_layout(group, AskSettings()), AskSettings()).request
     return [request.system, request.user]
 
 
 def dumped(group: Group) -> list[str]:
     """The same request with messages as json.dumps has them, the shared ones once."""
-    paper = compose(lay_out(group, AskSettings()), AskSettings())
+    paper = write_prompt(build_layout(group, AskSettings()), AskSettings())
     all_messages = [rollout.messages for rollout in group.rollouts]
     columns = zip(*all_messages, strict=False)
     shared = len(list(takewhile(lambda column: all(m == column[0] for m in column), columns)))

@@ -14,14 +14,14 @@ from ruler_cli.config import CombineSettings, InputSettings, JudgeSettings, Pool
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
-from ruler_cli.judges.resolve import choose
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
 from ruler_cli.judging.panel import pool
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Line, Record, Rollout
-from ruler_cli.writing.annotate import group_fields, marks_of
+from ruler_cli.writing.annotate import annotations_of, group_fields
 
 _LOG = "RULER explanation: "
 _ONE = ScoreSettings(InputSettings("-"), "-")
@@ -102,7 +102,7 @@ async def score_group(
         if swallow_exceptions:
             return None
         raise
-    marks = marks_of(asked, outcome, verdict, [judge_model])
+    marks = annotations_of(asked, outcome, verdict, [judge_model])
     scored = [_annotated(item, mark.score, mark.fields) for item, mark in zip(items, marks, strict=True)]
     fields = group_fields(asked, outcome, verdict, [judge_model], None)
     return _with(group, {"trajectories": scored, "ruler": fields})
@@ -112,7 +112,7 @@ async def _judge(
     group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool
 ) -> tuple[GroupResult, GroupScores]:
     settings, retries = _settings(model, dict(params or {}))
-    chosen = choose(settings)
+    chosen = resolve(settings)
 
     def show(_key: str, text: str) -> None:
         sys.stderr.write(f"judge: {text}\n")

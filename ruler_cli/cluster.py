@@ -38,7 +38,7 @@ from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
-from ruler_cli.run import Done, score
+from ruler_cli.run import RunResult, score
 
 _ROUNDS, _STRIKES = 3, 3
 """Shards for each worker, so that those that are done early help; workers that may end over one shard."""
@@ -89,7 +89,7 @@ def started(address: str | None, workers: int) -> Iterator[Any]:
 
 async def score_on_ray(
     settings: ScoreSettings, observer: Observer, halt: StopSignal, *, ray: Any, workers: int
-) -> Done:
+) -> RunResult:
     """Score INPUT into OUTPUT as `score` does, with so many workers of a Ray that runs."""
     began = time.perf_counter()
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ async def score_on_ray(
     number = 1 if columns else min(groups, _ROUNDS * workers)
     shards = _Shards(ray, settings, min(workers, number), number, observer, halt)
     await shards.score(groups, len(problems))
-    done = Done(Summary(), halt.reason, whole=False)
+    done = RunResult(Summary(), halt.reason, whole=False)
     if halt.reason is None:
         last = replace(settings, pool=replace(limits, max_cost=shards.left), retry_failed=False)
         done = await score(last, observer, halt)
@@ -168,7 +168,7 @@ class _Shards:
             self._observer.tick(summary, status)
             failed = sum(number for kind, number in summary.failed.items() if kind != "budget")
             if most is not None and failed + max(lost, summary.unreadable) > most.of(groups):
-                self._halt.now(TooManyFailures(most.shown))
+                self._halt.stop(TooManyFailures(most.shown))
         self._observer.stopping(status.in_flight, self._settings.grace)
         for slot, worker in self._workers.items():
             if slot in self._ready:
@@ -185,7 +185,7 @@ class _Shards:
                     await self._begin(slot)
                 await self._scored(slot, shard)
             except RulerError as error:  # Ray wraps one of a worker
-                self._halt.now(getattr(error, "cause", error))
+                self._halt.stop(getattr(error, "cause", error))
             except self._ray.exceptions.RayTaskError:
                 raise
             except self._ray.exceptions.RayError as error:
@@ -194,7 +194,7 @@ class _Shards:
                 if strikes + 1 == _STRIKES:
                     what = f"{_STRIKES} workers ended over {shard or 'the input'} ({_first(error)})"
                     way = "is the same ruler-cli[ray] on every node, with memory enough? See Ray's logs there"
-                    self._halt.now(RulerError(f"--engine ray: {what}; {way}; the same command goes on"))
+                    self._halt.stop(RulerError(f"--engine ray: {what}; {way}; the same command goes on"))
         if slot in self._ready:
             with suppress(self._ray.exceptions.RayError):
                 await self._workers[slot].end.remote()
@@ -246,7 +246,7 @@ class _Shards:
             spent = (report.summary.cost_usd or 0.0) + (report.summary.unsure_usd or 0.0)
             self.left = max(0.0, self.left + limits.max_cost - spent)
         if report.stopped is not None:
-            self._halt.now(report.stopped)
+            self._halt.stop(report.stopped)
         elif limits.rpm or limits.tpm:
             await anyio.sleep(_PAUSE)
 
@@ -321,7 +321,7 @@ class Worker(Observer):
 
     async def stop(self) -> None:
         """Let calls in flight finish and send no more."""
-        self._halt.now(RulerError("stopped by the command"))
+        self._halt.stop(RulerError("stopped by the command"))
 
     async def end(self) -> None:
         """Remove what this worker has written."""

@@ -25,7 +25,7 @@ from ruler_cli.judges.request_body import stated_limit
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
-from ruler_cli.prompting.prompt import RequestPart, compose, lay_out, parts, turn_of, turns
+from ruler_cli.prompting.prompt import RequestPart, build_layout, parts, pass_of_judge, turns, write_prompt
 from ruler_cli.reading.sample import Share
 from ruler_cli.scoring.sums import rounded
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
@@ -168,7 +168,7 @@ class Bill:
 
     def take(self, key: str, sheet: PromptLayout, share: Share = _ONE) -> None:
         """Add the requests of a group and of those it stands for."""
-        first = parts(sheet, self.ask, turn_of(0, self.place))
+        first = parts(sheet, self.ask, pass_of_judge(0, self.place))
         if not first:
             self.too_long += share.groups
             self.keys = (*self.keys, key)[:_KEYS]
@@ -177,7 +177,7 @@ class Bill:
         self.windowed += share.groups * windowed
         for turn in range(turns(sheet, self.ask)):
             often = self._often(turn, alone=sheet.alone)
-            for part in parts(sheet, self.ask, turn_of(turn, self.place)) if often.high else ():
+            for part in parts(sheet, self.ask, pass_of_judge(turn, self.place)) if often.high else ():
                 self._request(sheet, part, often, share, windowed=windowed)
 
     def add(self, tokens: Range, entries: int, often: Range, *, windowed: bool = False) -> None:
@@ -227,7 +227,9 @@ class Bill:
         values have them as not answered.
         """
         size, groups = sheet.tokens_of(part.distinct), share.groups
-        request = compose(sheet, self.ask, part).request if self.find or size > self._longest[0] else None
+        request = (
+            write_prompt(sheet, self.ask, part).request if self.find or size > self._longest[0] else None
+        )
         answer = self.find(request) if self.find and request else None
         if answer is None:
             often *= Range(groups, groups, groups)
@@ -292,7 +294,7 @@ class Estimate:
     def take(self, group: Group, share: Share) -> None:
         """Take in a group and those that it stands for; it is laid out once for all that see the same."""
         first = self.bills[0].ask
-        sheet = lay_out(group, first)
+        sheet = build_layout(group, first)
         self._count(group, share.groups)
         if not sheet.distinct:
             return
@@ -303,14 +305,14 @@ class Estimate:
         for bill in self.bills:
             limit = bill.ask.context_tokens
             whole = not sheet.shortening and (limit is None or sheet.tokens <= limit)
-            own = sheet if whole or bill.ask == first else lay_out(group, bill.ask)
+            own = sheet if whole or bill.ask == first else build_layout(group, bill.ask)
             bill.take(group.key, own, share)
 
     def _count(self, group: Group, groups: int) -> None:
         """Count the rollouts that can be judged, and compare their rewards."""
         rewards: dict[int | str, float | None] = {}
         for i, rollout in enumerate(group.rollouts):
-            if rollout.fault is None:
+            if rollout.error is None:
                 name, reward = i if rollout.member is None else rollout.member, number(rollout.reward)
                 rewards[name] = max((r for r in (reward, rewards.get(name)) if r is not None), default=None)
         if not rewards:

@@ -20,7 +20,7 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
-from ruler_cli.writing.annotate import Marked, annotate, group_fields, marks_of, trajectory_bytes
+from ruler_cli.writing.annotate import Annotated, annotate, annotations_of, group_fields, trajectory_bytes
 from ruler_cli.writing.files import AnyOutput, FailedFile
 from ruler_cli.writing.output import Writer
 
@@ -50,7 +50,7 @@ class ResultWriter:
         self._waits = _waits(settings)
         self._spool: Scratch | None = None
         """The groups that wait, with what became of each."""
-        self._waiting: dict[int, list[Marked]] = {}
+        self._waiting: dict[int, list[Annotated]] = {}
         self.unfinished = self.writing = False
 
     def begin(self, found: Input, reader: Reader) -> None:
@@ -153,7 +153,7 @@ class ResultWriter:
         settings, names = self._settings, self._names
         cost = self._panel.cost(outcome.used)
         form, fields = self._reader.format, group_fields(group, outcome, verdict, names, cost)
-        marks = iter(marks_of(group, outcome, verdict, names))
+        marks = iter(annotations_of(group, outcome, verdict, names))
         if not form.told_once:  # there the group's part stands on each rollout
             marks = (Annotation(m.score, {**m.fields, "group": fields}) for m in marks)
         dropped = settings.on_failure == "drop" and isinstance(verdict, GroupError)
@@ -165,7 +165,7 @@ class ResultWriter:
             line, body = record.line, b""
             mine = [(rollout, next(marks)) for rollout in record.rollouts]
             for rollout in record.rollouts:
-                if rollout.fault is not None and not dropped:  # a dropped record goes there whole
+                if rollout.error is not None and not dropped:  # a dropped record goes there whole
                     raw = trajectory_bytes(record, rollout)
                     self.unreadable(Problem(line.number, rollout.problem, raw, line.place))
             if dropped:
@@ -178,7 +178,7 @@ class ResultWriter:
             batch.append((line.number, body))
         return batch
 
-    def _whole(self, record: Record, mine: list[Marked]) -> list[Marked] | None:
+    def _whole(self, record: Record, mine: list[Annotated]) -> list[Annotated] | None:
         """The marks of all rollouts of a record; None until the last of its groups is done."""
         if record.parts == 1:
             return mine

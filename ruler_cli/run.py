@@ -16,7 +16,7 @@ import anyio
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.pricing import PricedModel
-from ruler_cli.judges.resolve import Chosen, cached_only, choose
+from ruler_cli.judges.resolve import ResolvedJudge, cached_only, resolve
 from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner, judges_of
 from ruler_cli.judging.panel import Panel, pool
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
@@ -38,7 +38,7 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RunResult:
     """What a run did, and why it stopped where it did not come to its end; `whole`: OUTPUT is there."""
 
     summary: Summary
@@ -48,14 +48,14 @@ class Done:
 
 async def score(
     settings: ScoreSettings, observer: Observer | None = None, halt: StopSignal | None = None
-) -> Done:
+) -> RunResult:
     """Score INPUT into OUTPUT.
 
     RulerError where nothing could begin; once calls may have been made the reason to stop is a part
     of the result. `halt` stops the run from outside: what is in flight finishes, what is whole stays.
     """
     observer, halt = observer or Observer(), halt or StopSignal()
-    judges, chosen = judges_of(settings), chosen_for(settings)
+    judges, chosen = judges_of(settings), resolve_judges(settings)
     # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
     with ExitStack() as inputs, ExitStack() as stack:
         ledger = _ledger(settings, chosen, stack)
@@ -65,7 +65,7 @@ async def score(
         stack.callback(failed.close)
         async with AsyncExitStack() as opened:  # before the input: a judge that is not there costs no wait
             for found in chosen:
-                if isinstance(found, Chosen):
+                if isinstance(found, ResolvedJudge):
                     await opened.enter_async_context(found.judge)
             panel = _panel(settings, judges, chosen, halt, ledger)
             counts = RunStats(settings.max_failures, panel)
@@ -85,11 +85,11 @@ async def score(
     return run_.finish()
 
 
-def chosen_for(settings: ScoreSettings) -> list[Chosen | PricedModel]:
+def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge | PricedModel]:
     """Choose the judges of a run, not yet open; UsageError for settings that cannot be."""
     judges = judges_of(settings)
-    chosen: list[Chosen | PricedModel] = [
-        cached_only(judge) if settings.cached_only else choose(judge) for judge in judges
+    chosen: list[ResolvedJudge | PricedModel] = [
+        cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges
     ]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
     refuse_homeless(settings)
@@ -105,9 +105,13 @@ def chosen_for(settings: ScoreSettings) -> list[Chosen | PricedModel]:
     return chosen
 
 
-def _ledger(settings: ScoreSettings, chosen: list[Chosen | PricedModel], stack: ExitStack) -> Ledger | None:
+def _ledger(
+    settings: ScoreSettings, chosen: list[ResolvedJudge | PricedModel], stack: ExitStack
+) -> Ledger | None:
     """Where replies are kept: nowhere for judges that cost nothing to ask again."""
-    if settings.ledger is None or all(isinstance(found, Chosen) and found.embedded for found in chosen):
+    if settings.ledger is None or all(
+        isinstance(found, ResolvedJudge) and found.embedded for found in chosen
+    ):
         return None
     return stack.enter_context(Ledger(settings.ledger, settings.ledgers))
 
@@ -115,7 +119,7 @@ def _ledger(settings: ScoreSettings, chosen: list[Chosen | PricedModel], stack: 
 def _panel(
     settings: ScoreSettings,
     judges: list[JudgeSettings],
-    chosen: list[Chosen | PricedModel],
+    chosen: list[ResolvedJudge | PricedModel],
     halt: StopSignal,
     ledger: Ledger | None,
 ) -> Panel:
@@ -124,7 +128,7 @@ def _panel(
     callers: list[Caller | CachedOnly] = []
     for judge, found in zip(judges, chosen, strict=True):
         cache = ReplyCache(ledger, judge.model, judge.params)
-        if isinstance(found, Chosen):
+        if isinstance(found, ResolvedJudge):
             known = None if ledger is None or found.embedded else cache
             callers.append(pool(found, judge, settings.pool, halt, known, budget))
         else:
@@ -186,7 +190,7 @@ class _Run:
         """Whether OUTPUT holds all that it is to hold."""
         return self.halt.reason is None and not self._delivery.unfinished
 
-    def finish(self) -> Done:
+    def finish(self) -> RunResult:
         """The counts of the whole run, and why it stopped before its end."""
         self._delivery.close()
         stopped, left = self.halt.reason, self._counts.summary.failed.get("budget", 0)
@@ -202,7 +206,7 @@ class _Run:
             self._observer.warn(
                 f"{name} itself reads no file in which a reward is null; --on-failure drop leaves them out"
             )
-        return Done(summary, stopped, self.whole)
+        return RunResult(summary, stopped, self.whole)
 
     def _begin(self, found: Input) -> None:
         self._observer.note(found.found())
@@ -240,7 +244,7 @@ class _Run:
                 try:
                     group = await pull()
                 except RulerError as error:  # what is in flight is paid for and may finish
-                    self.halt.now(error)
+                    self.halt.stop(error)
             if group is None:
                 runner.end()
                 return None
@@ -283,15 +287,15 @@ class _Run:
             await write()
         except BrokenPipeError:
             self._stopped = self._lost = True
-            self.halt.now(ReaderGone())
+            self.halt.stop(ReaderGone())
         except RulerError as error:
             self._stopped = self._lost = True
-            self.halt.now(error)
+            self.halt.stop(error)
 
     def _stop_if_too_many(self) -> None:
         most = self._settings.max_failures
         if most is not None and self._counts.too_many(begun=self._begun):
-            self.halt.now(TooManyFailures(most.shown))
+            self.halt.stop(TooManyFailures(most.shown))
 
 
 POLL = 0.05
@@ -312,7 +316,7 @@ class Stopping:
     async def drain(self, scope: anyio.CancelScope) -> None:
         """Wait for what is in flight, not for ever, and end what only waits."""
         halt = self._panel.halt
-        await halt.told.wait()
+        await halt.event.wait()
         self._panel.nudge()
         if not isinstance(halt.reason, ReaderGone):  # `| head` is quiet
             self._observer.stopping(self._panel.in_flight, self._grace)
@@ -326,7 +330,7 @@ class Stopping:
 
     async def unread(self, scope: anyio.CancelScope) -> None:
         """Do not wait for ever for a reader who takes nothing of what is left to write."""
-        await self._panel.halt.told.wait()
+        await self._panel.halt.event.wait()
         written, blocked = self._counts.summary.written, 0.0
         while blocked < READER:
             await anyio.sleep(POLL)

@@ -51,10 +51,10 @@ class Rollout:
     """One trajectory as a format read it: messages, further histories, tools, original reward.
 
     `path` leads from the record to the trajectory's own object, or is its place in the lists of a
-    columnar record; `fault` says why it cannot be judged. Rollouts of a group with the same `member`
+    columnar record; `error` says why it cannot be judged. Rollouts of a group with the same `member`
     are parts of one, in their order: judged as one, with one score. `key` is the group's where a
     record holds rollouts of several. `outcome` is what a verifier said, as it stands in the dump.
-    `asked` is how many first messages are the prompt, None: those before the agent's first turn.
+    `prompt_length` is how many first messages are the prompt, None: those before the agent's first turn.
     """
 
     messages: list[Any]
@@ -62,17 +62,17 @@ class Rollout:
     histories: tuple[list[Any], ...] = ()
     tools: Any = None
     reward: Any = None
-    fault: str | None = None
+    error: str | None = None
     outcome: Any = None
     member: str | None = None
     key: str | None = None
-    asked: int | None = None
+    prompt_length: int | None = None
 
     @property
     def problem(self) -> str:
         """The fault as a sentence about the record: with the rollout's place in it, if it has one."""
         where = ".".join(map(str, self.path))
-        return f"`{where}` {self.fault}" if where else str(self.fault)
+        return f"`{where}` {self.error}" if where else str(self.error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def _stated(rollout: Rollout) -> set[float]:
 
 def _pair(value: Any, rollout: Rollout, found: Reader) -> tuple[float, float] | None:
     """A rollout's truth and its score; None where it states none or has none."""
-    if rollout.fault is not None or not rollout.messages:
+    if rollout.error is not None or not rollout.messages:
         return None
     own = rollout.messages[first_turn(rollout.messages) :]  # what stands before may be all rollouts' context
     shown = "\n".join(line for part in (own, *rollout.histories) for line in render(part))

@@ -19,10 +19,10 @@ from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judges.pricing import Price, PricedModel, stated
-from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.run import Done, score
+from ruler_cli.run import RunResult, score
 from ruler_cli.types import CallError, Reply, Request
 from tests.conftest import read, write
 from tests.judging_server.asks import expected_score
@@ -156,10 +156,10 @@ class Stage:
         patch.setattr("ruler_cli.run.choose", self._choose)
         patch.setattr("ruler_cli.run.cached_only", self._cached_only)
 
-    def _choose(self, settings: JudgeSettings) -> Chosen:
+    def _choose(self, settings: JudgeSettings) -> ResolvedJudge:
         judge = self.judges[settings.model]
         price: Price | None = stated(judge.price) if judge.price else None
-        return Chosen(judge, price, judge.context)
+        return ResolvedJudge(judge, price, judge.context)
 
     def _cached_only(self, settings: JudgeSettings) -> PricedModel:
         chosen = self._choose(settings)
@@ -181,11 +181,11 @@ class Stage:
         source = InputSettings(str(self.path / more.pop("source", "in.jsonl")), **more.pop("reading", {}))
         return Settings(source, output, first, panel=tuple(others), ledger=ledger, **parts, **more)
 
-    def run(self, *names: str, until: int | None = None, **more: Any) -> Done:
+    def run(self, *names: str, until: int | None = None, **more: Any) -> RunResult:
         """Run to the end, or have it interrupted once so many requests were made."""
         settings = self.settings(*names, **more)
 
-        async def main() -> Done:
+        async def main() -> RunResult:
             halt = StopSignal()
             with anyio.fail_after(_LONGEST):
                 async with anyio.create_task_group() as tasks:
@@ -200,7 +200,7 @@ class Stage:
     async def _interrupt(self, halt: StopSignal, until: int) -> None:
         while sum(len(judge.asked) for judge in self.judges.values()) < until:  # noqa: ASYNC110 - this clock costs nothing
             await anyio.sleep(0.3)
-        halt.now(InterruptedRun(2))
+        halt.stop(InterruptedRun(2))
 
     @property
     def asked(self) -> int:

@@ -17,7 +17,7 @@ from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Bill, Estimate, F
 from ruler_cli.estimate import estimate as estimate_all
 from ruler_cli.judges.pricing import Price, PricedModel
 from ruler_cli.pool.budget import Estimates
-from ruler_cli.prompting.prompt import compose, lay_out, parts, turns, windows
+from ruler_cli.prompting.prompt import build_layout, parts, turns, windows, write_prompt
 from ruler_cli.reading.sample import Share
 from ruler_cli.types import Group
 from tests.values import group, talk
@@ -82,7 +82,7 @@ models = st.builds(
 
 def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
     """Requests by the planning functions, of the first `passes` at most."""
-    sheets = [lay_out(each, ask) for each in groups]
+    sheets = [build_layout(each, ask) for each in groups]
     fit = [sheet for sheet in sheets if windows(sheet, ask)]
     return sum(len(parts(sheet, ask, turn)) for sheet in fit for turn in range(turns(sheet, ask))[:passes])
 
@@ -97,7 +97,7 @@ def test_calls_are_those_planned(
     assert figures.calls.expected == requests(groups, own)
     assert figures.calls.low == requests(groups, own, 2 if adaptive else 99)
     assert figures.calls.high == 2 * figures.calls.expected
-    shown = [lay_out(each, own) for each in groups]
+    shown = [build_layout(each, own) for each in groups]
     assert found.widest.too_long == sum(windows(sheet, own) == 0 for sheet in shown)
     assert found.bills[0].windowed == sum(windows(sheet, own) > 1 for sheet in shown)
     cost = figures.cost_usd
@@ -130,7 +130,7 @@ def test_each_judge_has_its_own_context(groups: list[Group], ask: AskSettings, s
 
 def test_one_group() -> None:
     """A group is one request, two at most, with the prompt that would be sent; nothing is zero."""
-    found, tokens = of_one([PAIR, EMPTY]), lay_out(PAIR, ASK).tokens
+    found, tokens = of_one([PAIR, EMPTY]), build_layout(PAIR, ASK).tokens
     assert found.calls == CALLS == Range(1, 1, 2)
     assert found.prompt_tokens == Range(round(PROMPT.low * tokens), tokens, round(2 * PROMPT.high * tokens))
     assert found.completion_tokens == Range(2 * ENTRY.low, 2 * ENTRY.expected, 2 * 2 * ENTRY.high)
@@ -167,7 +167,7 @@ def test_cap_admits_the_last_judge() -> None:
     price = Price(1e-9, 1e-3, 1e-9)
     model = PricedModel(price, reasoning=False)
     found = estimate([of(2)], [Bill("a", model), Bill("b", model, role="escalation")]).figures
-    reserved = price.of(Estimates().highest(compose(lay_out(of(2), ASK), ASK).request))
+    reserved = price.of(Estimates().highest(write_prompt(build_layout(of(2), ASK), ASK).request))
     assert found.cost_usd is not None
     assert found.max_cost_usd == pytest.approx(2 * reserved)
     assert 2 * reserved > found.cost_usd.high

@@ -11,7 +11,7 @@ import pytest
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.formats.reader import guarded
 from ruler_cli.prompting.render import render
-from ruler_cli.run import Done, score
+from ruler_cli.run import RunResult, score
 from ruler_cli.types import Rollout
 from tests.conftest import read, write
 from tests.values import talk
@@ -19,7 +19,7 @@ from tests.values import talk
 ASKED = {"role": "user", "content": "What is 6 times 7?"}
 
 
-def scored(path: Path, records: list[Any]) -> tuple[Done, list[Any]]:
+def scored(path: Path, records: list[Any]) -> tuple[RunResult, list[Any]]:
     """A run of the simulated judge over records, and what it wrote."""
     source, out = write(path / "in.jsonl", records), path / "out.jsonl"
     done = anyio.run(score, ScoreSettings(InputSettings(str(source)), str(out), JudgeSettings("simulated")))
@@ -123,8 +123,8 @@ def test_no_messages(part: list[Any]) -> None:
     """What is no object among the messages of a rollout is its fault, whatever format it is of."""
     whole = talk("42")
     for rollout in (Rollout([*part, *whole]), Rollout(whole, histories=(part,))):
-        assert guarded(rollout).fault == "has among its messages what is no JSON object"
-    assert guarded(Rollout(whole)).fault is None
+        assert guarded(rollout).error == "has among its messages what is no JSON object"
+    assert guarded(Rollout(whole)).error is None
 
 
 def test_a_whole_group(tmp_path: Path) -> None:

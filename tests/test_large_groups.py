@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings, InputSettings, ScoreSettings
 from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
-from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import CallError, GroupResult, Reply, Request, Usage
 from tests.values import group, talk
 
@@ -95,5 +95,5 @@ def test_order_does_not_matter() -> None:
         judged(judge, some, 20_000)
         asked.append(sorted(request.user for request in judge.answered))
         assert judge.refused
-        assert lay_out(group(*map(talk, some)), AskSettings()).shortening == 0
+        assert build_layout(group(*map(talk, some)), AskSettings()).shortening == 0
     assert asked[0] == asked[1]

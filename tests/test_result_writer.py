@@ -19,7 +19,7 @@ from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeS
 from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import OutputError
 from ruler_cli.reading.scratch import Scratch
-from ruler_cli.run import Done, score
+from ruler_cli.run import RunResult, score
 from tests.conftest import ROOT, group, write
 from tests.formats.test_every_format import EXAMPLES, LAYOUTS
 from tests.runs import Stage, Stub, failing, group_of, noisy
@@ -36,7 +36,7 @@ OF_THE_BATCH = re.compile(
 
 def simulated(
     source: Path, output: str | Path, passes: int = 2, on_failure: OnFailure = "null", **how: Any
-) -> Done:
+) -> RunResult:
     """Score a file with the simulated judge."""
     ask, combine = AskSettings(passes=passes), CombineSettings(**how)
     judge = JudgeSettings("simulated")

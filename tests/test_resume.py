@@ -293,7 +293,7 @@ def test_ledger_that_cannot_be_written() -> None:
             cache=Full(None, "m", {}),
         )
         first = await caller.call(Request("s", "u", ("a",)))
-        return first, str(caller.gate.halt.reason), await caller.call(Request("s", "v", ("a",)))
+        return first, str(caller.gate.stop_signal.reason), await caller.call(Request("s", "v", ("a",)))
 
     first, reason, second = virtually(main)
     assert first == Reply("ok", Usage(1000, 200, 0, 1))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ruler_cli.config import MaxFailures, Shard, shard_of
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.index import digest
-from ruler_cli.run import Done, score
+from ruler_cli.run import RunResult, score
 from ruler_cli.types import Request
 from tests.conftest import ROOT, group, rollout
 from tests.fuzz_containers import KINDS, pack, unpack
@@ -41,14 +41,14 @@ def staged(records: list[bytes], kind: str = ".jsonl", **judge: Any) -> Iterator
         yield stage
 
 
-def told(stage: Stage, kind: str, number: int, of: int, **more: Any) -> Done:
+def told(stage: Stage, kind: str, number: int, of: int, **more: Any) -> RunResult:
     """Run one shard with a ledger and a failed file of its own."""
     given = {"source": f"in{kind}", "output": f"out-{number}{kind}", "kept": f"ledger-{number}", **more}
     reading = {"shard": shard_of(f"{number}/{of}"), **given.pop("reading", {})}
     return stage.run(reading=reading, failed=stage.path / f"failed-{number}", **given)
 
 
-def whole(stage: Stage, kind: str, kept: str, *others: str, **more: Any) -> Done:
+def whole(stage: Stage, kind: str, kept: str, *others: str, **more: Any) -> RunResult:
     """Run over the whole, with more ledgers to look things up in."""
     ledgers = tuple(stage.path / name for name in others)
     given = {"source": f"in{kind}", "output": f"whole{kind}", **more}

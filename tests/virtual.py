@@ -177,4 +177,4 @@ async def flood(caller: Caller, until: float, request: Request = ASKED, calls: i
 
     async def deliver(number: int, answer: None) -> None: ...
 
-    await run(pull, work, deliver, lambda _: 1, caller.gate.room)
+    await run(pull, work, deliver, lambda _: 1, caller.gate.wait_for_demand)

@@ -81,7 +81,7 @@ async def render(
 
 async def _stop(halt: StopSignal, scope: anyio.CancelScope) -> None:
     """At once, also where a pipe is silent: nothing is in flight that was paid for."""
-    await halt.told.wait()
+    await halt.event.wait()
     scope.cancel()
 
 

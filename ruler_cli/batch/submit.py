@@ -218,7 +218,7 @@ async def _send(journal: Journal, draft: _Draft, observer: Observer, halt: StopS
     )
 
     async def say_why_it_goes_on() -> None:
-        await halt.told.wait()
+        await halt.event.wait()
         observer.note(
             "stopping once the provider has answered, since the batch is paid for then; Ctrl-C "
             "stops at once, and the next `ruler batch` command looks for it"

@@ -35,7 +35,7 @@ def run(main: Callable[[Providers, StopSignal], Awaitable[int]], key_env: str | 
 
     async def whole(halt: StopSignal) -> int:
         async def stop() -> None:
-            await halt.told.wait()
+            await halt.event.wait()
             raise halt.reason or RulerError("stopped")
 
         async with Providers(key_env) as providers:

@@ -83,14 +83,14 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
     from ruler_cli.estimate import Bill
     from ruler_cli.judges.reply_body import EMBEDDED
-    from ruler_cli.judges.resolve import choose, model_of
+    from ruler_cli.judges.resolve import model_of, resolve
     from ruler_cli.judging.group_run import judges_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 
     judges = judges_of(settings)
     embedded = [judge for judge in judges if judge.model in EMBEDDED]
     for judge in embedded:
-        choose(judge)  # it needs no key, and refuses the parameters that `score` would refuse
+        resolve(judge)  # it needs no key, and refuses the parameters that `score` would refuse
     ledger = None
     if settings.ledger is not None and len(embedded) < len(judges):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))

@@ -115,7 +115,7 @@ def _format(notes: Notes, reader: Reader) -> Facts:
 def _paths(notes: Notes, reader: Reader, told: InputSettings) -> dict[str, Facts]:
     """Where messages, key, reward and outcome stand, who says so, and what the first record has there."""
     layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
-    one = next((r for record in notes.first for r in record.rollouts if r.fault is None), None)
+    one = next((r for record in notes.first for r in record.rollouts if r.error is None), None)
     messages = one.messages if one else []
     task = next((m for m in messages if m.get("role") not in ("system", "developer")), None)
     said = messages[-1].get("content") if messages else None

@@ -56,19 +56,19 @@ def command(
     with told():
         from ruler_cli.judges.request_body import messages as written
         from ruler_cli.judges.resolve import answers_of, model_of
-        from ruler_cli.prompting.prompt import compose, lay_out
+        from ruler_cli.prompting.prompt import build_layout, write_prompt
 
         settings = options.settings(source)
         where, judges = settings.input, [settings.judge, *settings.panel]
         contexts = [model_of(judge).context for judge in judges]
         first, *others = (replace(settings.ask, context_tokens=context) for context in contexts)
         one = _group(where, group)
-        sheet = lay_out(one, first)
+        sheet = build_layout(one, first)
         if not sheet.distinct:
             raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
         part = _part(one, sheet, first, pass_, window)
         _say_how_many(one, sheet, first, others, part)
-        system, user = written(compose(sheet, first, part).request, answers_of(judges[0]))
+        system, user = written(write_prompt(sheet, first, part).request, answers_of(judges[0]))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
 
 
@@ -124,9 +124,9 @@ def _say_how_many(
     part: RequestPart | None,
 ) -> None:
     """Which of how many requests this is, where it is not the only one; a warning where it is none."""
-    from ruler_cli.prompting.prompt import lay_out, obstacle, turns, windows
+    from ruler_cli.prompting.prompt import build_layout, turns, why_unaskable, windows
 
-    problem = obstacle(group, sheet, ask)
+    problem = why_unaskable(group, sheet, ask)
     if problem is not None or part is None:
         reason = f": {problem.reason}" if problem is not None else ""
         say(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
@@ -135,7 +135,7 @@ def _say_how_many(
     passes, each = turns(sheet, ask), windows(sheet, ask)
     whole = passes * each
     for other in (replace(other, passes=ask.passes) for other in others):
-        theirs = lay_out(group, other)
+        theirs = build_layout(group, other)
         whole += turns(theirs, other) * windows(theirs, other)
     if whole > 1:
         place = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {each}"

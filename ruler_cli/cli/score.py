@@ -23,7 +23,7 @@ from ruler_cli.errors import OutputError, ReaderGone, UsageError
 from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
-    from ruler_cli.run import Done
+    from ruler_cli.run import RunResult
 
 
 @with_options()
@@ -86,8 +86,8 @@ def command(
 
 
 def _run(
-    settings: ScoreSettings, progress: Progress, way: Callable[..., Awaitable[Done]] | None = None
-) -> Done:
+    settings: ScoreSettings, progress: Progress, way: Callable[..., Awaitable[RunResult]] | None = None
+) -> RunResult:
     import anyio
 
     from ruler_cli.cli.signals import interruptible
@@ -106,12 +106,12 @@ def _run_on_ray(
     progress: Progress,
     address: str | None,
     workers: int,
-) -> Done:
-    from ruler_cli.judges.resolve import Chosen
-    from ruler_cli.run import chosen_for
+) -> RunResult:
+    from ruler_cli.judges.resolve import ResolvedJudge
+    from ruler_cli.run import resolve_judges
 
-    chosen = chosen_for(settings)
-    if settings.cached_only or all(isinstance(found, Chosen) and found.embedded for found in chosen):
+    chosen = resolve_judges(settings)
+    if settings.cached_only or all(isinstance(found, ResolvedJudge) and found.embedded for found in chosen):
         return _run(settings, progress)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")

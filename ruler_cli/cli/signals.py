@@ -40,7 +40,7 @@ async def interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
                 if halt.reason is not None:
                     _die_soon(128 + signum)
                     raise InterruptedRun(signum)
-                halt.now(InterruptedRun(signum))
+                halt.stop(InterruptedRun(signum))
 
     try:
         async with anyio.create_task_group() as tasks:

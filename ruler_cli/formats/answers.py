@@ -256,7 +256,7 @@ def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout
     one = rollout(
         prompt, [*found, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
     )
-    return [replace(one, asked=len(prompt)) if found else one]
+    return [replace(one, prompt_length=len(prompt)) if found else one]
 
 
 def _fit(records: Sequence[Mapping[str, Any]]) -> Format:

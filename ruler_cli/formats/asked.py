@@ -83,14 +83,14 @@ def _turns(value: Any, where: str) -> Messages:
 
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     """A rollout whose conversation begins with the task that the user named, behind its system prompt."""
-    if rollout.fault is not None:
+    if rollout.error is not None:
         return rollout
     try:
         turns = _turns(value, path)
     except UnreadableError as error:
-        return replace(rollout, fault=str(error))
+        return replace(rollout, error=str(error))
     if not any(map(says, turns)):
-        return replace(rollout, fault=f"has no prompt at `{path}`")
+        return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
     after = next((i for i, m in enumerate(messages) if m.get("role") not in _SETTING), len(messages))
     if turns[0].get("role") in _SETTING:
@@ -98,13 +98,13 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if _begins(messages[after:], turns) or _begins(messages, turns):
         return rollout
     asked = after + len(turns)
-    if rollout.asked is not None:
-        asked = rollout.asked + len(turns)
+    if rollout.prompt_length is not None:
+        asked = rollout.prompt_length + len(turns)
     elif first_turn(turns) == len(turns):
         return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]])
     else:
         asked += first_turn(messages[after:])
-    return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]], asked=asked)
+    return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]], prompt_length=asked)
 
 
 def _begins(messages: Messages, turns: Messages) -> bool:

@@ -132,8 +132,8 @@ def asked_of(rollout: Rollout) -> Messages:
     If the agent greets first, what the user says next is the task.
     """
     messages = rollout.messages
-    if rollout.asked is not None:
-        return messages[: rollout.asked]
+    if rollout.prompt_length is not None:
+        return messages[: rollout.prompt_length]
     begin = first_turn(messages)
     if any(map(says, messages[:begin])):
         return messages[:begin]

@@ -104,7 +104,7 @@ def _swift_key(record: Mapping[str, Any]) -> str | None:
         asked = prompt_turns(record.get("prompt"), "prompt")
     except UnreadableError:
         return None
-    return prompt_key(Rollout(asked, asked=len(asked)), record.get("gen_step")) if asked else None
+    return prompt_key(Rollout(asked, prompt_length=len(asked)), record.get("gen_step")) if asked else None
 
 
 def _atropos(record: dict[str, Any]) -> list[Rollout]:

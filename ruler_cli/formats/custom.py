@@ -100,7 +100,7 @@ def _rollout(
         if isinstance(beside, dict):
             messages = with_answer(beside, messages)
         ended = with_answer(record, messages)
-        return Rollout(ended, asked=prompt_size(given, ended), **fields)
+        return Rollout(ended, prompt_length=prompt_size(given, ended), **fields)
     asked = None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
     said = reply_turns(value, where)
     if said is None:
@@ -170,7 +170,7 @@ def _seen(records: Sequence[Record]) -> list[Any]:
     """What of records the judge sees, and what groups them."""
     seen: list[Any] = [(record.key, record.rubric, record.tools) for record in records]
     rollouts = [rollout for record in records for rollout in record.rollouts]
-    return seen + [(r.messages, r.histories, r.tools, r.fault, r.member) for r in rollouts]
+    return seen + [(r.messages, r.histories, r.tools, r.error, r.member) for r in rollouts]
 
 
 def _scored(path: Path, form: Format, records: Sequence[Record]) -> bytes:

@@ -250,7 +250,7 @@ def _known(record: Any) -> Format | None:
         rollouts = [] if best is None else best.rollouts(record)
     except (UnreadableError, *MISSHAPEN):
         return None
-    judged = all(guarded(one).fault is None and any(map(says, asked_of(one))) for one in rollouts)
+    judged = all(guarded(one).error is None and any(map(says, asked_of(one))) for one in rollouts)
     return best if rollouts and judged else None
 
 

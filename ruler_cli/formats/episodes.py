@@ -125,8 +125,8 @@ def _episode(record: dict[str, Any]) -> list[Rollout]:
 
 def _any(name: str, found: list[Rollout]) -> list[Rollout]:
     """Rollouts; UnreadableError if none of them can be judged."""
-    if all(rollout.fault is not None for rollout in found):
-        raise UnreadableError(f"`{name}[{found[0].path[1]}]` {found[0].fault}")
+    if all(rollout.error is not None for rollout in found):
+        raise UnreadableError(f"`{name}[{found[0].path[1]}]` {found[0].error}")
     return found
 
 

@@ -39,7 +39,7 @@ _BESIDE = frozenset((
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
     """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
     if not isinstance(value, dict):
-        return Rollout([], path, fault="is no object")
+        return Rollout([], path, error="is no object")
     try:
         found, asked = value.get("messages"), None
         if found is None:
@@ -54,9 +54,9 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
             asked = prompt_size(given, messages)
         further = histories(value)
     except UnreadableError as error:
-        return Rollout([], path, reward=value.get("reward"), fault=str(error))
+        return Rollout([], path, reward=value.get("reward"), error=str(error))
     shown = with_submission(value, messages)
-    return Rollout(shown, path, further, tools_of(value), value.get("reward"), asked=asked)
+    return Rollout(shown, path, further, tools_of(value), value.get("reward"), prompt_length=asked)
 
 
 def read_group(record: dict[str, Any]) -> list[Rollout]:
@@ -70,8 +70,8 @@ def read_line(record: dict[str, Any]) -> list[Rollout]:
     if isinstance(record.get("trajectories"), list):
         raise UnreadableError("is a whole group, though the file is one trajectory per line")
     rollout = read_trajectory(record)
-    if rollout.fault is not None:
-        raise UnreadableError(rollout.fault)
+    if rollout.error is not None:
+        raise UnreadableError(rollout.error)
     label = record.get("label")  # of TRL's and LLaMA-Factory's unpaired preferences
     return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
 

@@ -104,7 +104,7 @@ def _read(record: dict[str, Any]) -> list[Rollout]:
                 outcome = None
             out.append(rollout([] if whole else prompt, answer, (i,), tools=tools, outcome=outcome))
         except UnreadableError as error:
-            out.append(Rollout([], (i,), outcome=outcome, fault=str(error)))
+            out.append(Rollout([], (i,), outcome=outcome, error=str(error)))
     return out
 
 

@@ -77,8 +77,8 @@ class Reader:
         rollouts = tuple(self.format.rollouts(value))
         if self.prompt is not None:
             rollouts = tuple(with_prompt(r, self._asked(value, r), self.prompt) for r in rollouts)
-            if self.format.shape == "trajectory" and rollouts[0].fault is not None:
-                raise UnreadableError(rollouts[0].fault)
+            if self.format.shape == "trajectory" and rollouts[0].error is not None:
+                raise UnreadableError(rollouts[0].error)
         rollouts = tuple(map(guarded, rollouts))
         if self.format.layout.listed:
             for path in (self.reward, self.key if self.format.shape == "columns" and self._by_path else None):
@@ -213,18 +213,21 @@ class Reader:
 
 def guarded(rollout: Rollout) -> Rollout:
     """The rollout, with a fault if it shows nothing that the agent did, or holds what is no message."""
-    if rollout.fault is not None:
+    if rollout.error is not None:
         return rollout
     if any({*map(type, part)} - {dict} for part in (rollout.messages, *rollout.histories)):
-        return replace(rollout, fault="has among its messages what is no JSON object")
-    reason = silence(rollout.messages, rollout.histories, rollout.asked)
-    return rollout if reason is None else replace(rollout, fault=reason)
+        return replace(rollout, error="has among its messages what is no JSON object")
+    reason = silence(rollout.messages, rollout.histories, rollout.prompt_length)
+    return rollout if reason is None else replace(rollout, error=reason)
 
 
 def _told(one: Rollout, reward: Any, outcome: Any) -> Rollout:
     """A rollout with another reward and outcome; `replace` takes four times as long."""
-    before, behind = (one.messages, one.path, one.histories, one.tools), (one.member, one.key, one.asked)
-    return Rollout(*before, reward, one.fault, outcome, *behind)
+    before, behind = (
+        (one.messages, one.path, one.histories, one.tools),
+        (one.member, one.key, one.prompt_length),
+    )
+    return Rollout(*before, reward, one.error, outcome, *behind)
 
 
 def owner(value: Any, rollout: Rollout) -> Any:
@@ -241,7 +244,7 @@ def _hashed_or_apart(rollout: Rollout, i: int, step: Any) -> tuple[str, Rollout]
     try:
         return prompt_key(rollout, step), rollout
     except UnreadableError as error:
-        return f"rollout {i}", rollout if rollout.fault else replace(rollout, fault=str(error))
+        return f"rollout {i}", rollout if rollout.error else replace(rollout, error=str(error))
 
 
 def hashed(name: str, value: Any) -> str:

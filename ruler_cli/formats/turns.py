@@ -314,13 +314,13 @@ def or_fault(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rol
     try:
         return read()
     except UnreadableError as error:
-        return Rollout([], path, fault=str(error), **fields)
+        return Rollout([], path, error=str(error), **fields)
 
 
 def rollout(prompt: Messages, answer: Messages, path: Path = (), **fields: Any) -> Rollout:
     """A prompt and what followed; turns of the agent in the prompt are part of what was asked."""
     asked = len(prompt) if first_turn(prompt) < len(prompt) else None
-    return Rollout([*prompt, *answer], path, asked=asked, **fields)
+    return Rollout([*prompt, *answer], path, prompt_length=asked, **fields)
 
 
 def text_turns(value: Any, where: str) -> Messages:
@@ -363,7 +363,7 @@ def answered(prompt: Messages, value: Any, where: str, i: int, **fields: Any) ->
     try:
         return rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
     except UnreadableError as error:
-        return Rollout(prompt, (i,), fault=str(error), **fields)
+        return Rollout(prompt, (i,), error=str(error), **fields)
 
 
 _HANDED_IN = (

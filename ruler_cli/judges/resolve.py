@@ -130,7 +130,7 @@ _ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ResolvedJudge:
     """A judge, not yet open, with its price and context where they are known; `embedded` needs no call."""
 
     judge: Judge
@@ -155,10 +155,10 @@ def model_of(settings: JudgeSettings) -> PricedModel:
     return replace(found, price=given or found.price)
 
 
-def choose(settings: JudgeSettings) -> Chosen:
+def resolve(settings: JudgeSettings) -> ResolvedJudge:
     """Pick the way to the judge; UsageError where its key, its endpoint or its SDK is missing."""
     model = model_of(settings)
-    return Chosen(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
+    return ResolvedJudge(_judge(settings), model.price, model.context, settings.model in EMBEDDED)
 
 
 def answers_of(settings: JudgeSettings) -> Answering:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import ExchangeState, Prompt, RequestPart, compose
+from ruler_cli.prompting.prompt import ExchangeState, Prompt, RequestPart, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, Reading, read, read_complete
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
@@ -44,7 +44,7 @@ class Overflow:
 Conversation = Generator[Request, Reply | CallError, PassScores | GroupError | Overflow]
 
 
-def converse(
+def exchange(
     sheet: PromptLayout, ask: AskSettings, part: RequestPart, state: ExchangeState | None = None
 ) -> Conversation:
     """Ask about a part: a first request, a few corrections, one for what is still missing.
@@ -55,7 +55,7 @@ def converse(
     state = state or ExchangeState()
     given: dict[str, tuple[float, str]] = {}
     while True:
-        paper = compose(sheet, ask, part, state, given)
+        paper = write_prompt(sheet, ask, part, state, given)
         answer = yield paper.request
         if isinstance(answer, CallError):
             if _fits(answer, paper, state):

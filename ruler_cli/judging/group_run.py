@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.formats.rewards import number, passed
-from ruler_cli.judging.exchange import Overflow, converse
+from ruler_cli.judging.exchange import Overflow, exchange
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import (
     ExchangeState,
     RequestPart,
+    build_layout,
     halved,
-    lay_out,
-    obstacle,
     parts,
+    pass_of_judge,
     too_long,
-    turn_of,
     turns,
+    why_unaskable,
     windows,
 )
 from ruler_cli.types import (
@@ -182,7 +182,7 @@ class _GroupRun:
         rollouts = self.group.rollouts
         return GroupResult(
             owner=sheet.owner,
-            faults=tuple(rollout.fault or "" for rollout in rollouts),
+            faults=tuple(rollout.error or "" for rollout in rollouts),
             sizes=sheet.sizes,
             pass_scores=tuple(ballots),
             failed_calls=tuple(misses),
@@ -260,7 +260,7 @@ class _JudgeCalls:
         said: _Said | None = None
         anew = 0
         while True:
-            failure = obstacle(self._run.group, self._shown(), self.ask)
+            failure = why_unaskable(self._run.group, self._shown(), self.ask)
             if failure is not None:
                 if isinstance(said, Overflow):
                     failure = GroupError("too_long", too_long(said.actual, said.limit))
@@ -279,7 +279,7 @@ class _JudgeCalls:
         if self.sheet is None:
             run, ask = self._run, self.ask
             same = (judge.sheet for judge in run.judges if judge.sheet is not None and judge.ask == ask)
-            self.sheet = next(same, None) or lay_out(run.group, ask)
+            self.sheet = next(same, None) or build_layout(run.group, ask)
             if not run.looked:
                 run.looked = True
                 run.runner.look(run.group, self.sheet)
@@ -288,7 +288,7 @@ class _JudgeCalls:
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
         """The requests of its passes; those of a judge that stands alone begin with turn 0."""
         beside_others = not self._run.fallback and self in self._run.panel
-        order = [turn_of(number, self.at) if beside_others else number for number in passes]
+        order = [pass_of_judge(number, self.at) if beside_others else number for number in passes]
         return [part for turn in order for part in parts(self._shown(), self.ask, turn)]
 
     async def _ask_all(self, asked: Iterable[RequestPart]) -> None:
@@ -328,7 +328,7 @@ class _JudgeCalls:
         self, part: RequestPart, state: ExchangeState | None, *, again: bool
     ) -> tuple[_Said, bool]:
         """What a conversation ends in, and whether all of it had been answered before."""
-        conversation, kept = converse(self._shown(), self.ask, part, state), True
+        conversation, kept = exchange(self._shown(), self.ask, part, state), True
         try:
             request = next(conversation)
             while True:

@@ -12,7 +12,7 @@ from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.request_body import stated_limit
-from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
 from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.observer import Status
@@ -62,11 +62,11 @@ class Panel:
     async def room(self) -> None:
         """Wait until more work should be brought: no judge's line is long."""
         if len(self.gates) == 1:
-            await self.gates[0].room()
+            await self.gates[0].wait_for_demand()
             return
-        while not all(gate.hungry for gate in self.gates):
+        while not all(gate.wants_more for gate in self.gates):
             for gate in self.gates:
-                await gate.room()
+                await gate.wait_for_demand()
 
     def status(self) -> Status:
         """What is going on right now, all judges together; the longest wait of any."""
@@ -84,13 +84,13 @@ class Panel:
 
     def spent(self) -> tuple[Usage, float | None]:
         """Tokens of all replies so far, and USD where every price is known."""
-        used = [caller.tally.usage for caller in self.callers]
+        used = [caller.stats.usage for caller in self.callers]
         whole = used[0] if len(used) == 1 else sum(used, Usage())
         return whole, None if None in self.prices else self.cost(used)
 
     def tries(self) -> PanelStats:
         """What all calls so far took."""
-        tallies = [caller.tally for caller in self.callers]
+        tallies = [caller.stats for caller in self.callers]
         retried: dict[str, int] = {}
         for tally in tallies:
             for kind, number in tally.retried.items():
@@ -110,7 +110,7 @@ _SPARE = 100
 
 
 def pool(
-    chosen: Chosen,
+    chosen: ResolvedJudge,
     judge: JudgeSettings,
     settings: PoolSettings,
     halt: StopSignal,
@@ -134,7 +134,7 @@ def pool(
 
 
 def limited(
-    chosen: Chosen,
+    chosen: ResolvedJudge,
     judge: JudgeSettings,
     settings: PoolSettings,
     halt: StopSignal,

@@ -28,19 +28,19 @@ class StopSignal:
     def __init__(self) -> None:
         """Must be made where the loop runs."""
         self.reason: RulerError | None = None
-        self.told = anyio.Event()
+        self.event = anyio.Event()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def now(self, reason: RulerError) -> None:
+    def stop(self, reason: RulerError) -> None:
         """Stop, for this reason; the first one stays. The thread that reads INPUT may say it too."""
         if self.reason is not None:
             return
         self.reason = reason
         if threading.get_ident() == self._thread:
-            self.told.set()
+            self.event.set()
         else:
-            self._loop.call_soon_threadsafe(self.told.set)
+            self._loop.call_soon_threadsafe(self.event.set)
 
 
 Item = TypeVar("Item")

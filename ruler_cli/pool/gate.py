@@ -67,7 +67,7 @@ class Gate:
         cost: Cost = lambda _: None,
     ) -> None:
         """`cost` is USD of a usage, None where the price is not known."""
-        self.level, self.halt = level, halt
+        self.level, self.stop_signal = level, halt
         self.requests, self.tokens = requests or Window(), tokens or Window()
         self.budget, self.estimates = budget or Budget(), estimates or Estimates()
         self.budget.watchers.append(self.nudge)
@@ -150,17 +150,17 @@ class Gate:
         """Have the head of the line look again; all of it when nothing goes any more."""
         for place in self._line if self._closed() else self._line[:1]:
             place.moved.set()
-        if self.hungry:
+        if self.wants_more:
             self._room.set()
 
     @property
-    def hungry(self) -> bool:
+    def wants_more(self) -> bool:
         """Whether more work should be brought: the line is shorter than what may be in flight."""
         return len(self._line) <= max(2, self.level.limit // 4) or self._closed() is not None
 
-    async def room(self) -> None:
+    async def wait_for_demand(self) -> None:
         """Wait until more work should be brought."""
-        while not self.hungry:
+        while not self.wants_more:
             self._room = anyio.Event()
             await self._room.wait()
 
@@ -185,7 +185,7 @@ class Gate:
         )
 
     def _closed(self) -> CallError | None:
-        if self.halt.reason is not None:
+        if self.stop_signal.reason is not None:
             return INTERRUPTED
         return CAPPED if self.budget.closed else None
 

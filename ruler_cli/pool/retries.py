@@ -62,7 +62,7 @@ class Caller:
         self._tickets = itertools.count()
         self._asking: dict[bytes, anyio.Event] = {}
         self._again: set[bytes] = set()
-        self.tally = CallStats()
+        self.stats = CallStats()
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """One answer, or the CallError that the last try ended in.
@@ -80,7 +80,7 @@ class Caller:
         except RulerError as error:  # what is in flight is paid for and may finish
             return self._end(error)
         if kept is not None:
-            self.tally.cached += 1
+            self.stats.cached += 1
             return kept
         done = self._asking[key] = anyio.Event()
         try:
@@ -108,7 +108,7 @@ class Caller:
             if isinstance(answer, Reply):
                 answer = replace(answer, seconds=took)
                 await self._keep(key, answer)
-                self.tally.usage += answer.usage
+                self.stats.usage += answer.usage
                 self._replied(permit, took)
                 return answer
             wait = await self._failed(number, permit, answer, tries, took, key)
@@ -117,8 +117,8 @@ class Caller:
             await self._pause(wait)
 
     async def _once(self, permit: Permit) -> Reply | CallError:
-        self.tally.calls += 1
-        self.tally.most = max(self.tally.most, self.gate.in_flight)
+        self.stats.calls += 1
+        self.stats.most = max(self.stats.most, self.gate.in_flight)
         answer: Reply | CallError | None = None
         try:
             answer = await self._judge.ask(permit.request)
@@ -126,7 +126,7 @@ class Caller:
         finally:
             usage = answer.usage if isinstance(answer, Reply) else None
             posts = 1 if answer is None else answer.http_requests
-            self.tally.calls += posts - 1
+            self.stats.calls += posts - 1
             self.gate.leave(permit, usage, posts, billed=not isinstance(answer, CallError) or answer.billed)
 
     def _replied(self, permit: Permit, took: float) -> None:
@@ -171,19 +171,19 @@ class Caller:
         if wait is None:
             return await self._given_up(fault, tries, key)
         name = "rate" if fault.rate else fault.kind
-        self.tally.retried[name] = self.tally.retried.get(name, 0) + 1
+        self.stats.retried[name] = self.stats.retried.get(name, 0) + 1
         return wait
 
     async def _pause(self, seconds: float) -> None:
         """Wait without a slot; a run that is told to stop does not wait on."""
         with anyio.move_on_after(seconds):
-            await self.gate.halt.told.wait()
+            await self.gate.stop_signal.event.wait()
 
     def _stop(self, reason: str) -> CallError:
         return self._end(RefusedError(reason))
 
     def _end(self, error: RulerError) -> CallError:
-        self.gate.halt.now(error)
+        self.gate.stop_signal.stop(error)
         self.gate.nudge()
         return INTERRUPTED
 
@@ -261,7 +261,7 @@ class CachedOnly:
     def __init__(self, cache: ReplyCache, halt: StopSignal, missing: Missing | None = None) -> None:
         """`missing` takes the key and the text of each request without an answer, however often it comes."""
         self._cache, self._halt, self._missing = cache, halt, missing
-        self.tally = CallStats()
+        self.stats = CallStats()
 
     async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
         """Return the cached answer. With `again` a failed call is none, but a cached reply stays what it is.
@@ -272,11 +272,11 @@ class CachedOnly:
         try:
             found = self._cache.find(key)
         except RulerError as error:
-            self._halt.now(error)
+            self._halt.stop(error)
             return INTERRUPTED
         if found is not None and not (again and isinstance(found, CallError)):
             return found
-        self.tally.unanswered += 1
+        self.stats.unanswered += 1
         if self._missing is not None:
             self._missing(key, request)
         return UNANSWERED

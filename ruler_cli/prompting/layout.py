@@ -127,7 +127,7 @@ class LayoutBuilder:
         """Render everything."""
         given = group.rollouts
         rollouts, place = _joined(given)
-        readable = [i for i, r in enumerate(rollouts) if r.fault is None]
+        readable = [i for i, r in enumerate(rollouts) if r.error is None]
         opening = _opening([rollouts[i].messages for i in readable])
         same = render(rollouts[readable[0]].messages[:opening]) if opening else []
         drawn = {i: same + render(rollouts[i].messages[opening:]) for i in readable}
@@ -142,7 +142,7 @@ class LayoutBuilder:
             which[i] = bodies.setdefault(body, len(bodies))
             if len(of_body) < len(bodies):
                 of_body.append(i)
-        owner = [None if r.fault is not None else which.get(place[i]) for i, r in enumerate(given)]
+        owner = [None if r.error is not None else which.get(place[i]) for i, r in enumerate(given)]
         rubric = readable_text(group.rubric or ask.rubric or templates.RUBRIC)
         raws = [body.encode() for body in bodies]
         digests = tuple(map(keyed, raws))
@@ -190,9 +190,9 @@ def _joined(rollouts: list[Rollout]) -> tuple[list[Rollout], list[int]]:
         place.append(at)
         if at == len(out):
             out.append(rollout)
-        elif out[at].fault is not None:
+        elif out[at].error is not None:
             out[at] = rollout
-        elif rollout.fault is None:
+        elif rollout.error is None:
             parts = [out[at].messages, *out[at].histories]
             for part in (rollout.messages, *rollout.histories):
                 _add_part(parts, part)
@@ -235,7 +235,7 @@ def _shared_prefix(rollouts: list[Rollout], drawn: dict[int, list[str]]) -> int:
     if len({len(lines) for lines in drawn.values()}) > 1:
         return limit
     last = rollouts[max(drawn)]
-    return min(first_turn(last.messages) if last.asked is None else last.asked, limit)
+    return min(first_turn(last.messages) if last.prompt_length is None else last.prompt_length, limit)
 
 
 def _tools(group: Group, rollouts: list[Rollout]) -> tuple[str, bool]:

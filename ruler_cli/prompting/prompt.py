@@ -32,7 +32,7 @@ LADDER = (
 is longer than a context."""
 
 
-def lay_out(group: Group, ask: AskSettings) -> PromptLayout:
+def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
     """Render a group, shortened as little as the judge's context allows.
 
     Where even the whole ladder is not enough, `windows` is below 1 for the sheet.
@@ -115,7 +115,7 @@ def parts(sheet: PromptLayout, ask: AskSettings, turn: int) -> tuple[RequestPart
     return tuple(RequestPart(turn, number, tuple(window)) for number, window in enumerate(made))
 
 
-def turn_of(number: int, judge: int) -> int:
+def pass_of_judge(number: int, judge: int) -> int:
     """The turn that a judge of a panel takes as its pass `number`: every second judge the reverse first.
 
     What all judges give a place would else count as agreement wherever passes are odd in number.
@@ -134,10 +134,10 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
     return tuple(RequestPart(part.pass_index, number + half, part.distinct[half::2]) for half in (0, 1))
 
 
-def obstacle(group: Group, sheet: PromptLayout, ask: AskSettings) -> GroupError | None:
+def why_unaskable(group: Group, sheet: PromptLayout, ask: AskSettings) -> GroupError | None:
     """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
     if not sheet.distinct:
-        faults = [r.fault for r in group.rollouts if r.fault]
+        faults = [r.error for r in group.rollouts if r.error]
         first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
         return GroupError("input", first or "the group has no trajectories")
     if ask.context_tokens is None or windows(sheet, ask):
@@ -234,7 +234,7 @@ class ExchangeState:
     corrected: int = 0
 
 
-def compose(
+def write_prompt(
     sheet: PromptLayout,
     ask: AskSettings,
     part: RequestPart | None = None,

@@ -38,7 +38,7 @@ class Openings:
         found: list[Opening] = []
         members: set[str] = set()
         for rollout in rollouts:
-            if rollout.fault is not None or rollout.member in members:
+            if rollout.error is not None or rollout.member in members:
                 continue
             if rollout.member is not None:
                 members.add(rollout.member)

@@ -95,7 +95,7 @@ class Notes:
         if not record.rollouts:
             self._on_problem(Problem(line.number, "is a group without trajectories", b"", line.place))
         for rollout in record.rollouts:
-            if rollout.fault is not None:
+            if rollout.error is not None:
                 self._on_problem(Problem(line.number, rollout.problem, b"", line.place))
                 continue
             if rollouts > 0:  # no later part of one that was noted

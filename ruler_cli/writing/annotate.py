@@ -33,7 +33,7 @@ from ruler_cli.writing.splice import Items, Object, Patches, Tree, at, read_arra
 
 _LOG = "RULER explanation: "
 _KEPT = "independent_reward"
-Marked = tuple[Rollout, Annotation]
+Annotated = tuple[Rollout, Annotation]
 _FINE = 6
 """Decimals of what is computed from scores: enough to compute with, and short to read."""
 _COARSE = 3
@@ -54,7 +54,7 @@ def _judge_of(outcome: GroupResult, verdict: GroupScores | GroupError, names: Se
     return ", ".join(names[seat] for seat in sorted(heard))
 
 
-def marks_of(
+def annotations_of(
     group: Group, outcome: GroupResult, verdict: GroupScores | GroupError, names: Sequence[str]
 ) -> list[Annotation]:
     """A mark for each rollout of the group, in input order; `names` are those of all judges."""
@@ -143,7 +143,7 @@ def _fine(value: float | None) -> float | None:
 def annotate(
     raw: bytes,
     form: Format,
-    marked: Sequence[Marked],
+    marked: Sequence[Annotated],
     group_fields: Mapping[str, Any],
     on_failure: OnFailure,
 ) -> bytes:
@@ -194,7 +194,7 @@ def _owners(raw: bytes, paths: Sequence[Path]) -> tuple[Object, list[Object | No
 def _lists(
     patches: Patches,
     form: Format,
-    marked: Sequence[Marked],
+    marked: Sequence[Annotated],
     group_fields: Mapping[str, Any],
     on_failure: OnFailure,
 ) -> None:

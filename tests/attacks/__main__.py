@@ -5,19 +5,19 @@ from __future__ import annotations
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.injection import suspect
-from ruler_cli.prompting.prompt import compose, lay_out
+from ruler_cli.prompting.prompt import build_layout, write_prompt
 from tests.attacks import FAMILIES, INNOCENT, PLACES
 from tests.attacks.real import bodies_of, real_dumps
 
 
 def _flagged(text: str) -> bool:
-    return bool(lay_out(PLACES[0].group(text), AskSettings()).suspects)
+    return bool(build_layout(PLACES[0].group(text), AskSettings()).suspects)
 
 
 def _held(text: str) -> bool:
     """Whether exactly the real rollouts come back out of the prompt; the tests assert more."""
-    sheet = lay_out(PLACES[0].group(text), AskSettings())
-    paper = compose(sheet, AskSettings())
+    sheet = build_layout(PLACES[0].group(text), AskSettings())
+    paper = write_prompt(sheet, AskSettings())
     return blocks(paper.request.user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ruler_cli.config import AskSettings, InputSettings
 from ruler_cli.errors import RulerError
-from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.reading.input import open_input
 from tests.conftest import ROOT, SHARED
 
@@ -27,6 +27,6 @@ def bodies_of(dump: Path) -> Iterator[str]:
         try:
             groups = open_input(InputSettings(str(dump)), stack, lambda _problem: None).groups
             for group in groups:
-                yield from lay_out(group, AskSettings()).distinct
+                yield from build_layout(group, AskSettings()).distinct
         except RulerError:
             return

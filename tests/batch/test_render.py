@@ -214,7 +214,7 @@ def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
         def take(seat: int, key: bytes, request: Request) -> None:
             told.append((seat, key, request))
             if len(told) == 7:
-                halt.now(InterruptedRun(2))
+                halt.stop(InterruptedRun(2))
 
         await render(stage.settings("one"), take, None, halt)
 

@@ -14,7 +14,7 @@ from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.provider_errors import classify, refuses_format
 from ruler_cli.judges.reply_body import error_of
-from ruler_cli.judges.resolve import choose
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.answers import ANSWERS
 from tests.judges.raw_server import answer as answered
@@ -176,7 +176,7 @@ async def test_messages_as_live(name: str) -> None:
             else "anthropic/claude-sonnet-4-5"
         )
         base = server.base.removesuffix("/v1")
-        chosen = choose(JudgeSettings(model, via="litellm", api_base=base))
+        chosen = resolve(JudgeSettings(model, via="litellm", api_base=base))
         async with chosen.judge as judge:
             live = await judge.ask(Request("Grade.", "truth=0.4", ("a",), max_output_tokens=100))
     assert isinstance(live, Reply), live

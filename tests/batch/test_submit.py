@@ -155,7 +155,7 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
         halt = StopSignal()
 
         async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
-            halt.now(InterruptedRun(2))
+            halt.stop(InterruptedRun(2))
             scope.cancel()
             await anyio.sleep(0.01)
             assert any("Ctrl-C" in note for note in client.listener.notes)

@@ -171,7 +171,7 @@ class Stops(Observer):
     def advanced(self, summary: Summary) -> None:
         """Three records are enough."""
         if summary.written >= 3:
-            self._halt.now(InterruptedRun(15))
+            self._halt.stop(InterruptedRun(15))
 
 
 @pytest.mark.anyio

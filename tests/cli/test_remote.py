@@ -18,7 +18,7 @@ from ruler_cli.config import InputSettings, JudgeSettings, MaxFailures, ScoreSet
 from ruler_cli.errors import UsageError
 from ruler_cli.observer import Observer
 from ruler_cli.reading.compression import zstd
-from ruler_cli.run import Done, score
+from ruler_cli.run import RunResult, score
 from ruler_cli.types import Problem
 from tests.conftest import Ruler, group, rollout
 from tests.judge_server import JudgeServer
@@ -83,7 +83,7 @@ class Heard(Observer):
         self.problems.append(f"{problem.where} {problem.reason}")
 
 
-async def run(source: str, output: str, observer: Observer | None = None, **more: Any) -> Done:
+async def run(source: str, output: str, observer: Observer | None = None, **more: Any) -> RunResult:
     """Score one into the other."""
     judge = more.pop("judge", JudgeSettings("offline"))
     return await score(ScoreSettings(InputSettings(source), output, judge, **more), observer)

@@ -38,7 +38,7 @@ def test_label(subtests: pytest.Subtests) -> None:
 
 def test_empty_answer() -> None:
     """An empty answer is nothing to judge, and a null is none: both say so."""
-    fault = read({"prompt": "q", "completion": " "})[0].rollouts[0].fault
+    fault = read({"prompt": "q", "completion": " "})[0].rollouts[0].error
     assert fault == "has only empty turns of the agent: there is nothing to judge"
     with pytest.raises(UnreadableError, match="`completion`: it is null, as after an error"):
         read({"prompt": "q", "completion": None})
@@ -90,7 +90,7 @@ def test_history() -> None:
     record = {"system": "Be brief.", "history": [["Hi.", "Hello."]], "query": "2+2?", "response": "4"}
     rollout = read(record)[0].rollouts[0]
     assert [m["role"] for m in rollout.messages] == ["system", "user", "assistant", "user", "assistant"]
-    assert rollout.asked == 4
+    assert rollout.prompt_length == 4
     flow = {"inputs": {"question": "Hi."}, "outputs": {"answer": "Hello."}}
     chat = {"question": "2+2?", "chat_history": [flow], "response": "4"}
     assert read(chat)[0].rollouts[0].messages == rollout.messages[1:]
@@ -145,7 +145,7 @@ def test_dialogue(subtests: pytest.Subtests) -> None:
                 ("user", "What is 2+2?"),
                 ("assistant", forged),
             ]
-            assert rollout.asked == 3
+            assert rollout.prompt_length == 3
 
 
 NO_DIALOGUE: list[Any] = ["Say Human: and Assistant: twice.", "User: hello", "Assistant:", "# Human: x"]
@@ -242,7 +242,7 @@ def test_options_of_a_question() -> None:
 def test_choice_without_text() -> None:
     """A choice that holds no answer is at fault alone, and is not dropped."""
     record = {"messages": talk("4")[:1], "choices": [{"message": talk("4")[1]}, {"message": None}]}
-    assert [r.fault is None for r in read(record)[0].rollouts] == [True, False]
+    assert [r.error is None for r in read(record)[0].rollouts] == [True, False]
 
 
 def test_one_and_several() -> None:

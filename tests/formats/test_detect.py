@@ -233,7 +233,7 @@ def test_bad_messages(subtests: pytest.Subtests) -> None:
             with pytest.raises(UnreadableError, match=says):
                 read({"messages": messages})
             record = read({"trajectories": [NATIVE, {"messages": messages}, 7, NATIVE]})[0]
-            faults = [r.fault for r in record.rollouts]
+            faults = [r.error for r in record.rollouts]
             assert (faults[0], faults[2], faults[3]) == (None, "is no object", None)
             assert re.search(says, faults[1] or "")
             assert [r.path for r in record.rollouts] == [("trajectories", i) for i in range(4)]

@@ -9,7 +9,7 @@ import pytest
 from ruler_cli.config import AskSettings, OnFailure
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.rewards import number, passed
-from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Group, compared
 from tests.formats.changes import LOST, SCORED, changed, same_twice, written
 from tests.values import read, reader, talk
@@ -181,7 +181,7 @@ def shown(*records: dict[str, Any]) -> list[str]:
     """The rollouts of a group as the judge sees them."""
     found = read(*records)
     assert len({record.key for record in found}) == 1
-    return list(lay_out(Group("g", tuple(found)), AskSettings()).distinct)
+    return list(build_layout(Group("g", tuple(found)), AskSettings()).distinct)
 
 
 def test_longest() -> None:

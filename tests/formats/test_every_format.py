@@ -94,7 +94,7 @@ def test_small_examples() -> None:
         groups = keyed(*raws(path))
         assert path.stat().st_size <= 4_096 or path.parent == SAMPLES, name
         assert len(groups) > 1, name
-        assert all(r.fault is None for rollouts in groups.values() for r in rollouts), name
+        assert all(r.error is None for rollouts in groups.values() for r in rollouts), name
 
 
 def as_read(path: Path) -> dict[str, list[Any]]:
@@ -104,7 +104,7 @@ def as_read(path: Path) -> dict[str, list[Any]]:
             [
                 " ".join(str(m.get("role") or m["type"]) for m in r.messages),
                 r.messages[-1].get("content") or r.messages[-1].get("tool_calls"),
-                [r.reward, r.outcome, r.member, r.asked],
+                [r.reward, r.outcome, r.member, r.prompt_length],
                 [tool.get("name", tool.get("function", {}).get("name")) for tool in r.tools or ()],
                 [len(history) for history in r.histories],
             ]
@@ -304,7 +304,7 @@ def test_files_of_frameworks(subtests: pytest.Subtests) -> None:
                     continue
                 for record in records:
                     groups[str(record.key)] = groups.get(str(record.key), 0) + len(record.rollouts)
-                    assert all(r.fault is None and r.messages for r in record.rollouts)
+                    assert all(r.error is None and r.messages for r in record.rollouts)
                 _only_in_its_places(parse(raw), found.format.layout)
             assert (sorted(groups.values(), reverse=True), missed) == (sizes, lost)
     for name, says in REFUSED.items():

@@ -138,6 +138,6 @@ def _emptied(good: list[bytes]) -> None:
         broken = line(json.dumps({**record, key: empty}).encode())
         try:
             for read in found.read(broken):
-                assert all(r.fault is None or r.fault.strip() for r in read.rollouts)
+                assert all(r.error is None or r.error.strip() for r in read.rollouts)
         except UnreadableError as error:
             assert str(error)

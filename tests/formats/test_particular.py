@@ -224,7 +224,7 @@ def test_faults(subtests: pytest.Subtests) -> None:
         found = reader(*sample(name)).read(line(put(sample(name)[0], changes)))
         rollouts = [rollout for record in found for rollout in record.rollouts]
         with subtests.test(name=name, changes=str(changes)):
-            assert [r.fault is None for r in sorted(rollouts, key=lambda r: r.path)] == wanted
+            assert [r.error is None for r in sorted(rollouts, key=lambda r: r.path)] == wanted
 
 
 ODD: tuple[tuple[str, dict[str, Any], str, Any, Any], ...] = (

@@ -22,7 +22,7 @@ def test_prompt_twice() -> None:
 
 def test_one_is_missing() -> None:
     """A side that is null is at fault alone."""
-    assert [r.fault is None for r in read({"chosen": "a", "rejected": None})[0].rollouts] == [True, False]
+    assert [r.error is None for r in read({"chosen": "a", "rejected": None})[0].rollouts] == [True, False]
 
 
 OTHER_SHAPES: list[Any] = [{"chosen": 0.5, "rejected": "x"}, {"chosen": ["a"], "rejected": ["b"]}]
@@ -115,7 +115,7 @@ def test_uneven_turns() -> None:
     """A battle whose lists are of unequal length is at fault, and not paired by chance."""
     table = sample("preference_sides")[-1]
     rollouts = read({**table, "response_a": '["x"]'})[0].rollouts
-    assert [r.fault is None for r in rollouts] == [False, True]
+    assert [r.error is None for r in rollouts] == [False, True]
 
 
 def test_dialogues() -> None:
@@ -126,7 +126,7 @@ def test_dialogues() -> None:
     turns = [*talk("Hello.", "Hi."), *talk("4")]
     assert pair[0].messages == turns
     assert pair[1].messages == [*turns[:-1], {"role": "assistant", "content": forged}]
-    assert [r.asked for r in pair] == [3, 3]
+    assert [r.prompt_length for r in pair] == [3, 3]
 
 
 def test_shared_answer() -> None:

@@ -128,7 +128,7 @@ def test_prompt_with_answers() -> None:
     records = [{"prompt": p, "completion": "x"} for p in (more, other, more, [ASKED])]
     groups = keyed(*records)
     assert [len(rollouts) for rollouts in groups.values()] == [2, 1, 1]
-    assert [rollouts[0].asked for rollouts in groups.values()] == [3, 3, None]
+    assert [rollouts[0].prompt_length for rollouts in groups.values()] == [3, 3, None]
     called = [{"prompt": [ASKED, {**CALL, "tool_calls": [{"name": n}]}], "completion": "x"} for n in "fg"]
     assert len(keyed(*called)) == 2
 
@@ -157,7 +157,7 @@ def test_empty_in_columns() -> None:
     """A rollout of a columnar line that has no prompt is at fault alone."""
     line = {"prompt": ["q", "", "q"], "completion": ["a", "b", "c"], "step": ["1", "1", "1"]}
     found = read(line)
-    assert [[r.fault is None for r in record.rollouts] for record in found] == [[True, True], [False]]
+    assert [[r.error is None for r in record.rollouts] for record in found] == [[True, True], [False]]
 
 
 def test_custom_forged() -> None:
@@ -204,7 +204,7 @@ def test_prompt_is_the_key() -> None:
     records = [{"messages": [ANSWER], "task": task} for task in ("a", "b", "a")]
     assert [len(rollouts) for rollouts in keyed(*records, prompt="task").values()] == [2, 1]
     few = [*talk("4"), {"role": "user", "content": "And 3+3?"}]
-    assert read({"messages": [ANSWER], "task": few}, prompt="task")[0].rollouts[0].asked == 3
+    assert read({"messages": [ANSWER], "task": few}, prompt="task")[0].rollouts[0].prompt_length == 3
 
 
 def test_prompt_of_a_rollout() -> None:
@@ -212,7 +212,7 @@ def test_prompt_of_a_rollout() -> None:
     group = {"trajectories": [{"messages": [ANSWER], "task": "a"}, {"messages": [ANSWER]}]}
     first, second = read(group, prompt="task")[0].rollouts
     assert first.messages[0]["content"] == "a"
-    assert second.fault == "has no prompt at `task`"
+    assert second.error == "has no prompt at `task`"
     line = {"prompt": ["", ""], "completion": ["x", "y"], "step": ["1", "1"], "task": ["a", "b"]}
     assert [r.rollouts[0].messages[0]["content"] for r in read(line, prompt="task")] == ["a", "b"]
 
@@ -237,11 +237,11 @@ def test_examples_before() -> None:
     shots = [{"role": "user", "content": "1+1?"}, talk("2")[1], {"role": "user", "content": "2+2?"}]
     found = read({"messages": shots, "response": "4"})[0]
     other = read({"messages": [*shots[:2], {"role": "user", "content": "3+3?"}], "response": "6"})[0]
-    assert (found.rollouts[0].asked, said(list(found.rollouts))) == (3, ["4"])
+    assert (found.rollouts[0].prompt_length, said(list(found.rollouts))) == (3, ["4"])
     assert found.key != other.key
-    assert read({"said": shots, "response": "4"}, messages="said")[0].rollouts[0].asked == 3
+    assert read({"said": shots, "response": "4"}, messages="said")[0].rollouts[0].prompt_length == 3
     call = {"role": "tool", "content": "4"}
-    assert read({"messages": [*shots[:2], call], "response": "4"})[0].rollouts[0].asked is None
+    assert read({"messages": [*shots[:2], call], "response": "4"})[0].rollouts[0].prompt_length is None
 
 
 def test_tools_of_other_names(subtests: pytest.Subtests) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ruler_cli.config import AskSettings
 from ruler_cli.errors import UnreadableError
-from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.prompting.render import render
 from ruler_cli.types import Group
 from tests.formats.changes import LOST, SCORED, written
@@ -82,7 +82,7 @@ def test_roles() -> None:
     assert [(r.path, r.member) for r in found.rollouts] == [(("traces", 0), "e"), (("traces", 2), "e")]
     other = read({**record, "id": "f"})[0]
     ask = AskSettings()
-    assert len(lay_out(Group("k", (found, other)), ask).owner) == 4
+    assert len(build_layout(Group("k", (found, other)), ask).owner) == 4
     done = written(record, SCORED)
     assert [t["rewards"].keys() for t in done["traces"]] == [{"ruler"}, WEIGHTED.keys(), {"ruler"}]
     assert done["traces"][1] == record["traces"][1]
@@ -93,7 +93,7 @@ def test_some_of_an_episode() -> None:
     (best,) = read(episode(trace(), trace(nodes=[NODES[0], node("b", 0)])))
     assert [r.member for r in best.rollouts] == [None, None]
     (broken,) = read(episode(trace("solver"), trace("critic", nodes=[])))
-    assert [r.fault is None for r in broken.rollouts] == [True, False]
+    assert [r.error is None for r in broken.rollouts] == [True, False]
     with pytest.raises(UnreadableError, match="`trainable`"):
         read(episode(trace(trainable=False)))
 

@@ -17,7 +17,7 @@ import orjson
 
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import Offline
-from ruler_cli.prompting.prompt import compose, lay_out
+from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.results.agree.measure import Agreement, measure
 from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
 from ruler_cli.scoring.parse_reply import read
@@ -37,8 +37,8 @@ def read_groups(path: Path) -> list[Group]:
 def judged(group: Group) -> list[float]:
     """The offline judge's score of each rollout, in input order, through a real request and reply."""
     ask = AskSettings()
-    sheet = lay_out(group, ask)
-    paper = compose(sheet, ask)
+    sheet = build_layout(group, ask)
+    paper = write_prompt(sheet, ask)
     reply = asyncio.run(Offline().ask(paper.request))
     reading = read(reply.text, paper.request.labels)
     scores = {paper.labels[label]: score for label, (score, _) in reading.entries.items()}

@@ -18,7 +18,7 @@ from ruler_cli.judges import providers
 from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
 from ruler_cli.judges.providers import PROVIDERS, Need, Way, needs_of, variables
 from ruler_cli.judges.request_body import Answering
-from ruler_cli.judges.resolve import choose
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Request
 from tests.conftest import Ruler, group, write
 
@@ -72,7 +72,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def judge(model: str, **settings: Any) -> LitellmJudge:
     """The judge of that name, which is told to be there."""
-    found = choose(JudgeSettings(model, via="litellm", **settings)).judge
+    found = resolve(JudgeSettings(model, via="litellm", **settings)).judge
     assert isinstance(found, LitellmJudge)
     return found
 
@@ -126,7 +126,7 @@ def test_missing_is_named() -> None:
     """What is missing is named in the words of whoever sets it."""
     for model, says in SEEN:
         with pytest.raises(UsageError) as told:
-            choose(JudgeSettings(model))
+            resolve(JudgeSettings(model))
         assert says in str(told.value)
 
 

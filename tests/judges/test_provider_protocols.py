@@ -12,7 +12,7 @@ import pytest
 
 import ruler_cli
 from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.resolve import choose
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import Reply, Request
 from tests.conftest import group
 from tests.judges.raw_server import answer, serving
@@ -88,7 +88,7 @@ def read(head: bytes) -> tuple[str, dict[str, str]]:
 
 async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
     """What one call puts on the wire."""
-    async with choose(settings).judge as judge:
+    async with resolve(settings).judge as judge:
         reply = await judge.ask(ASKED)
     assert isinstance(reply, Reply), reply
     assert reply.text == "ok"

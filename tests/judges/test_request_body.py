@@ -12,7 +12,7 @@ from ruler_cli.answer import EXPLANATION
 from ruler_cli.batch.request_lines import request_line
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.request_body import Answering, Form, answering, chat_body, response_format
-from ruler_cli.judges.resolve import OPENAI, choose
+from ruler_cli.judges.resolve import OPENAI, resolve
 from ruler_cli.prompting import templates
 from ruler_cli.types import Reply, Request, Usage
 from tests.judge_server import JudgeServer
@@ -41,7 +41,7 @@ async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
                     request = Request(ASKED.system, ASKED.user, ASKED.labels, room)
                     async with serving(answer(200, COMPLETION)) as server:
                         settings = JudgeSettings(model, server.base, params=params)
-                        async with choose(settings).judge as judge:
+                        async with resolve(settings).judge as judge:
                             await judge.ask(request)
                         (sent,) = server.requests
                     key = bytes(range(16))
@@ -58,7 +58,7 @@ async def test_what_the_judge_server_was_asked(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
     asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
-    async with choose(settings).judge as judge:
+    async with resolve(settings).judge as judge:
         await judge.ask(asked)
     row = orjson.loads(request_line("openai", settings)(b"k" * 16, asked))
     assert server.requests() == [row["body"]]

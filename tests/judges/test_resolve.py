@@ -12,7 +12,7 @@ from ruler_cli.judges import pricing
 from ruler_cli.judges.litellm import LitellmJudge
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.pricing import Price, PricedModel, known
-from ruler_cli.judges.resolve import choose, model_of
+from ruler_cli.judges.resolve import model_of, resolve
 from ruler_cli.types import Usage
 
 NAMES = [
@@ -29,12 +29,12 @@ def test_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenAI's names and anything with an endpoint go straight, under the name the endpoint knows."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
     for name, base, model in NAMES:
-        judge = choose(JudgeSettings(name, api_base=base)).judge
+        judge = resolve(JudgeSettings(name, api_base=base)).judge
         assert isinstance(judge, HttpJudge), name
         assert judge.model == model
         assert judge.base == ("http://h/v1" if base else "https://api.openai.com/v1")
         assert judge.key == (None if base else "sk-x")
-    assert isinstance(choose(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
+    assert isinstance(resolve(JudgeSettings("openai/o3", via="litellm")).judge, LitellmJudge)
 
 
 WAYS = [
@@ -56,8 +56,8 @@ def test_way_to_a_stated_endpoint() -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
     for name, params, direct in WAYS:
         settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
-        assert isinstance(choose(settings).judge, HttpJudge if direct else LitellmJudge), name
-        assert isinstance(choose(replace(settings, via="http")).judge, HttpJudge), name
+        assert isinstance(resolve(settings).judge, HttpJudge if direct else LitellmJudge), name
+        assert isinstance(resolve(replace(settings, via="http")).judge, HttpJudge), name
 
 
 def test_price_and_context() -> None:

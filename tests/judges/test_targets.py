@@ -10,7 +10,7 @@ import pytest
 from ruler_cli.batch.request_lines import Target, request_line, target_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.judges.resolve import choose
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
 from tests.sdk_types import assert_typed
@@ -101,7 +101,7 @@ async def test_anthropic_params_are_the_live_ones(
         async with serving(answer(200, MESSAGE)) as server:
             there = server.base.removesuffix("/v1")
             settings = JudgeSettings(model, there, api_key="x" * 20, via="litellm", params=params)
-            async with choose(settings).judge as judge:
+            async with resolve(settings).judge as judge:
                 await judge.ask(request)
             live = orjson.loads(server.requests[0])
         found = row("anthropic", model, request, params=params)["params"]

@@ -17,7 +17,7 @@ from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges.openai_http import HttpJudge
 from ruler_cli.judges.request_body import Answering
-from ruler_cli.judges.resolve import choose
+from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
@@ -49,7 +49,7 @@ async def ask(
 ) -> Reply | CallError:
     """One call; a test that would hang fails."""
     settings = {"api_key": KEY, "timeout": 20.0, **settings}
-    async with choose(JudgeSettings(model, base, via=via, **settings)).judge as judge:
+    async with resolve(JudgeSettings(model, base, via=via, **settings)).judge as judge:
         with anyio.fail_after(60):
             return await judge.ask(request)
 
@@ -169,7 +169,7 @@ async def test_sent_or_not(subtests: pytest.Subtests) -> None:
             assert isinstance(fault, CallError)
             assert (fault.scope, fault.sent, fault.billed) == ("call", False, False)
             assert "cannot be reached" in fault.reason
-            assert KEY not in repr(choose(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
+            assert KEY not in repr(resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
 
 
 async def test_error_that_comes_as_200() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ruler_cli.config import AskSettings
-from ruler_cli.judging.exchange import Overflow, converse
+from ruler_cli.judging.exchange import Overflow, exchange
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import ExchangeState, RequestPart, compose, lay_out, parts
+from ruler_cli.prompting.prompt import ExchangeState, RequestPart, build_layout, parts, write_prompt
 from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
 from tests.scoring.replies import (
     Answer,
@@ -25,7 +25,7 @@ def talked(
     state: ExchangeState | None = None,
 ) -> tuple[list[Request], PassScores | GroupError | Overflow]:
     """Drive the conversation of one part; the last answer is given for ever."""
-    conversation = converse(sheet, ask or AskSettings(), part, state)
+    conversation = exchange(sheet, ask or AskSettings(), part, state)
     requests: list[Request] = []
     try:
         request = next(conversation)
@@ -39,7 +39,7 @@ def talked(
 
 def test_room_that_does_not_fit() -> None:
     """A prompt that fits a context beside too long an answer is asked again with the room that is left."""
-    sheet = lay_out(long_group(), AskSettings())
+    sheet = build_layout(long_group(), AskSettings())
     (part,) = parts(sheet, AskSettings(), 0)
     beside = fault(kind="too_long", context=(2000, 1500))
     requests, ballot = talked(beside, good, sheet=sheet, part=part)
@@ -72,9 +72,9 @@ def ending(*, context: int = 0, most: int = 0) -> Answer:
 
 def test_no_room_for_the_answer() -> None:
     """A group that leaves no room for its answer in the context is shown in parts; no other cut is one."""
-    sheet = lay_out(long_group(), AskSettings())
+    sheet = build_layout(long_group(), AskSettings())
     (part,) = parts(sheet, AskSettings(), 0)
-    context = compose(sheet, AskSettings()).request.size // 4 + 60
+    context = write_prompt(sheet, AskSettings()).request.size // 4 + 60
     requests, end = talked(ending(context=context), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
     assert (len(requests), end.limit, end.failure.kind) == (3, context, "reply")
@@ -91,7 +91,7 @@ def test_no_room_for_the_answer() -> None:
 
 def test_overflow_that_was_not_counted() -> None:
     """Of a prompt that was counted no further than the context half is asked for, and what fits it."""
-    sheet = lay_out(long_group(), AskSettings())
+    sheet = build_layout(long_group(), AskSettings())
     (part,) = parts(sheet, AskSettings(), 0)
     for limit in (sheet.tokens // 4, sheet.tokens * 2):
         _, end = talked(fault(kind="too_long", context=(limit, limit + 1)), sheet=sheet, part=part)

@@ -176,7 +176,7 @@ def test_nothing_to_judge() -> None:
     """An empty group, or one that cannot be read, costs no call."""
     for made, reason in [
         (group(), "has no trajectories"),
-        (group(Rollout([], fault="has no messages")), "has no messages"),
+        (group(Rollout([], error="has no messages")), "has no messages"),
     ]:
         requests, failure = play(good, made=made)
         assert isinstance(failure, GroupError)
@@ -186,7 +186,7 @@ def test_nothing_to_judge() -> None:
 
 def test_shared_scores() -> None:
     """Identical rollouts share a score, one that could not be read has none, the rest have theirs."""
-    made = group(talk("a"), Rollout([], fault="is no object"), talk("b"), talk("a"))
+    made = group(talk("a"), Rollout([], error="is no object"), talk("b"), talk("a"))
     (request,), verdict = play(good, made=made)
     assert len(request.labels) == 2
     assert scored(verdict) == [0.1, None, 0.5, 0.1]
@@ -233,7 +233,7 @@ def test_parts_of_one_rollout_have_one_reward_and_one_outcome() -> None:
         Rollout(talk("b"), reward=[1, 2], outcome="passed"),
         Rollout(talk("c"), member="m", reward=1, outcome=True),
         Rollout(talk("d"), member="m", reward=float("nan")),
-        Rollout([], fault="is no object", member="other"),
+        Rollout([], error="is no object", member="other"),
     )
 
     async def call(request: Request, *, again: bool = False) -> Reply | CallError:

@@ -154,7 +154,7 @@ def test_halt_ends_every_line() -> None:
 
             tasks.start_soon(all_of_it)
             await anyio.sleep(12.0)
-            of.halt.now(InterruptedRun(2))
+            of.halt.stop(InterruptedRun(2))
             of.nudge()
         answers = [answer for row in said for answer in row]
         assert len(answers) == 200

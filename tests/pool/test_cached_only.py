@@ -36,6 +36,6 @@ def test_cached_only(tmp_path: Path) -> None:
             failed = replace(MARK, cached=True)
             assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
             assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
-            assert caller.tally.unanswered == 2
+            assert caller.stats.unanswered == 2
 
     anyio.run(main)

@@ -156,7 +156,7 @@ def test_hours() -> None:
 
     async def work(caller: Caller) -> str:
         assert await caller.call(ASKED) == INTERRUPTED
-        return str(caller.gate.halt.reason)
+        return str(caller.gate.stop_signal.reason)
 
     assert "86400 s" in called(judge, work)
     assert len(judge.times) == 1
@@ -188,8 +188,8 @@ def test_fatal() -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(50):
                 tasks.start_soon(caller.call, ASKED)
-        assert isinstance(caller.gate.halt.reason, RefusedError)
-        return caller.gate.halt.reason
+        assert isinstance(caller.gate.stop_signal.reason, RefusedError)
+        return caller.gate.stop_signal.reason
 
     assert str(called(judge, work)) == "no such key"
     assert len(judge.times) == 4
@@ -277,7 +277,7 @@ def test_outage_without_end(fault: CallError) -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(2 * DISTINCT):
                 tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
-        assert "has answered no call for" in str(caller.gate.halt.reason)
+        assert "has answered no call for" in str(caller.gate.stop_signal.reason)
         return anyio.current_time()
 
     assert OUTAGE <= called(Script(fault), work, slots=2 * DISTINCT) < 2 * OUTAGE
@@ -300,7 +300,7 @@ def test_unanswerable_at_the_end() -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(100):
                 tasks.start_soon(one, number)
-        assert caller.gate.halt.reason is None
+        assert caller.gate.stop_signal.reason is None
         return ends
 
     ends = called(Poisoned(OK), work, slots=100)
@@ -357,7 +357,7 @@ def test_stop_while_waiting() -> None:
             tasks.start_soon(caller.call, ASKED)
             tasks.start_soon(caller.call, ASKED)
             await anyio.sleep(5)
-            caller.gate.halt.now(RefusedError("stop"))
+            caller.gate.stop_signal.stop(RefusedError("stop"))
             caller.gate.nudge()
         return anyio.current_time()
 

@@ -311,7 +311,7 @@ def test_queue() -> None:
     """A server that only queues what is beyond its means gets a bounded queue, and is kept busy."""
     world = Queueing(latency=1.0, spread=0.3)
     caller = simulated(world, 6000, AdaptiveConcurrency(CEILING))
-    assert caller.tally.most <= 128
+    assert caller.stats.most <= 128
     assert world.used(10.0, world.sent[-1][0]) >= 0.98 * 16
 
 
@@ -319,5 +319,5 @@ def test_explicit_number_in_a_run() -> None:
     """An explicit number stays and is used, also where the server refuses some of it."""
     world = World(latency=1.0, spread=0.3, capacity=8)
     caller = simulated(world, 300, ConcurrencyLimit(12))
-    assert (caller.gate.level.limit, caller.tally.most) == (12, 12)
-    assert caller.tally.usage.calls == 300
+    assert (caller.gate.level.limit, caller.stats.most) == (12, 12)
+    assert caller.stats.usage.calls == 300

@@ -136,7 +136,7 @@ def test_one_in_ten(slots: int | None, calls: int, latency: float, late: bool) -
         for world in (World(latency, spread=0.3), Gateway(latency, spread=0.3, late=late, seed=1))
     ]
     assert found[0] <= 2.5 * plain[0]
-    assert found[1].tally.usage.calls == calls
+    assert found[1].stats.usage.calls == calls
     assert found[1].gate.level.limit >= 0.8 * plain[1].gate.level.limit
 
 
@@ -156,7 +156,7 @@ def test_floor() -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(400):
                 tasks.start_soon(caller.call, Request("s", str(number), ("a",)))
-        assert caller.tally.usage.calls == 400
+        assert caller.stats.usage.calls == 400
 
     virtually(main)
 

@@ -89,7 +89,7 @@ def test_cancelled_waiters(seed: int, slots: int, limited: bool) -> None:
         assert {ticket for ticket, stay in enumerate(stays) if stay} <= set(went)
         assert (gate.in_flight, gate.status().queued) == (0, 0)
         assert gate.budget.reserved == pytest.approx(0.0, abs=1e-9)
-        assert gate.hungry
+        assert gate.wants_more
 
     gated(work, slots, rpm=120 if limited else None)
 
@@ -222,7 +222,7 @@ def test_stopped() -> None:
             for ticket in range(1, 6):
                 tasks.start_soon(one, ticket)
             await anyio.sleep(1)
-            gate.halt.now(RefusedError("stop"))
+            gate.stop_signal.stop(RefusedError("stop"))
             gate.nudge()
         assert anyio.current_time() == 1.0
         return answers
@@ -325,19 +325,19 @@ def test_room() -> None:
     async def work(gate: Gate) -> None:
         async with anyio.create_task_group() as tasks:
             for ticket in range(16):
-                await gate.room()
+                await gate.wait_for_demand()
                 tasks.start_soon(gate.enter, ticket, ASKED)
                 await anyio.lowlevel.checkpoint()
             for ticket in range(16, 21):
-                await gate.room()
+                await gate.wait_for_demand()
                 tasks.start_soon(gate.enter, ticket, ASKED)
                 await anyio.lowlevel.checkpoint()
-            assert not gate.hungry
+            assert not gate.wants_more
             with anyio.move_on_after(10) as scope:
-                await gate.room()
+                await gate.wait_for_demand()
             assert scope.cancelled_caught
-            gate.halt.now(RefusedError("stop"))
+            gate.stop_signal.stop(RefusedError("stop"))
             gate.nudge()
-            await gate.room()
+            await gate.wait_for_demand()
 
     gated(work, slots=16)

@@ -8,7 +8,7 @@ import pytest
 
 from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.pricing import Price
-from ruler_cli.judges.resolve import Chosen
+from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging import panel as module
 from ruler_cli.judging.panel import pool
 from ruler_cli.ledger.database import open_files
@@ -32,7 +32,7 @@ def made(
     """A pool that is never asked."""
 
     async def main() -> Caller:
-        chosen = Chosen(World(), price, None, embedded)
+        chosen = ResolvedJudge(World(), price, None, embedded)
         return pool(chosen, judge or JudgeSettings(), settings, StopSignal())
 
     return virtually(main)

@@ -12,7 +12,7 @@ import pytest
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import Prompt, compose, lay_out
+from ruler_cli.prompting.prompt import Prompt, build_layout, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
 from ruler_cli.types import Group
 from tests.attacks import FAMILIES, PLACES, Attack, Place
@@ -40,8 +40,8 @@ SMALL = 20_000
 
 def asked(group: Group) -> tuple[PromptLayout, Prompt]:
     """A group's sheet and its first question."""
-    sheet = lay_out(group, ASK)
-    return sheet, compose(sheet, ASK)
+    sheet = build_layout(group, ASK)
+    return sheet, write_prompt(sheet, ASK)
 
 
 def places(attack: Attack) -> Iterator[Place]:
@@ -91,7 +91,7 @@ def test_structure(subtests: pytest.Subtests) -> None:
                     list(paper.labels), separators=(",", ":")
                 )
                 assert not [label for label in paper.labels if label in attack.text], place.name
-                system = compose(plain_sheet, ASK).request.system
+                system = write_prompt(plain_sheet, ASK).request.system
                 assert paper.request.system == system, place.name
 
 

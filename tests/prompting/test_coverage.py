@@ -11,7 +11,7 @@ import pytest
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import coverage
 from ruler_cli.prompting.coverage import Coverage
-from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Group, Line
 from tests.conftest import Ruler, write
 from tests.values import reader, talk
@@ -26,7 +26,7 @@ def covered(*records: Any) -> Coverage:
     form = reader(*raws)
     for number, raw in enumerate(raws, 1):
         group = Group(str(number), form.read(Line(number, 0, raw)))
-        found.look(group, lay_out(group, AskSettings()))
+        found.look(group, build_layout(group, AskSettings()))
     return found
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting.layout import CYCLE, balanced, keyed, order_of
-from ruler_cli.prompting.prompt import lay_out
+from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import Rollout
 from tests.values import group, talk
 
@@ -19,18 +19,18 @@ ASK = AskSettings()
 def test_members() -> None:
     """Parts of one rollout are shown as one, in their order, and have one owner; a broken part has none."""
     parts = [Rollout(talk(said), (i,), member="one") for i, said in enumerate(("first", "second"))]
-    broken = Rollout([], (2,), member="one", fault="is no object")
-    sheet = lay_out(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
+    broken = Rollout([], (2,), member="one", error="is no object")
+    sheet = build_layout(group(*parts, Rollout(talk("other"), (3,)), broken), ASK)
     assert sheet.owner == (0, 0, 1, None)
     assert sheet.distinct[0].index("first") < sheet.distinct[0].index("second")
-    late = lay_out(group(broken, *parts), ASK)
+    late = build_layout(group(broken, *parts), ASK)
     assert late.owner == (None, 0, 0)
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6))
 def test_identical(answers: list[str]) -> None:
     """Identical rollouts are shown once, and each knows which one it is."""
-    sheet = lay_out(group(*map(talk, answers)), ASK)
+    sheet = build_layout(group(*map(talk, answers)), ASK)
     assert len(sheet.distinct) == len(set(answers))
     assert [f'"{a}"' in sheet.distinct[i or 0] for a, i in zip(answers, sheet.owner, strict=True)] == [
         True
@@ -40,7 +40,7 @@ def test_identical(answers: list[str]) -> None:
 
 def test_histories() -> None:
     """Further histories are further parts of the same rollout, without the shared context again."""
-    sheet = lay_out(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
+    sheet = build_layout(group(Rollout(talk("4"), histories=(talk("5"), talk("6", "Why?"))), talk("7")), ASK)
     assert sheet.distinct[0].split("\n") == [
         'assistant: "4"',
         "(part 2 of the same rollout, again from the shared context)",
@@ -54,7 +54,7 @@ def test_histories() -> None:
 def test_equal_in_python_only() -> None:
     """Messages that Python takes for equal and JSON does not are not shared."""
     asks = [[{"role": "user", "content": value}, *talk("4")] for value in (1, True, 1.0)]
-    sheet = lay_out(group(*asks), ASK)
+    sheet = build_layout(group(*asks), ASK)
     assert not sheet.context
     assert [body.split("\n")[0] for body in sheet.distinct] == ['user: "1"', 'user: "true"', 'user: "1.0"']
 
@@ -62,7 +62,7 @@ def test_equal_in_python_only() -> None:
 def parts(*conversations: list[dict[str, Any]]) -> tuple[str, ...]:
     """What is shown of one rollout in parts, beside another rollout."""
     rollouts = [Rollout(c, member="m") for c in conversations]
-    sheet = lay_out(group(Rollout(talk("other")), *rollouts), ASK)
+    sheet = build_layout(group(Rollout(talk("other")), *rollouts), ASK)
     assert len(sheet.distinct) == 2
     assert set(sheet.owner[1:]) == {1}
     return tuple(sheet.distinct[1].split("\n"))
@@ -91,7 +91,7 @@ def test_no_snapshot() -> None:
 def test_prompt_with_examples() -> None:
     """The turns of an agent that are examples in the prompt are context, and no rollout's own."""
     shots = [*talk("2", "1+1?"), *talk("4", "2+2?")]
-    sheet = lay_out(group(Rollout(shots, asked=3)), AskSettings())
+    sheet = build_layout(group(Rollout(shots, prompt_length=3)), AskSettings())
     assert (sheet.context.count("\n"), sheet.distinct) == (2, ('assistant: "4"',))
 
 

@@ -17,7 +17,15 @@ from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import LADDER, ExchangeState, compose, lay_out, obstacle, parts, windows
+from ruler_cli.prompting.prompt import (
+    LADDER,
+    ExchangeState,
+    build_layout,
+    parts,
+    why_unaskable,
+    windows,
+    write_prompt,
+)
 from ruler_cli.types import Group, GroupError, Rollout
 from tests.prompting.test_windows import connected
 from tests.values import group, read, talk, texts
@@ -29,7 +37,7 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return compose(lay_out(made, ask), ask, state=ExchangeState(attempt)).request.user
+    return write_prompt(build_layout(made, ask), ask, state=ExchangeState(attempt)).request.user
 
 
 def test_shape() -> None:
@@ -57,7 +65,7 @@ def test_labels_in_no_text() -> None:
     """A rollout that holds every label of four letters is answered with longer ones."""
     letters = "bcdfghjkmnpqrstvwxz"
     every = " ".join(map("".join, itertools.product(letters, repeat=4)))
-    paper = compose(lay_out(group(talk(every), talk("x"), talk("y")), ASK), ASK)
+    paper = write_prompt(build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK)
     assert len(paper.labels) == 3
     assert all(len(label) > 4 and label not in every for label in paper.labels)
 
@@ -84,7 +92,9 @@ def test_rubric() -> None:
     made = group(talk("a"), talk("b"))
     own = group(talk("a"), talk("b"), rubric="OWN")
     ask = replace(ASK, rubric="OPTION")
-    systems = [compose(lay_out(g, a), a).request.system for g, a in ((own, ask), (made, ask), (made, ASK))]
+    systems = [
+        write_prompt(build_layout(g, a), a).request.system for g, a in ((own, ask), (made, ask), (made, ASK))
+    ]
     assert ["OWN" in s for s in systems] == [True, False, False]
     assert ["OPTION" in s for s in systems] == [False, True, False]
     assert [templates.RUBRIC in s for s in systems] == [False, False, True]
@@ -92,11 +102,11 @@ def test_rubric() -> None:
 
 def test_alone() -> None:
     """One rollout is judged absolutely: the prompt up to the agent's first turn is its context."""
-    sheet = lay_out(group(talk("4")), ASK)
+    sheet = build_layout(group(talk("4")), ASK)
     assert (sheet.context, sheet.distinct, sheet.alone) == ('user: "What is 2+2?"', ('assistant: "4"',), True)
-    system = compose(sheet, ASK).request.system
+    system = write_prompt(sheet, ASK).request.system
     assert system.startswith("You are grading a rollout")
-    only = lay_out(group([{"role": "user", "content": "x"}]), ASK)
+    only = build_layout(group([{"role": "user", "content": "x"}]), ASK)
     assert (only.context, only.distinct) == ("", ('user: "x"',))
 
 
@@ -118,8 +128,8 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     lines = (SAMPLES / "groups.jsonl").read_bytes().splitlines()
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
-        sheet = lay_out(Group("g", (record,)), ask)
-        request = compose(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt))).request
+        sheet = build_layout(Group("g", (record,)), ask)
+        request = write_prompt(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt))).request
         whole.update("\0".join([request.system, request.user, *request.labels]).encode())
         assert request.pass_index == 0
     assert whole.hexdigest() == OURS[case]
@@ -135,9 +145,9 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
 
     Of 130,000 labels the same may be drawn twice by chance, so of four one may be.
     """
-    sheet = lay_out(group(*map(talk, given_answers)), ASK)
+    sheet = build_layout(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
-        compose(sheet, ASK, parts(sheet, ASK, t)[0], ExchangeState(a))
+        write_prompt(sheet, ASK, parts(sheet, ASK, t)[0], ExchangeState(a))
         for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
     )
     chance = len(one.labels) // 4
@@ -149,17 +159,18 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
 
 def test_correction_within_a_pass() -> None:
     """A correction shows the rollouts of its part in an order of its own, or in input order on request."""
-    sheet = lay_out(group(*map(talk, "abcdefgh")), ASK)
+    sheet = build_layout(group(*map(talk, "abcdefgh")), ASK)
     for turn in range(3):
         part = parts(sheet, ASK, turn)[0]
         orders = {
-            tuple(compose(sheet, ASK, part, ExchangeState(attempt)).labels.values()) for attempt in range(4)
+            tuple(write_prompt(sheet, ASK, part, ExchangeState(attempt)).labels.values())
+            for attempt in range(4)
         }
         assert len(orders) == 4
         assert part.distinct in orders
     kept = replace(ASK, order="input")
     for attempt in range(2):
-        paper = compose(sheet, kept, parts(sheet, kept, 1)[0], ExchangeState(attempt))
+        paper = write_prompt(sheet, kept, parts(sheet, kept, 1)[0], ExchangeState(attempt))
         assert list(paper.labels.values()) == list(range(8))
 
 
@@ -178,7 +189,7 @@ def of_sizes(sizes: list[int]) -> Group:
 def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> None:
     """A pass shows each rollout once, in requests that fit the judge, and two passes hang together."""
     ask = replace(ASK, group_size=most, context_tokens=context)
-    sheet = lay_out(of_sizes(sizes), ask)
+    sheet = build_layout(of_sizes(sizes), ask)
     count = windows(sheet, ask)
     found = parts(sheet, ask, turn)
     assert len(found) == count
@@ -203,8 +214,8 @@ def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
     ask = replace(ASK, group_size=5, context_tokens=context)
     asked: list[list[Any]] = []
     for order in (range(14), mixed):
-        sheet = lay_out(group(*(conversations[number] for number in order)), ask)
-        asked.append([compose(sheet, ask, part).request for part in parts(sheet, ask, turn)])
+        sheet = build_layout(group(*(conversations[number] for number in order)), ask)
+        asked.append([write_prompt(sheet, ask, part).request for part in parts(sheet, ask, turn)])
     assert len(asked[0]) > 2
     assert asked[0] == asked[1]
 
@@ -212,7 +223,7 @@ def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
 def test_mirrored() -> None:
     """In windows too a rollout stands at the mirrored slot of the pass before, among others."""
     ask = replace(ASK, group_size=6)
-    sheet = lay_out(of_sizes([5] * 30), ask)
+    sheet = build_layout(of_sizes([5] * 30), ask)
     for turn in (0, 2, 4):
         first, second = parts(sheet, ask, turn), parts(sheet, ask, turn + 1)
         slots, after = (
@@ -228,7 +239,7 @@ def test_mirrored() -> None:
 def test_order_of_input() -> None:
     """On request rollouts stand in input order in every pass, also within windows, which stay random."""
     ask = replace(ASK, group_size=6, order="input")
-    sheet = lay_out(of_sizes([5] * 30), ask)
+    sheet = build_layout(of_sizes([5] * 30), ask)
     for turn in range(3):
         found = parts(sheet, ask, turn)
         assert all(list(part.distinct) == sorted(part.distinct) for part in found)
@@ -244,15 +255,15 @@ def test_too_long(number: int) -> None:
     """Where no two rollouts fit, no pass is made, and the failure says how long they are."""
     made = of_sizes([40_000] * number)
     ask = replace(ASK, context_tokens=9_000)
-    sheet = lay_out(made, ask)
+    sheet = build_layout(made, ask)
     assert (windows(sheet, ask), parts(sheet, ask, 0)) == (0, ())
-    failure = obstacle(made, sheet, ask)
+    failure = why_unaskable(made, sheet, ask)
     assert isinstance(failure, GroupError)
     assert failure.kind == "too_long"
     tokens = int(failure.reason.split()[1])
     assert tokens > 9_000
     assert "more than the 9000 that the judge takes" in failure.reason
-    assert obstacle(made, sheet, replace(ask, context_tokens=90_000)) is None
+    assert why_unaskable(made, sheet, replace(ask, context_tokens=90_000)) is None
 
 
 CUT = "left out by ruler"
@@ -270,7 +281,7 @@ def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[s
 
 def shown(sheet: PromptLayout, ask: AskSettings) -> str:
     """All that a pass asks."""
-    return "\n".join(compose(sheet, ask, part).request.user for part in parts(sheet, ask, 0))
+    return "\n".join(write_prompt(sheet, ask, part).request.user for part in parts(sheet, ask, 0))
 
 
 def only_tools(sheet: PromptLayout) -> bool:
@@ -287,13 +298,13 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
     """The first user message and every final answer are whole, whatever has to be left out."""
     ask = replace(ASK, context_tokens=tokens)
     made = group(*(rollout(f"of {n}", *each) for n, each in enumerate(lengths)))
-    sheet = lay_out(made, ask)
+    sheet = build_layout(made, ask)
     bodies = sheet.distinct
     assert len(bodies) == len(lengths)
     assert (sheet.context + "\n".join(bodies)).count("QUESTION " * 100) == 1
     assert all(f"of {n}" + " ANSWER" * 100 in bodies[n] for n in range(len(bodies)))
     assert bool(sheet.shortening) is any(CUT in text for text in (sheet.context, *bodies))
-    whole = lay_out(made, ASK)
+    whole = build_layout(made, ASK)
     for text, full in zip(bodies, whole.distinct, strict=True):
         assert text == full or len(text) < len(full)
     assert (sheet.digest, sheet.digests, sheet.owner) == (whole.digest, whole.digests, whole.owner)
@@ -302,7 +313,7 @@ def test_never_cut(lengths: list[tuple[int, int]], tokens: int) -> None:
 def test_whole_in_windows() -> None:
     """Rollouts of which four fit into a request are shown whole, however long the group is."""
     ask = replace(ASK, context_tokens=60_000)
-    sheet = lay_out(group(*(rollout(f"{n}") for n in range(24))), ask)
+    sheet = build_layout(group(*(rollout(f"{n}") for n in range(24))), ask)
     assert sheet.tokens > 200_000
     assert sheet.shortening == 0
     assert CUT not in shown(sheet, ask)
@@ -313,7 +324,9 @@ def test_whole_in_windows() -> None:
 def test_only_the_long_one(number: int) -> None:
     """One rollout that leaves no room for others is shortened, and no other is."""
     ask = replace(ASK, context_tokens=25_000)
-    sheet = lay_out(group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask)
+    sheet = build_layout(
+        group(rollout("long", 40_000), *(rollout(f"{n}", 300) for n in range(number - 1))), ask
+    )
     assert [CUT in body for body in sheet.distinct] == [True] + [False] * (number - 1)
     assert only_tools(sheet)
     assert "thought " * 1000 in sheet.distinct[0]
@@ -324,7 +337,7 @@ def test_step_by_step() -> None:
     made = group(*(rollout(f"{n}") for n in range(4)))
     steps = []
     for tokens in (50_000, 20_000, 12_000, 6_000, 3_000):
-        sheet = lay_out(made, replace(ASK, context_tokens=tokens))
+        sheet = build_layout(made, replace(ASK, context_tokens=tokens))
         assert sheet.tokens <= tokens
         steps.append(sheet.shortening)
         assert ("thought " * 1000 in sheet.distinct[0]) is only_tools(sheet)
@@ -338,7 +351,7 @@ def test_long_context() -> None:
     tool = {"role": "tool", "content": "shared " * 20_000}
     made = group(*([talk(a)[0], tool, talk(a)[1]] for a in "abc"))
     ask = replace(ASK, context_tokens=5_000)
-    sheet = lay_out(made, ask)
+    sheet = build_layout(made, ask)
     assert CUT in sheet.context
     assert sheet.context.startswith('user: "What is 2+2?"')
     assert only_tools(sheet)
@@ -351,7 +364,7 @@ def test_smaller_windows_last() -> None:
     answers = ["x" * 20_000 + str(n) for n in range(8)]
     made = group(*([*rollout(a[-1])[:3], {"role": "assistant", "content": a}] for a in answers))
     ask = replace(ASK, context_tokens=14_000)
-    sheet = lay_out(made, ask)
+    sheet = build_layout(made, ask)
     assert sheet.shortening == len(LADDER)
     assert all(len(part.distinct) < 4 for part in parts(sheet, ask, 0))
     assert [len(part.distinct) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]

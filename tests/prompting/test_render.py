@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.judges.offline import blocks
-from ruler_cli.prompting.prompt import compose, lay_out
+from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.prompting.render import render, render_tools
 from tests.values import group, texts, values
 
@@ -204,8 +204,8 @@ conversations = st.lists(messages | items, min_size=1, max_size=4)
 @given(st.lists(conversations, min_size=1, max_size=4), st.none() | st.lists(values, min_size=1), texts)
 def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -> None:
     """Text in a rollout never adds, removes or renames a delimiter, nor the last line."""
-    sheet = lay_out(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
-    paper = compose(sheet, AskSettings())
+    sheet = build_layout(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
+    paper = write_prompt(sheet, AskSettings())
     user = paper.request.user
     user.encode()
     paper.request.system.encode()

@@ -17,7 +17,7 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Annotation, Group, GroupResult, Rollout, Usage
-from ruler_cli.writing.annotate import annotate, group_fields, marks_of
+from ruler_cli.writing.annotate import annotate, annotations_of, group_fields
 from tests.scoring.saying import ballot, groups, judged, miss
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
 
@@ -328,7 +328,7 @@ def fields(
     """What is written of it, as JSON has it."""
     verdict = combine(said, CombineSettings(**how), BatchStatistics())
     made = of(said)
-    marks = [mark.fields for mark in marks_of(made, outcome(said), verdict, names)]
+    marks = [mark.fields for mark in annotations_of(made, outcome(said), verdict, names)]
     part = group_fields(made, outcome(said), verdict, names, 0.123456789)
     return json.loads(json.dumps([marks, part], allow_nan=False))  # type: ignore[no-any-return]  # any JSON
 
