@@ -153,7 +153,7 @@ class Stage:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch, groups: Sequence[Any], *judges: Stub) -> None:
         self.path, self.judges = path, {judge.name: judge for judge in judges}
         write(path / "in.jsonl", list(groups))
-        patch.setattr("ruler_cli.run.choose", self._choose)
+        patch.setattr("ruler_cli.run.resolve", self._choose)
         patch.setattr("ruler_cli.run.cached_only", self._cached_only)
 
     def _choose(self, settings: JudgeSettings) -> ResolvedJudge:
