@@ -85,17 +85,17 @@ class ResultWriter:
 
     async def rest(self) -> None:
         """Write what waited, with the batch as it turned out."""
-        from ruler_cli.scoring.sums import ENOUGH
+        from ruler_cli.scoring.position_bias import ENOUGH
 
         if self._spool is None:
             return
-        how, slots = self._settings.combine, self._batch.slots
+        how, slots = self._settings.combine, self._batch.position_bias
         if how.debias and not slots.enough:
             self._observer.warn(
                 f"--debias: nothing is subtracted; {ENOUGH} groups with something to compare tell what a "
                 f"place is worth, here are {slots.groups}"
             )
-        self._batch.settle((outcome for _, outcome in self._spool.all()), how)
+        self._batch.refit_noise((outcome for _, outcome in self._spool.all()), how)
         for group, outcome in self._spool.all():
             verdict = self._combined(outcome, how)
             await self._finish(group, outcome, verdict)
@@ -134,7 +134,7 @@ class ResultWriter:
     async def _finish(self, group: Group, outcome: GroupResult, verdict: GroupScores | GroupError) -> None:
         self._counts.conclude(verdict)
         if isinstance(verdict, GroupScores):
-            self._batch.conclude(group.key, outcome, verdict)
+            self._batch.add_scores(group.key, outcome, verdict)
         batch = self._annotated(group, outcome, verdict)
         try:
             if self.output.waits:  # a slow reader of the pipe must not stop the calls in flight

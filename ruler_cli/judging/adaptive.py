@@ -30,9 +30,9 @@ from math import exp, fsum, inf, log, log1p, sqrt
 from typing import Self
 
 from ruler_cli.scoring import reliability
-from ruler_cli.scoring.batch_statistics import Correct, anova, tables
-from ruler_cli.scoring.reliability import Noise, Prior
-from ruler_cli.scoring.sums import SlotCurve
+from ruler_cli.scoring.batch_statistics import Correction, anova, tables
+from ruler_cli.scoring.position_bias import PositionBias
+from ruler_cli.scoring.reliability import NoiseEstimator, NoisePrior
 from ruler_cli.types import GroupResult, PassScores
 
 FIRST = 2
@@ -76,7 +76,7 @@ class GroupStanding:
         return cls(judged, 1 + max(turns), max(tokens, 1.0))
 
 
-def unresolved(standing: GroupStanding, prior: Prior) -> bool:
+def unresolved(standing: GroupStanding, prior: NoisePrior) -> bool:
     """Whether a stronger judge is worth its price: there is a difference, and it is not yet reliable.
 
     Not where the F test finds a tie, not from a reliability of RELIABLE on, and not where a single pass
@@ -134,7 +134,7 @@ class _Group:
     is the noise variance v, and `likely` are the chances of each S/v, once the block has told.
     """
 
-    def __init__(self, standing: GroupStanding, correct: Correct) -> None:
+    def __init__(self, standing: GroupStanding, correct: Correction) -> None:
         judged = standing.judged
         every = tables(judged, correct)
         self.rollouts = len(judged.sizes)
@@ -150,7 +150,7 @@ class _Group:
         self.noise = reliability.ROUNDING
         self.likely: tuple[float, ...] = ()
 
-    def likelihood(self, prior: Prior) -> tuple[float, ...]:
+    def likelihood(self, prior: NoisePrior) -> tuple[float, ...]:
         """Of each S/v; () where nothing is known of the group; all on 0 where rollouts differ by less.
 
         The density of F · (1 + k·S/v), F on `df_item` and the shrunk noise's degrees of freedom.
@@ -189,7 +189,7 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     """What the block says of each of its groups."""
     correct = _without_slots(standings)
     found = [_Group(standing, correct) for standing in standings]
-    noise = Noise()
+    noise = NoiseEstimator()
     for group in found:
         noise.add(group.ms_res, group.df_res)
     likelihoods = [group.likelihood(noise.prior()) for group in found]
@@ -199,12 +199,12 @@ def _groups(standings: Sequence[GroupStanding]) -> list[_Group]:
     return found
 
 
-def _without_slots(standings: Sequence[GroupStanding]) -> Correct:
+def _without_slots(standings: Sequence[GroupStanding]) -> Correction:
     """Scores less what the block's slot curve explains of them, as far as there are groups enough.
 
     Where all passes show one order (`--order input`) the curve would hold how good the rollouts are.
     """
-    curve = SlotCurve()
+    curve = PositionBias()
     turned = any(
         len({b.distinct for b in s.judged.pass_scores}) > 1 for s in standings if s.judged.windows == 1
     )

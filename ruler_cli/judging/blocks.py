@@ -11,7 +11,7 @@ import anyio
 
 from ruler_cli.judging.adaptive import GroupStanding, allot, unresolved
 from ruler_cli.scoring.batch_statistics import BatchStatistics
-from ruler_cli.scoring.reliability import Prior
+from ruler_cli.scoring.reliability import NoisePrior
 from ruler_cli.types import UNANSWERED, Group, GroupResult
 
 MOST, SIZE = 64, 16 << 20
@@ -54,7 +54,7 @@ class _Block:
         self.bytes = self._waiting = 0
         self.closed = self.unanswered = self.goes_on = False
         self._over = anyio.Event()
-        self._prior: Prior | None = None
+        self._prior: NoisePrior | None = None
 
     async def decided(self) -> None:
         """Wait until all others say how they stand; with one that is unanswered nobody gets any passes.

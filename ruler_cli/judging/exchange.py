@@ -13,7 +13,7 @@ from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import ExchangeState, Prompt, RequestPart, write_prompt
-from ruler_cli.scoring.parse_reply import DefectError, Reading, read, read_complete
+from ruler_cli.scoring.parse_reply import DefectError, ParsedReply, parse, parse_complete
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
 CORRECTIONS = 3
@@ -70,7 +70,7 @@ def exchange(
         if failure:
             return _crowded(failure, sheet, part, state) if len(state.cuts) > 2 else failure
         cut_twice = answer.truncated and len(state.cuts) == 2
-        given = read_complete(answer.text, paper.request.labels) if cut_twice else {}
+        given = parse_complete(answer.text, paper.request.labels) if cut_twice else {}
         state.attempt += not given
 
 
@@ -96,12 +96,12 @@ def _least(rollouts: int) -> int:
     return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
 
 
-def _understand(answer: Reply, paper: Prompt, *, again: bool) -> Reading:
+def _understand(answer: Reply, paper: Prompt, *, again: bool) -> ParsedReply:
     if answer.refusal is not None:
         raise DefectError(answer.refusal)
     if answer.truncated and not answer.text.rstrip().endswith(("}", "]", "```")):
         raise DefectError("the answer was cut off")  # a verdict before its end may be a draft
-    reading = read(answer.text, paper.request.labels)
+    reading = parse(answer.text, paper.request.labels)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
     return reading
@@ -161,7 +161,7 @@ def _crowded(
 
 
 def _ballot(
-    part: RequestPart, paper: Prompt, entries: dict[str, tuple[float, str]], reading: Reading
+    part: RequestPart, paper: Prompt, entries: dict[str, tuple[float, str]], reading: ParsedReply
 ) -> PassScores:
     said = [entries[label] for label in paper.labels]
     return PassScores(

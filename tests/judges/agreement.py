@@ -20,7 +20,7 @@ from ruler_cli.judges.offline import Offline
 from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.results.agree.measure import Agreement, measure
 from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
-from ruler_cli.scoring.parse_reply import read
+from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import Group, Line, Record, Rollout
 
 
@@ -40,7 +40,7 @@ def judged(group: Group) -> list[float]:
     sheet = build_layout(group, ask)
     paper = write_prompt(sheet, ask)
     reply = asyncio.run(Offline().ask(paper.request))
-    reading = read(reply.text, paper.request.labels)
+    reading = parse(reply.text, paper.request.labels)
     scores = {paper.labels[label]: score for label, (score, _) in reading.entries.items()}
     return [scores[owner] for owner in sheet.owner if owner is not None]
 

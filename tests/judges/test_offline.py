@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.judges.offline import Offline, observe, rate
 from ruler_cli.prompting.render import render
-from ruler_cli.scoring.parse_reply import read
+from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 from tests.judges.agreement import agreement
 from tests.values import few
@@ -55,7 +55,7 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     reply = asyncio.run(once())
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
-    reading = read(reply.text, request.labels)
+    reading = parse(reply.text, request.labels)
     return reading.entries
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.judges.simulated import Draws, Simulated, SimulatedModel, answers, score, slot_curve, truth
-from ruler_cli.scoring.parse_reply import read
+from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 
 _LETTERS = "bcdfghjklm"
@@ -54,7 +54,7 @@ def test_it_is_a_judge() -> None:
     reply = asyncio.run(once())
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
-    reading = read(reply.text, request.labels)
+    reading = parse(reply.text, request.labels)
     assert [s for s, _ in reading.entries.values()] == [0.35, 0.9]
     assert all(said.startswith("Simulated") for _, said in reading.entries.values())
 

@@ -13,7 +13,7 @@ from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.layout import PromptLayout
 from ruler_cli.prompting.prompt import Prompt, build_layout, write_prompt
-from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
+from ruler_cli.scoring.parse_reply import DefectError, parse, parse_complete
 from ruler_cli.types import Group
 from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS
@@ -115,7 +115,7 @@ def test_replies(subtests: pytest.Subtests) -> None:
             raw = json.dumps({"scores": entries}, ensure_ascii=False)
             for reply in (verdict, raw, f"```json\n{verdict}\n```", f"<think>{text}</think>{verdict}"):
                 try:
-                    found = read(reply, LABELS)
+                    found = parse(reply, LABELS)
                 except DefectError:
                     assert len(text) > SMALL, reply[:200]
                     continue
@@ -131,8 +131,8 @@ def test_replies(subtests: pytest.Subtests) -> None:
                 f"</think>{text}",
             ):
                 with suppress(DefectError):
-                    found = read(reply, LABELS)
+                    found = parse(reply, LABELS)
                     assert {label: entry[0] for label, entry in found.entries.items()} == scores
-                assert set(read_complete(reply, LABELS).items()) <= {
+                assert set(parse_complete(reply, LABELS).items()) <= {
                     (n, (s, text)) for n, s in scores.items()
                 }

@@ -17,7 +17,7 @@ from ruler_cli.observer import BatchFigures
 from ruler_cli.scoring.batch_statistics import BatchStatistics, mean
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import GroupResult, GroupScores
-from tests.scoring.saying import ballot, groups, judged, miss, scores
+from tests.scoring.group_results import failed_call, group_result, groups, one_pass, scores
 
 
 def run(
@@ -31,7 +31,7 @@ def run(
     for i, group in enumerate(all_judged):
         verdict = combine(group, settings, batch)
         assert isinstance(verdict, GroupScores), verdict
-        batch.conclude(keys[i] if keys else f"g{i}", group, verdict)
+        batch.add_scores(keys[i] if keys else f"g{i}", group, verdict)
     return batch.figures(debias=settings.debias)
 
 
@@ -50,8 +50,8 @@ def test_figures_are_json(group: GroupResult) -> None:
 
 def test_ties_and_degraded_groups_are_counted() -> None:
     """The tie rate is the share of groups without signal; a group of which a pass failed is degraded."""
-    clear = judged(*(ballot([0.1, 0.5, 0.9], t) for t in range(3)))
-    turned = judged(ballot([0.2, 0.4, 0.6]), ballot([0.6, 0.4, 0.2], 1), miss(2))
+    clear = group_result(*(one_pass([0.1, 0.5, 0.9], t) for t in range(3)))
+    turned = group_result(one_pass([0.2, 0.4, 0.6]), one_pass([0.6, 0.4, 0.2], 1), failed_call(2))
     found = run(clear, clear, clear, turned)
     assert (found.groups, found.tie_rate, found.degraded) == (4, 0.25, 1)
     assert found.reliability == (1, 0, 0, 0, 0, 0, 0, 0, 0, 3)
@@ -62,8 +62,10 @@ def test_length_is_told_of_distinct_rollouts() -> None:
     """Scores rise with length by what they do, and a duplicate does not count twice."""
     rng = random.Random(9)
     every = [
-        judged(
-            ballot([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]), sizes=(100, 200, 400), owner=(0, 1, 2, 2, 2, None)
+        group_result(
+            one_pass([0.3, 0.35, 0.4 + rng.gauss(0, 0.01)]),
+            sizes=(100, 200, 400),
+            owner=(0, 1, 2, 2, 2, None),
         )
         for _ in range(30)
     ]
@@ -79,8 +81,8 @@ def test_every_two_judges_are_told() -> None:
     every = []
     for _ in range(30):
         rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
-        said = [ballot([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
-        every.append(judged(*said, judges=3, rewards=rewards))
+        said = [one_pass([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
+        every.append(group_result(*said, judges=3, rewards=rewards))
     found = run(*every, names=("a", "b")).judges
     assert [pair.judges for pair in found] == [("a", "b"), ("a", "judge 3"), ("b", "judge 3")]
     for pair in found:
@@ -93,9 +95,9 @@ def test_every_two_judges_are_told() -> None:
 
 def test_what_contradicts_an_outcome_is_listed() -> None:
     """Passed with a low score and failed with a high one are named with group and number, worst first."""
-    one = judged(ballot([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
-    two = judged(
-        ballot([0.05, 0.6, 0.4]),
+    one = group_result(one_pass([0.1, 0.9, 0.3, 0.5, 0.5]), outcomes=(True, False, False, True, False))
+    two = group_result(
+        one_pass([0.05, 0.6, 0.4]),
         owner=(0, None, 1, 2),
         faults=("", "no messages", "", ""),
         outcomes=(True, True, False, None),
@@ -112,7 +114,7 @@ def test_what_contradicts_an_outcome_is_listed() -> None:
 
 def test_keys_in_a_listing_are_fit_for_a_report() -> None:
     """A key of control characters, a lone surrogate or great length is made harmless."""
-    group = judged(ballot([0.1, 0.9]), outcomes=(True, True))
+    group = group_result(one_pass([0.1, 0.9]), outcomes=(True, True))
     keys = ("\x1b[2J\u202e", "\ud800", "x" * 10_000, "wörk 1")
     found = run(group, group, group, group, keys=keys)
     shown = [odd.group for odd in found.flawed_listed]
@@ -124,7 +126,7 @@ def test_the_most_extreme_are_kept() -> None:
     """Of very many only the twenty most extreme are listed, in whatever order they came; all are counted."""
     rng = random.Random(11)
     low = rng.sample([i / 1000 for i in range(400)], 400)
-    found = run(*(judged(ballot([score, 0.5]), outcomes=(True, None)) for score in low))
+    found = run(*(group_result(one_pass([score, 0.5]), outcomes=(True, None)) for score in low))
     assert found.flawed == 400
     assert [odd.score for odd in found.flawed_listed] == sorted(low)[:20]
 

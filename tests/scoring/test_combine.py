@@ -18,7 +18,7 @@ from ruler_cli.config import CombineSettings
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine, ordered
 from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, PassScores
-from tests.scoring.saying import ballot, groups, judged, miss, scores
+from tests.scoring.group_results import failed_call, group_result, groups, one_pass, scores
 
 
 def verdict(group: GroupResult, batch: BatchStatistics | None = None, **how: Any) -> GroupScores:
@@ -48,7 +48,7 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
     rng = random.Random(1)
     return batch_of(
         *(
-            judged(ballot([0.5 + by, 0.5 + 0.02 * rng.random(), 0.5 - by + 0.02 * rng.random()]))
+            group_result(one_pass([0.5 + by, 0.5 + 0.02 * rng.random(), 0.5 - by + 0.02 * rng.random()]))
             for _ in range(number)
         )
     )
@@ -61,8 +61,8 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
 def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Random) -> None:
     """What one judge says once is the verdict, bit for bit, score and explanation."""
     order = rng.sample(range(len(values)), len(values))
-    said = ballot(values, bodies=order)
-    found = verdict(judged(said))
+    said = one_pass(values, bodies=order)
+    found = verdict(group_result(said))
     for slot, body in enumerate(order):
         one = found.rollouts[body]
         assert (one.score, one.judge_score, one.spread) == (values[slot], values[slot], None)
@@ -92,7 +92,11 @@ def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
 @given(groups(), st.randoms(), st.booleans())
 def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, order: bool) -> None:
     """In whatever order answers and failures came, the verdict is the same."""
-    misses = (miss(7, 0, reason="first"), miss(8, 1, reason="second"), miss(9, 0, reason="third"))
+    misses = (
+        failed_call(7, 0, reason="first"),
+        failed_call(8, 1, reason="second"),
+        failed_call(9, 0, reason="third"),
+    )
     group = replace(group, failed_calls=misses)
     other = replace(
         group,
@@ -121,28 +125,28 @@ def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
 
 def test_a_judge_with_too_few_passes_does_not_count() -> None:
     """Below --min-passes a judge's scores are left out, and the group is degraded."""
-    said = [ballot([0.1, 0.9], t) for t in range(3)] + [ballot([1.0, 0.0], 0, 1)]
-    lost = [miss(1, 1), miss(2, 1)]
-    found = verdict(judged(*said, *lost, judges=2), min_passes=2)
+    said = [one_pass([0.1, 0.9], t) for t in range(3)] + [one_pass([1.0, 0.0], 0, 1)]
+    lost = [failed_call(1, 1), failed_call(2, 1)]
+    found = verdict(group_result(*said, *lost, judges=2), min_passes=2)
     assert found.scores == (0.1, 0.9)
     assert [one.by_judge for one in found.rollouts] == [{0: 0.1}, {0: 0.9}]
     assert found.degraded
     assert found.passes == 3
-    assert verdict(judged(*said, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
+    assert verdict(group_result(*said, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
 
 
 def test_what_the_cap_left_out_is_left_out() -> None:
     """A group that no judge scored and the cap kept from one counts as left out, whoever failed before."""
-    found = failure(judged(miss(0, kind="refused"), miss(0, 1, "budget", "too dear")))
+    found = failure(group_result(failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")))
     assert (found.kind, found.reason) == ("budget", "too dear")
-    some = judged(ballot([0.1, 0.9]), miss(1), miss(2, kind="budget"), judges=2)
+    some = group_result(one_pass([0.1, 0.9]), failed_call(1), failed_call(2, kind="budget"), judges=2)
     assert failure(some, min_passes=2).kind == "budget"
 
 
 def test_a_lost_window_fails_the_pass() -> None:
     """Where some rollouts were in no window that was answered, nothing is scored."""
     lost = FailedCall(0, 0, 1, GroupError("transport", "gone"))
-    found = failure(judged(ballot([0.1, 0.9], bodies=(0, 1)), lost, size=4, windows=2))
+    found = failure(group_result(one_pass([0.1, 0.9], bodies=(0, 1)), lost, size=4, windows=2))
     assert found.kind == "transport"
     assert found.reason == (
         "some rollouts have scores of 0 of 1 passes, --min-passes asks for 1; the first that did not: gone"
@@ -152,9 +156,9 @@ def test_a_lost_window_fails_the_pass() -> None:
 @given(groups(), st.booleans())
 def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool) -> None:
     """Whatever was answered before the run was stopped, a rerun has to finish the group."""
-    stop = miss(3, kind="interrupted", reason="stopped")
+    stop = failed_call(3, kind="interrupted", reason="stopped")
     ballots = group.pass_scores if whole else ()
-    found = failure(replace(group, pass_scores=ballots, failed_calls=(miss(2), stop)))
+    found = failure(replace(group, pass_scores=ballots, failed_calls=(failed_call(2), stop)))
     assert (found.kind, found.reason) == ("interrupted", "stopped")
 
 
@@ -164,12 +168,12 @@ def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool
 @pytest.mark.parametrize(
     ("said", "reliability"),
     [
-        ([ballot([0.8, 0.8, 0.8])], None),
-        ([ballot([0.8] * 3), ballot([0.6] * 3, 1)], 0.0),
-        ([ballot([0.2, 0.5, 0.8]), ballot([0.8, 0.5, 0.2], 1)], 0.0),
-        ([ballot([0.1, 0.7, 0.4]), ballot([0.7, 0.1, 0.4], 0, 1)], 0.0),
-        ([ballot([0.1, 0.2, 0.3], t) for t in range(3)] + [ballot([0.3, 0.2, 0.1], 0, 1)], 0.0),
-        ([ballot([0.7] * 3), miss(1)], None),
+        ([one_pass([0.8, 0.8, 0.8])], None),
+        ([one_pass([0.8] * 3), one_pass([0.6] * 3, 1)], 0.0),
+        ([one_pass([0.2, 0.5, 0.8]), one_pass([0.8, 0.5, 0.2], 1)], 0.0),
+        ([one_pass([0.1, 0.7, 0.4]), one_pass([0.7, 0.1, 0.4], 0, 1)], 0.0),
+        ([one_pass([0.1, 0.2, 0.3], t) for t in range(3)] + [one_pass([0.3, 0.2, 0.1], 0, 1)], 0.0),
+        ([one_pass([0.7] * 3), failed_call(1)], None),
     ],
     ids=[
         "one pass",
@@ -184,7 +188,7 @@ def test_one_score_for_all_is_no_signal(
     said: list[PassScores | FailedCall], reliability: float | None
 ) -> None:
     """Where the judges' scores come out as one, the group is a tie of no weight, by however many passes."""
-    found = verdict(judged(*said, judges=1 + max(s.judge for s in said)))
+    found = verdict(group_result(*said, judges=1 + max(s.judge for s in said)))
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
     assert (found.reliability, found.passes_for) == (reliability, None)
     assert len({score for score in found.scores if score is not None}) == 1
@@ -193,8 +197,8 @@ def test_one_score_for_all_is_no_signal(
 def test_passes_needed_are_of_the_whole_panel() -> None:
     """A panel of three that needs six columns needs two passes."""
     rows = [[0.3, 0.45, 0.6], [0.35, 0.5, 0.5], [0.25, 0.5, 0.6]]
-    one = verdict(judged(*(ballot(row, t) for t, row in enumerate(rows))))
-    panel = verdict(judged(*(ballot(row, 0, j) for j, row in enumerate(rows)), judges=3))
+    one = verdict(group_result(*(one_pass(row, t) for t, row in enumerate(rows))))
+    panel = verdict(group_result(*(one_pass(row, 0, j) for j, row in enumerate(rows)), judges=3))
     assert one.reliability == panel.reliability
     assert one.passes_for is not None
     assert panel.passes_for == -(-one.passes_for // 3)
@@ -207,7 +211,7 @@ def test_passes_needed_are_of_the_whole_panel() -> None:
 @given(groups(least=2))
 def test_debias_by_nothing_is_nothing(group: GroupResult) -> None:
     """Where every slot scored alike, or too few groups are known, debias changes no bit."""
-    flat = batch_of(*(judged(ballot([0.5, 0.5, 0.5])) for _ in range(30)))
+    flat = batch_of(*(group_result(one_pass([0.5, 0.5, 0.5])) for _ in range(30)))
     few = slanted(5)
     for batch in (flat, few, BatchStatistics()):
         assert verdict(group, batch, debias=True) == verdict(group, batch)
@@ -215,7 +219,7 @@ def test_debias_by_nothing_is_nothing(group: GroupResult) -> None:
 
 def test_debias_takes_out_the_slots() -> None:
     """What was seen first and was given more for it comes down to what was seen last."""
-    group = judged(ballot([0.7, 0.5, 0.3]))
+    group = group_result(one_pass([0.7, 0.5, 0.3]))
     found = verdict(group, slanted(), debias=True)
     assert found.scores == pytest.approx((0.5, 0.5, 0.5), abs=0.02)
     assert all(one.by_judge == {0: one.score} for one in found.rollouts)
@@ -225,7 +229,9 @@ def test_debias_takes_out_the_slots() -> None:
 def test_debias_makes_no_signal_of_one_score() -> None:
     """What is subtracted from equal scores tells places apart and no rollouts: the group stays a tie."""
     for passes in (1, 2, 3):
-        found = verdict(judged(*(ballot([0.5] * 3, t) for t in range(passes))), slanted(), debias=True)
+        found = verdict(
+            group_result(*(one_pass([0.5] * 3, t) for t in range(passes))), slanted(), debias=True
+        )
         assert len(set(found.scores)) == 3
         assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
 
@@ -238,9 +244,9 @@ def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
     def said(turn: int) -> PassScores:
         order = rng.sample(range(6), 6)
         shown = zip(order, places, strict=True)
-        return ballot([true[i] + by + rng.gauss(0, error) for i, by in shown], turn, bodies=tuple(order))
+        return one_pass([true[i] + by + rng.gauss(0, error) for i, by in shown], turn, bodies=tuple(order))
 
-    return judged(said(0), said(1))
+    return group_result(said(0), said(1))
 
 
 def test_what_is_subtracted_is_no_noise() -> None:
@@ -248,22 +254,22 @@ def test_what_is_subtracted_is_no_noise() -> None:
     rng = random.Random(5)
     all_judged = [turned(rng) for _ in range(60)]
     how, batch = CombineSettings(debias=True), batch_of(*all_judged)
-    batch.settle(all_judged, CombineSettings())
+    batch.refit_noise(all_judged, CombineSettings())
     raw, before = batch.prior, [verdict(group, batch).reliability for group in all_judged]
-    batch.settle(all_judged, how)
+    batch.refit_noise(all_judged, how)
     after = [verdict(group, batch, debias=True).reliability for group in all_judged]
     assert raw.variance > 0.01
     assert batch.prior.variance < 0.001
     assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
     assert min(a for a in after if a is not None) > 0.9
-    assert batch.slots.groups == 60
+    assert batch.position_bias.groups == 60
 
 
 def mixed_panel(rng: random.Random) -> GroupResult:
     """A judge that is strict and flat and one that is neither."""
     true = [rng.random() for _ in range(4)]
-    return judged(
-        ballot([0.1 + 0.2 * t for t in true]), ballot([0.2 + 0.6 * t for t in true], 0, 1), judges=2
+    return group_result(
+        one_pass([0.1 + 0.2 * t for t in true]), one_pass([0.2 + 0.6 * t for t in true], 0, 1), judges=2
     )
 
 
@@ -283,13 +289,13 @@ def test_standardized_judges_have_one_mean_and_spread() -> None:
 
 def test_standardize_is_for_panels() -> None:
     """One judge, a judge that gives one score to all, and the judge of an escalation: no scale is made up."""
-    one = judged(ballot([0.1, 0.9]))
+    one = group_result(one_pass([0.1, 0.9]))
     assert verdict(one, batch_of(one), standardize=True).scores == (0.1, 0.9)
-    flat = judged(ballot([0.1, 0.9]), ballot([0.3, 0.3], 0, 1), judges=2)
+    flat = group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.3], 0, 1), judges=2)
     found = verdict(flat, batch_of(flat), standardize=True)
     assert [one.by_judge[1] for one in found.rollouts] == pytest.approx([0.4, 0.4])
-    strong = [ballot([0.6, 0.7], turn, 2) for turn in range(2)]
-    final = judged(ballot([0.2, 0.8]), ballot([0.1, 0.2], 0, 1), *strong, judges=2, escalated_to=2)
+    strong = [one_pass([0.6, 0.7], turn, 2) for turn in range(2)]
+    final = group_result(one_pass([0.2, 0.8]), one_pass([0.1, 0.2], 0, 1), *strong, judges=2, escalated_to=2)
     assert verdict(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
 
 
@@ -311,7 +317,7 @@ def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
 @pytest.mark.parametrize("reward", [-1.0, 1.5, 1e300])
 def test_blend_mixes_no_scales(reward: float) -> None:
     """A reward outside 0 to 1 fails the group, which says which, rather than make a score of no scale."""
-    found = failure(judged(ballot([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
+    found = failure(group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
     assert found.kind == "input"
     assert found.reason.startswith(f"--blend: rollout 2 has the reward {reward:g}, and scores go from 0 to 1")
 
@@ -330,13 +336,13 @@ def test_what_failed_never_outranks_what_passed(group: GroupResult, blend: float
 @pytest.mark.parametrize("passes", [1, 2])
 def test_what_an_outcome_levels_is_a_tie(passes: int) -> None:
     """Scores that the outcome makes equal are no signal any more, though the judge told them apart."""
-    said = [ballot([0.1, 0.9], t) for t in range(passes)]
-    group = judged(*said, outcomes=(True, False))
+    said = [one_pass([0.1, 0.9], t) for t in range(passes)]
+    group = group_result(*said, outcomes=(True, False))
     found = verdict(group, by_outcome=True)
     assert (found.tied, found.one_score, found.weight) == (True, False, 0.0)
     assert not verdict(group).tied
-    assert not verdict(judged(*said, outcomes=(False, True)), by_outcome=True).tied
-    same = judged(ballot([0.4]), owner=(0, 0), outcomes=(True, False))
+    assert not verdict(group_result(*said, outcomes=(False, True)), by_outcome=True).tied
+    same = group_result(one_pass([0.4]), owner=(0, 0), outcomes=(True, False))
     assert not verdict(same, by_outcome=True, single="score").tied
 
 
@@ -379,7 +385,7 @@ def windowed(seed: int, bodies: int = 24, windows: int = 4, judge: int = 0) -> l
             shown = order[window::windows]
             level = rng.gauss(0, 0.1)
             given = [min(1, max(0, 0.2 + 0.6 * body / bodies + level + rng.gauss(0, 0.02))) for body in shown]
-            said.append(ballot(given, turn, judge, window=window, bodies=shown))
+            said.append(one_pass(given, turn, judge, window=window, bodies=shown))
     return said
 
 
@@ -391,15 +397,15 @@ def test_windows_of_one_score_each_are_a_tie(judges: int) -> None:
         for judge in range(judges)
         for one, level in zip(windowed(1, judge=judge), (0.2, 0.9, 0.5, 0.5, 0.7, 0.1, 0.3, 1.0), strict=True)
     ]
-    found = verdict(judged(*said, size=24, windows=4, judges=judges))
+    found = verdict(group_result(*said, size=24, windows=4, judges=judges))
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
-    some = verdict(judged(*windowed(1), size=24, windows=4))
+    some = verdict(group_result(*windowed(1), size=24, windows=4))
     assert (some.tied, some.one_score) == (False, False)
 
 
 def test_windows_come_to_one_order() -> None:
     """Levels of windows are taken out of scores and spread, and the order is found through them."""
-    found = verdict(judged(*windowed(5), size=24, windows=4))
+    found = verdict(group_result(*windowed(5), size=24, windows=4))
     got = [score for score in found.scores if score is not None]
     inverted = sum(a > b for a, b in combinations(got, 2))
     assert inverted < 25  # of 276 pairs
@@ -414,7 +420,7 @@ def test_windows_come_to_one_order() -> None:
 def test_a_lost_window_of_many_is_borne() -> None:
     """Where every rollout was seen at least once, there are scores and a reliability."""
     lost = FailedCall(0, 1, 3, GroupError("transport", "gone"))
-    found = verdict(judged(*windowed(5)[:-1], lost, size=24, windows=4))
+    found = verdict(group_result(*windowed(5)[:-1], lost, size=24, windows=4))
     assert (found.degraded, found.passes) == (True, 1)
     assert None not in found.scores
     assert sum(one.spread is None for one in found.rollouts) == 6

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
+from ruler_cli.scoring.parse_reply import DefectError, parse, parse_complete
 from tests.values import values
 
 LABELS = ("bcdf", "ghjk")
@@ -82,7 +82,7 @@ def test_read(subtests: pytest.Subtests) -> None:
     """Every form in which judges answer well is read, by id and never by position."""
     for text, scores, rescaled, unknown in [*((text, [0.25, 1.0], False, 0) for text in SAME), *OTHERS]:
         with subtests.test(text=text):
-            found = read(text, LABELS)
+            found = parse(text, LABELS)
             assert [found.entries[label][0] for label in LABELS] == pytest.approx(scores)
             assert (found.rescaled, found.unknown) == (rescaled, unknown)
             assert not any(str(score).startswith("-") for score, _ in found.entries.values())
@@ -126,7 +126,7 @@ def test_defects(subtests: pytest.Subtests) -> None:
         for text in replies:
             with subtests.test(text=text, reason=reason):
                 with pytest.raises(DefectError, match=re.escape(reason)) as found:
-                    read(text, LABELS)
+                    parse(text, LABELS)
                 assert "\n" not in str(found.value)
 
 
@@ -152,8 +152,8 @@ def test_hostile(subtests: pytest.Subtests) -> None:
     for name, text in HOSTILE.items():
         with subtests.test(name=name):
             with pytest.raises(DefectError):
-                read(text, LABELS)
-            read_complete(text, LABELS)
+                parse(text, LABELS)
+            parse_complete(text, LABELS)
 
 
 @given(values | st.text(max_size=30))
@@ -161,8 +161,8 @@ def test_anything(value: Any) -> None:
     """Any JSON and any text is a reading or a defect."""
     for text in (str(value), *map(json.dumps, (value, {"scores": value}, {"scores": [value]}))):
         with suppress(DefectError):
-            read(text, LABELS)
-        read_complete(text, LABELS)
+            parse(text, LABELS)
+        parse_complete(text, LABELS)
 
 
 scores = st.floats(0, 1) | st.integers(0, 10) | st.sampled_from(["0.5", "7/10", "30%", "x", None, -1, 11])
@@ -176,7 +176,7 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
     found = []
     for _ in range(2):
         with suppress(DefectError):
-            found.append(read(json.dumps({"scores": entries}), labels))
+            found.append(parse(json.dumps({"scores": entries}), labels))
         random.shuffle(entries)
     assert len(found) != 1
     assert found[:1] == found[1:]
@@ -187,7 +187,7 @@ def test_permuted(given_scores: list[Any], random: Any) -> None:
 def test_cut_anywhere(text: str, share: float) -> None:
     """Of a reply that was cut off only whole entries are taken, from a list and from an object."""
     end = round(share * len(text))
-    found = read_complete(text[:end], LABELS)
+    found = parse_complete(text[:end], LABELS)
     assert set(found.items()) <= {("bcdf", (0.25, "so")), ("ghjk", (1.0, "so"))}
     assert ("bcdf" in found) is (end > text.index("}"))
 
@@ -195,9 +195,9 @@ def test_cut_anywhere(text: str, share: float) -> None:
 def test_cut_doubtful() -> None:
     """Nothing is taken of a reply that was cut off on another scale, twice for one id, or in a thought."""
     cut = '{"scores": [' + json.dumps(entry("bcdf", 8)) + ", {"
-    assert read_complete(cut, LABELS) == {}
+    assert parse_complete(cut, LABELS) == {}
     double = '{"scores": [' + json.dumps(entry("bcdf", 0.8)) + "," + json.dumps(entry("bcdf", 0.9))
-    assert read_complete(double, LABELS) == {}
-    assert read_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
-    assert read_complete("<think>" + GOOD, LABELS) == {}
-    assert read_complete("no verdict", LABELS) == {}
+    assert parse_complete(double, LABELS) == {}
+    assert parse_complete(keyed(("bcdf", 0.8), ("bcdf", 0.9))[:-2], LABELS) == {}
+    assert parse_complete("<think>" + GOOD, LABELS) == {}
+    assert parse_complete("no verdict", LABELS) == {}

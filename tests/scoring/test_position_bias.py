@@ -9,16 +9,16 @@ from math import sqrt
 import pytest
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.sums import SlotCurve
+from ruler_cli.scoring.position_bias import PositionBias
 from tests.values import few
 
 scores = st.lists(st.integers(0, 20).map(lambda i: i / 20), min_size=1, max_size=40)
 BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
 
 
-def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> SlotCurve:
+def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> PositionBias:
     """Groups in random order and its reverse, by a judge that adds the bias of each slot."""
-    rng, curve = random.Random(seed), SlotCurve()
+    rng, curve = random.Random(seed), PositionBias()
     size = len(bias)
     for _ in range(groups):
         truth = [rng.gauss(0.5, 0.12) for _ in range(size)]
@@ -32,9 +32,9 @@ def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) 
 
 def test_groups_of_eight() -> None:
     """In a group of 8 each slot has its own bin, and what is added there is what the bin tells."""
-    curve = SlotCurve()
+    curve = PositionBias()
     curve.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
-    bins = curve.curve()
+    bins = curve.bins()
     assert [round(b.mean, 9) for b in bins] == [0.35, -0.35, -0.25, -0.15, -0.05, 0.05, 0.15, 0.25]
     assert [b.scores for b in bins] == [1] * 8
     assert all(b.error is None for b in bins)
@@ -45,9 +45,9 @@ def test_groups_of_eight() -> None:
 def test_bins() -> None:
     """Whatever the size, the first and the last slot are alone, and a later slot is in no earlier bin."""
     for size in range(2, 70):
-        curve = SlotCurve()
+        curve = PositionBias()
         curve.add([float(slot) for slot in range(size)])
-        bins = curve.curve()
+        bins = curve.bins()
         assert (bins[0].scores, bins[-1].scores) == (1, 1)
         assert sum(b.scores for b in bins) == size
         means = [b.mean for b in bins]
@@ -62,7 +62,7 @@ def test_error_is_what_it_says(passes: int) -> None:
     off = [
         (b.mean - bias) / (b.error or 0.0)
         for seed in range(60)
-        for b, bias in zip(batch(40, BIAS, seed, passes).curve(), BIAS, strict=True)
+        for b, bias in zip(batch(40, BIAS, seed, passes).bins(), BIAS, strict=True)
     ]
     assert sqrt(sum(z * z for z in off) / len(off)) == pytest.approx(1, abs=0.15)
 
@@ -73,7 +73,7 @@ def test_shrunk_is_better() -> None:
     raw = shrunk = 0.0
     for seed in range(40):
         curve = batch(30, bias, seed)
-        raw += sum((b.mean - w) ** 2 for b, w in zip(curve.curve(), bias, strict=True))
+        raw += sum((b.mean - w) ** 2 for b, w in zip(curve.bins(), bias, strict=True))
         shrunk += sum((c - w) ** 2 for c, w in zip(curve.corrections(8), bias, strict=True))
     assert shrunk < 0.8 * raw
 

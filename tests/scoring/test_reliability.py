@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ruler_cli.scoring.reliability import (
     ROUNDING,
     Anova,
-    Noise,
-    Prior,
+    NoiseEstimator,
+    NoisePrior,
     digamma,
     f_survival,
     passes_for,
@@ -42,9 +42,9 @@ def tables(draw: st.DrawFn) -> Columns:
 
 
 priors = st.one_of(
-    st.just(Prior()),
-    st.builds(Prior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
-    st.builds(Prior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+    st.just(NoisePrior()),
+    st.builds(NoisePrior, st.floats(0.01, 100), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
+    st.builds(NoisePrior, st.just(inf), st.floats(1e-5, 0.1), st.floats(1, 1e5)),
 )
 
 
@@ -54,7 +54,7 @@ def test_textbook() -> None:
     assert (anova.n, anova.k, anova.df_item, anova.df_res) == (6, 4, 5, 15)
     assert anova.ms_item == pytest.approx(11.24, abs=0.005)
     assert anova.ms_res == pytest.approx(1.02, abs=0.005)
-    rated = rate(anova, Prior())
+    rated = rate(anova, NoisePrior())
     assert rated is not None
     four, tied = rated
     assert four == pytest.approx(0.91, abs=0.005)
@@ -64,7 +64,7 @@ def test_textbook() -> None:
 
 
 @given(tables(), priors)
-def test_range(columns: Columns, prior: Prior) -> None:
+def test_range(columns: Columns, prior: NoisePrior) -> None:
     """Reliability is in [0, 1] whatever the table, and a tie is never fully reliable."""
     rated = rate(Anova.of(columns), prior)
     assert rated is not None
@@ -82,7 +82,7 @@ def scaled_f(rng: random.Random, df: float, d0: float, variance: float) -> float
 @pytest.mark.parametrize(("d0", "variance", "df"), [(3, 0.02, 7), (8, 0.02, 21)])
 def test_noise_recovers(d0: float, variance: float, df: float) -> None:
     """From 20,000 scaled F variances the fit recovers d₀ to 10 % and s₀² to 5 %."""
-    rng, noise = random.Random(7), Noise()
+    rng, noise = random.Random(7), NoiseEstimator()
     for _ in range(20_000):
         noise.add(scaled_f(rng, df, d0, variance), df)
     prior = noise.prior()
@@ -93,7 +93,7 @@ def test_noise_recovers(d0: float, variance: float, df: float) -> None:
 
 def test_agreement_counts_as_rounding() -> None:
     """Groups whose passes agree exactly have the noise of the grid, and do not drown the others."""
-    noise = Noise()
+    noise = NoiseEstimator()
     for _ in range(50):
         noise.add(0.0, 7)
     assert noise.prior().df == inf
@@ -118,7 +118,7 @@ def test_passes_for(reliability: float, k: int, target: float) -> None:
     assert found == 1 or reached(found - 1) < target * (1 + 1e-9)
 
 
-def judged(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
+def anovas(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0) -> Iterator[Anova]:
     """Groups as the judge model of the specification has them: log-normal noise, answers on a grid of .05."""
     for _ in range(groups):
         sd = 0.075 * exp(rng.gauss(0, 0.5))
@@ -130,7 +130,7 @@ def judged(rng: random.Random, groups: int, n: int, k: int, spread: float = 0.0)
 
 def rejected(groups: list[Anova]) -> float:
     """The share of groups that are not tied, with the prior learnt from them."""
-    noise = Noise()
+    noise = NoiseEstimator()
     for anova in groups:
         noise.add(anova.ms_res, anova.df_res)
     prior = noise.prior()
@@ -140,12 +140,12 @@ def rejected(groups: list[Anova]) -> float:
 @pytest.mark.parametrize(("n", "k"), few(1, [(8, 2), (4, 4), (2, 2)]))
 def test_pure_noise(n: int, k: int) -> None:
     """Of groups that are all noise about 5 % are not called tied, with the prior learnt from the batch."""
-    assert rejected(list(judged(random.Random(11), 4_000, n, k))) == pytest.approx(0.05, abs=0.012)
+    assert rejected(list(anovas(random.Random(11), 4_000, n, k))) == pytest.approx(0.05, abs=0.012)
 
 
 def test_reliability_is_what_it_says() -> None:
     """Over many groups the mean reliability is the squared correlation of the mean with the truth."""
-    rng, noise, tables = random.Random(13), Noise(), []
+    rng, noise, tables = random.Random(13), NoiseEstimator(), []
     for _ in range(1_500):
         truth = [rng.gauss(0, 0.1) for _ in range(8)]
         columns = [[t + rng.gauss(0, 0.1) for t in truth] for _ in range(2)]

@@ -27,7 +27,7 @@ from ruler_cli.scoring.sums import (
     rounded,
 )
 from tests.results.agree.values import grades, rows
-from tests.scoring.saying import scores
+from tests.scoring.group_results import scores
 
 Group = list[tuple[float, float, float]]
 groups_ = st.lists(
@@ -126,11 +126,11 @@ def test_length_is_the_regression_within_groups() -> None:
     sizes = [[rng.randrange(100, 100_000) for _ in range(6)] for _ in range(40)]
     given = [[0.01 * i + 0.02 * log2(s) + rng.gauss(0, 0.05) for s in row] for i, row in enumerate(sizes)]
     sums = LengthSums()
-    assert sums.found() is None
+    assert sums.trend() is None
     for row, said in zip(sizes, given, strict=True):
         sums.add(row, said)
         sums.add([100, 100], [0.1, 0.9])  # equally long: it says nothing
-    found = sums.found()
+    found = sums.trend()
     assert found is not None
     x, y = centred([[log2(s) for s in row] for row in sizes]), centred(given)
     assert found.slope == pytest.approx(linear_regression(x, y).slope)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.scoring.reliability import Anova, Prior, rate
-from ruler_cli.scoring.window_shifts import RIDGE, Fitted, fit
+from ruler_cli.scoring.reliability import Anova, NoisePrior, rate
+from ruler_cli.scoring.window_shifts import RIDGE, WindowFit, fit
 
 Windows = list[tuple[list[int], list[float]]]
 GRID = st.integers(0, 20).map(lambda i: i / 20)
@@ -42,7 +42,7 @@ def in_windows(
     return found
 
 
-def known(fitted: Fitted) -> list[float]:
+def known(fitted: WindowFit) -> list[float]:
     """The scores of the bodies that have one."""
     return [x for x in fitted.scores if x is not None]
 
@@ -97,7 +97,7 @@ def test_shape(given: tuple[Windows, int]) -> None:
         assert sum(known(fitted)) / len(shown) == pytest.approx(mean)
     assert fitted.anova.efficiency > 0
     assert fitted.anova.df_res >= 0 <= fitted.anova.df_item
-    rated = rate(fitted.anova, Prior())
+    rated = rate(fitted.anova, NoisePrior())
     assert rated is None or 0 <= rated[0] <= 1
 
 
@@ -177,5 +177,5 @@ def test_reliability_is_what_it_says() -> None:
         truth = [rng.gauss(0.5, 0.1) for _ in range(64)]
         fitted = fit(in_windows(truth, 8, rng, 0.1 / sqrt(RIDGE), 0.1), 64)
         squared.append(correlation(known(fitted), truth) ** 2)
-        said.append((rate(fitted.anova, Prior()) or (0.0, True))[0])
+        said.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
     assert sum(said) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)

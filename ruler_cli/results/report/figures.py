@@ -52,7 +52,8 @@ from ruler_cli.results.report.bins import (
     quantile,
 )
 from ruler_cli.results.scored_groups import MarkedGroup
-from ruler_cli.scoring.sums import LengthSums, Moments, SlotCurve, middle
+from ruler_cli.scoring.position_bias import PositionBias, relative_position
+from ruler_cli.scoring.sums import LengthSums, Moments
 from ruler_cli.types import Usage
 
 Figures = Mapping[str, Any]
@@ -92,7 +93,7 @@ class Gathering:
         self._tenths = Bins(1, 10)
         self._labels = Labels(self._tenths)
         self._lengths = Counter[tuple[int, int]]()
-        self._moments, self._length, self._slots = Moments(), LengthSums(), SlotCurve()
+        self._moments, self._length, self._slots = Moments(), LengthSums(), PositionBias()
         self._pairs, self._against = 0, 0.0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
@@ -184,7 +185,7 @@ class Gathering:
         }
 
     def _charts(self) -> dict[str, Any]:
-        n, pairs, trend = self._moments.number, self._pairs, self._length.found()
+        n, pairs, trend = self._moments.number, self._pairs, self._length.trend()
         return {
             "scores": {
                 "bins": self._scores.bars(),
@@ -201,7 +202,7 @@ class Gathering:
             "slots": {
                 "bins": [
                     {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
-                    for b in self._slots.curve()
+                    for b in self._slots.bins()
                 ],
                 "groups": self._slots.groups,
             },
@@ -290,6 +291,8 @@ def stretches(group: MarkedGroup) -> list[list[float] | None]:
     if size < 2:
         return [None] * len(group.rollouts)
     return [
-        [middle(round(at * (size - 1)), size) for at in rollout.slots] if rollout.status == "scored" else None
+        [relative_position(round(at * (size - 1)), size) for at in rollout.slots]
+        if rollout.status == "scored"
+        else None
         for rollout in group.rollouts
     ]

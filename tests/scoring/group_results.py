@@ -12,19 +12,21 @@ from ruler_cli.types import FailedCall, GroupError, GroupResult, Kind, PassScore
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
 
 
-def ballot(given: Sequence[float], turn: int = 0, judge: int = 0, **more: Any) -> PassScores:
+def one_pass(given: Sequence[float], turn: int = 0, judge: int = 0, **more: Any) -> PassScores:
     """A judge's answer on bodies 0, 1, …, shown in this order unless `bodies` tells another."""
     bodies = tuple(more.pop("bodies", range(len(given))))
     said = tuple(f"judge {judge} turn {turn} body {body}" for body in bodies)
     return PassScores(judge, turn, more.pop("window", 0), bodies, tuple(given), said, **more)
 
 
-def miss(turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing") -> FailedCall:
+def failed_call(
+    turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing"
+) -> FailedCall:
     """A request that brought nothing."""
     return FailedCall(judge, turn, 0, GroupError(kind, reason))
 
 
-def judged(*said: PassScores | FailedCall, **more: Any) -> GroupResult:
+def group_result(*said: PassScores | FailedCall, **more: Any) -> GroupResult:
     """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
     ballots = tuple(s for s in said if isinstance(s, PassScores))
     size = more.pop("size", len(ballots[0].distinct) if ballots else 2)
@@ -48,10 +50,10 @@ def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) ->
         for turn in range(draw(st.integers(1, passes))):
             order = draw(st.permutations(range(n)))
             given = draw(st.lists(scores, min_size=n, max_size=n))
-            said.append(ballot(given, turn, judge, bodies=order))
+            said.append(one_pass(given, turn, judge, bodies=order))
     more = draw(st.lists(st.none() | st.integers(0, n - 1), max_size=3))
     owner = draw(st.permutations([*range(n), *more]))
-    return judged(
+    return group_result(
         *said,
         size=n,
         owner=tuple(owner),
