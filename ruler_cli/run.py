@@ -15,7 +15,7 @@ import anyio
 
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import CapReached, ReaderGone, RulerError, TooManyFailures, UsageError
-from ruler_cli.judges.pricing import PricedModel
+from ruler_cli.judges.pricing import ModelInfo
 from ruler_cli.judges.resolve import ResolvedJudge, cached_only, resolve
 from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner, judges_of
 from ruler_cli.judging.panel import Panel, pool
@@ -85,10 +85,10 @@ async def score(
     return run_.finish()
 
 
-def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge | PricedModel]:
+def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge | ModelInfo]:
     """Choose the judges of a run, not yet open; UsageError for settings that cannot be."""
     judges = judges_of(settings)
-    chosen: list[ResolvedJudge | PricedModel] = [
+    chosen: list[ResolvedJudge | ModelInfo] = [
         cached_only(judge) if settings.cached_only else resolve(judge) for judge in judges
     ]
     refuse_clashes(settings.input.source, settings.output, settings.failed)
@@ -106,7 +106,7 @@ def resolve_judges(settings: ScoreSettings) -> list[ResolvedJudge | PricedModel]
 
 
 def _ledger(
-    settings: ScoreSettings, chosen: list[ResolvedJudge | PricedModel], stack: ExitStack
+    settings: ScoreSettings, chosen: list[ResolvedJudge | ModelInfo], stack: ExitStack
 ) -> Ledger | None:
     """Where replies are kept: nowhere for judges that cost nothing to ask again."""
     if settings.ledger is None or all(
@@ -119,7 +119,7 @@ def _ledger(
 def _panel(
     settings: ScoreSettings,
     judges: list[JudgeSettings],
-    chosen: list[ResolvedJudge | PricedModel],
+    chosen: list[ResolvedJudge | ModelInfo],
     halt: StopSignal,
     ledger: Ledger | None,
 ) -> Panel:

@@ -18,7 +18,7 @@ from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeS
 from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
-from ruler_cli.judges.pricing import Price, PricedModel, stated
+from ruler_cli.judges.pricing import ModelInfo, Price, stated_price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
@@ -158,12 +158,12 @@ class Stage:
 
     def _choose(self, settings: JudgeSettings) -> ResolvedJudge:
         judge = self.judges[settings.model]
-        price: Price | None = stated(judge.price) if judge.price else None
+        price: Price | None = stated_price(judge.price) if judge.price else None
         return ResolvedJudge(judge, price, judge.context)
 
-    def _cached_only(self, settings: JudgeSettings) -> PricedModel:
+    def _cached_only(self, settings: JudgeSettings) -> ModelInfo:
         chosen = self._choose(settings)
-        return PricedModel(chosen.price, chosen.context)
+        return ModelInfo(chosen.price, chosen.context)
 
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""

@@ -82,7 +82,7 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
 def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
     from ruler_cli.estimate import Bill
-    from ruler_cli.judges.reply_body import EMBEDDED
+    from ruler_cli.judges.providers import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
     from ruler_cli.judging.group_run import judges_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache

@@ -175,9 +175,9 @@ def _place_of(text: str | None) -> Path:
 
 def _cost(tally: ModelRows) -> float | None:
     """USD at list price; None where it is not known."""
-    from ruler_cli.judges.pricing import known
+    from ruler_cli.judges.pricing import model_info
 
-    price = known(tally.model).price
+    price = model_info(tally.model).price
     return None if price is None else price.of(tally.usage)
 
 

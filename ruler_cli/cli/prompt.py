@@ -54,8 +54,8 @@ def command(
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
     with told():
-        from ruler_cli.judges.request_body import messages as written
-        from ruler_cli.judges.resolve import answers_of, model_of
+        from ruler_cli.judges.chat_completions import messages as written
+        from ruler_cli.judges.resolve import answer_format_of, model_of
         from ruler_cli.prompting.prompt import build_layout, write_prompt
 
         settings = options.settings(source)
@@ -68,7 +68,7 @@ def command(
             raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
         part = _part(one, sheet, first, pass_, window)
         _say_how_many(one, sheet, first, others, part)
-        system, user = written(write_prompt(sheet, first, part).request, answers_of(judges[0]))
+        system, user = written(write_prompt(sheet, first, part).request, answer_format_of(judges[0]))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
 
 

@@ -15,9 +15,9 @@ import ruler_cli
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.judges import providers
+from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.litellm import LitellmJudge, _litellm, read_error
-from ruler_cli.judges.providers import PROVIDERS, Need, Way, needs_of, variables
-from ruler_cli.judges.request_body import Answering
+from ruler_cli.judges.providers import PROVIDERS, Alternative, Need, needs_of, variables
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Request
 from tests.conftest import Ruler, group, write
@@ -117,7 +117,7 @@ def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
                 judge(f"{provider}/m", api_base=base)
 
 
-def first(need: tuple[Way, ...]) -> Way:
+def first(need: tuple[Alternative, ...]) -> Alternative:
     """The first way that variables make, if any."""
     return next((way for way in need if all(map(str.isupper, way))), ())
 
@@ -258,7 +258,7 @@ async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
     """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
     for model, base in FOUND_OUT_AT_A_CALL:
         with subtests.test(model=model, base=base):
-            one = LitellmJudge(model, model, base, None, 30.0, {}, Answering())
+            one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
             async with one:
                 one._finds = True
                 fault = await one.ask(ASKED)

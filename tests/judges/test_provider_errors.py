@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from ruler_cli.answer import clean
 from ruler_cli.judges import provider_errors
-from ruler_cli.judges.provider_errors import TABLE, ErrorRule, classify, context_of, refuses_format
-from ruler_cli.judges.reply_body import error_of, status_within
+from ruler_cli.judges.provider_errors import (
+    TABLE,
+    ErrorRule,
+    classify,
+    context_of,
+    error_of,
+    refuses_format,
+    status_within,
+)
 from ruler_cli.types import CallError
 from tests.judges.answers import ANSWERS, Answer
 
@@ -45,10 +52,10 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = outcomes(TABLE, monkeypatch)
     for index, row in enumerate(TABLE):
         assert outcomes([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
-        assert row.way_out or row.reach != "run", row
-    forms = provider_errors._FORMS
+        assert row.remedy or row.scope != "run", row
+    forms = provider_errors._CONTEXTS
     for index, form in enumerate(forms):
-        monkeypatch.setattr(provider_errors, "_FORMS", forms[:index] + forms[index + 1 :])
+        monkeypatch.setattr(provider_errors, "_CONTEXTS", forms[:index] + forms[index + 1 :])
         assert [context_of(message) for message, _ in FORMS] != [found for _, found in FORMS], form
 
 

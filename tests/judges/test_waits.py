@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.provider_errors import classify, named, wait_of
+from ruler_cli.judges.provider_errors import classify
+from ruler_cli.judges.retry_after import delay_in, retry_after
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)
@@ -41,7 +42,7 @@ def test_spellings(subtests: pytest.Subtests) -> None:
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
             asked, reset = (
-                wait_of({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
+                retry_after({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
             )
             assert asked == (None if seconds is None else pytest.approx(seconds))
             assert reset == (asked or None)  # a reset that is over tells nothing
@@ -87,7 +88,7 @@ def test_which_wins(subtests: pytest.Subtests) -> None:
     """The call's own wait wins over resets, and the reset of what is used up over the others."""
     for headers, seconds in WHICH_WINS:
         with subtests.test(headers=headers, seconds=seconds):
-            assert wait_of(headers, "", True, NOW) == seconds
+            assert retry_after(headers, "", True, NOW) == seconds
 
 
 NAMED = [
@@ -112,17 +113,17 @@ def test_named(subtests: pytest.Subtests) -> None:
     """A delay that a message names is read in every unit."""
     for message, seconds in NAMED:
         with subtests.test(message=message, seconds=seconds):
-            found = named(message)
+            found = delay_in(message)
             assert found == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_order_with_a_message() -> None:
     """The header's own word, then the message's, then a reset where a limit was passed."""
     reset = {"x-ratelimit-reset-tokens": "9s"}
-    assert wait_of({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
-    assert wait_of(reset, "try again in 4s", True, NOW) == 4
-    assert wait_of(reset, "no", True, NOW) == 9
-    assert wait_of(reset, "no", False, NOW) is None  # on every answer of some providers
+    assert retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
+    assert retry_after(reset, "try again in 4s", True, NOW) == 4
+    assert retry_after(reset, "no", True, NOW) == 9
+    assert retry_after(reset, "no", False, NOW) is None  # on every answer of some providers
     assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
     assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
 
@@ -131,7 +132,7 @@ def test_calls_in_flight() -> None:
     """Where an older litellm proxy has too many calls in flight, the minute that it names is not read."""
     for now, most, seconds in ((2, 2, None), (0, 2**63 - 1, 45.5)):
         told = f"current rpm: 6, current max_parallel_requests: {now}, max_parallel_requests: {most}"
-        assert wait_of({"retry-after": "45.5"}, told, True, NOW) == seconds
+        assert retry_after({"retry-after": "45.5"}, told, True, NOW) == seconds
 
 
 ODD = st.one_of(
@@ -150,5 +151,8 @@ ODD = st.one_of(
 @example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
 def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
     """No header and no message raises, and what comes out is None or finite and not negative."""
-    for found in (wait_of(headers, "", True, now), wait_of(headers, f"try again in {text}", True, now)):
+    for found in (
+        retry_after(headers, "", True, now),
+        retry_after(headers, f"try again in {text}", True, now),
+    ):
         assert found is None or (math.isfinite(found) and found >= 0)

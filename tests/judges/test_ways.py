@@ -15,8 +15,8 @@ import pytest
 from ruler_cli.answer import reply_of, usage_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.request_body import Answering
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judge_server import JudgeServer
@@ -253,7 +253,7 @@ async def test_unknown_provider(subtests: pytest.Subtests) -> None:
 async def test_not_open() -> None:
     """A judge that was not opened is a mistake of the caller."""
     with pytest.raises(RuntimeError):
-        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, Answering()).ask(ASKED)
+        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()).ask(ASKED)
 
 
 def test_usage() -> None:
