@@ -149,9 +149,8 @@ def classify(
     """
     message, headers = message[:_READ], headers or {}
     text = f"{codes[:_READ]} {message}"
-    rule = next(
-        (rule for rule in TABLE if rule.applies(status, text)), ErrorRule("", "", "transport", "call")
-    )
+    again = ErrorRule("", "", "transport", "call")
+    rule = next((rule for rule in TABLE if rule.applies(status, text)), again)
     rate = rule.scope == "rate"
     scope = _after_server("call" if rule.scope == "rate" else rule.scope, status, headers)
     sentence = clean(message or codes or "no message", key)

@@ -234,9 +234,8 @@ def missing(provider: str, model: str, given: Credentials) -> tuple[Need, ...]:
     if any(given.params.get(name) for name in _FREE):
         return ()
     needs = needs_of(provider, model)
-    if given.has_address and (
-        not _without_address(provider) or provider == "litellm_proxy"
-    ):  # a proxy may take none
+    keyless = not _without_address(provider) or provider == "litellm_proxy"  # a proxy may need no key
+    if given.has_address and keyless:
         needs = tuple(need for need in needs if ("api_key",) not in need)
     return tuple(_remaining(need, given) for need in needs if not _met(need, given))
 

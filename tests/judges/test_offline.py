@@ -187,7 +187,7 @@ def test_a_tools_first_verb_says_whether_it_changes_something() -> None:
     """A call counts as a state change by the first reading or writing verb of its tool's name."""
     changing = ["update_order", "createIssue", "mcp__shop__delete_item", "transfer_funds"]
     for name in [*changing, "get_post", "search", "transfer_to_human_agents", '"…"']:
-        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").outcome) == (name in changing)
+        assert (f"{name}: {{}}" in observe(f"call {name}: {{}}").changes) == (name in changing)
 
 
 def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:

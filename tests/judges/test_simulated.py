@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.judges.simulated import Draws, Simulated, SimulatedModel, answers, score, slot_curve, truth
+from ruler_cli.judges.simulated import (
+    RandomDraws,
+    Simulated,
+    SimulatedModel,
+    answers,
+    position_bias,
+    score,
+    truth,
+)
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import CallError, Judge, Request, Usage
 
@@ -86,13 +94,13 @@ def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -
 def test_the_slot_curve_favours_what_comes_first() -> None:
     """The curve falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
     for size in (2, 3, 8, 33):
-        curve = slot_curve(size, 0.05)
+        curve = position_bias(size, 0.05)
         assert curve == sorted(curve, reverse=True)
         assert fmean(curve) == pytest.approx(0, abs=1e-12)
         assert pstdev(curve) == pytest.approx(0.05)
-    assert slot_curve(8, 0.05)[0] / slot_curve(8, 0.05)[1] == pytest.approx(1.3 / 0.5)
-    assert slot_curve(1, 0.05) == [0.0]
-    assert slot_curve(0, 0.05) == []
+    assert position_bias(8, 0.05)[0] / position_bias(8, 0.05)[1] == pytest.approx(1.3 / 0.5)
+    assert position_bias(1, 0.05) == [0.0]
+    assert position_bias(0, 0.05) == []
 
 
 def test_the_slot_is_the_place_in_the_prompt() -> None:
@@ -150,12 +158,12 @@ def test_judges_share_their_persistent_errors_as_told() -> None:
 
 def test_the_formula_is_the_judge() -> None:
     """Without draws `answers` says truth plus slot bias, clipped and rounded to .05."""
-    draws = Draws([0.0] * 4, 0.0, 0.0, 0.1)
+    draws = RandomDraws([0.0] * 4, 0.0, 0.0, 0.1)
     assert answers(SimulatedModel(slot=0), [0.02, 0.52, 0.53, 1.2], draws) == [0.0, 0.5, 0.55, 1.0]
     biased = answers(SimulatedModel(slot=0.1), [0.5] * 4, draws)
     assert biased == sorted(biased, reverse=True)
     assert biased[0] > 0.5 > biased[-1]
-    assert answers(SimulatedModel(), [], Draws([], 0.0, 0.0, 0.1)) == []
+    assert answers(SimulatedModel(), [], RandomDraws([], 0.0, 0.0, 0.1)) == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
