@@ -21,7 +21,7 @@ class Attack:
     whole: bool = False
 
 
-def told(*texts: str) -> tuple[Attack, ...]:
+def flagged(*texts: str) -> tuple[Attack, ...]:
     """Attacks that must be flagged."""
     return tuple(map(Attack, texts))
 

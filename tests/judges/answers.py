@@ -51,8 +51,8 @@ def _proxy(code: int, message: str, kind: str = "invalid_request_error", **more:
 
 def _routed(name: str) -> str:
     """What a litellm proxy appends of its own routing."""
-    told = f"\n\nLiteLLM: model group '{name}' failed with the error above"
-    return f"{told} and no fallback model group was found for it, so it was not retried on another model."
+    routing = f"\n\nLiteLLM: model group '{name}' failed with the error above"
+    return f"{routing} and no fallback model group was found for it, so it was not retried on another model."
 
 
 def _router(code: int, message: str, **metadata: Any) -> bytes:

@@ -80,8 +80,8 @@ def test_forms() -> None:
         sent = body({}, AnswerFormat((form,)), request)
         assert sent.pop("response_format", None) == response_format(form, request.labels)
         assert set(sent) == {"model", "messages", "max_tokens"}
-        said = sent["messages"][0]["content"]
-        assert ('{"ID": {' in said, '"trajectory_id": ' in said) == (form == "keyed", form != "keyed")
+        message = sent["messages"][0]["content"]
+        assert ('{"ID": {' in message, '"trajectory_id": ' in message) == (form == "keyed", form != "keyed")
         stated = body({"response_format": 1}, AnswerFormat((form,)))
         assert stated["response_format"] == 1
 
@@ -212,12 +212,12 @@ REFUSALS = [
 
 def test_a_refused_limit() -> None:
     """An endpoint that knows the limit by another name is told that; one that takes none gets none."""
-    for status, said, limit in REFUSALS:
+    for status, message, limit in REFUSALS:
         how = AnswerFormat()
-        after = how.after_refusal(how, status, said)
+        after = how.after_refusal(how, status, message)
         assert after is not None
         assert (after.limit, after.forms) == (limit, how.forms)
-        assert after.after_refusal(how, status, said) == after  # another call had the older one
+        assert after.after_refusal(how, status, message) == after  # another call had the older one
         last = after.after_refusal(after, status, "max_completion_tokens is not known here")
         assert last is None if not limit else last is not None and last.limit == ""
 
@@ -225,13 +225,13 @@ def test_a_refused_limit() -> None:
 def test_steps_down() -> None:
     """Calls that were refused the same form take one step together, and the last form is refused for good."""
     how = AnswerFormat(("keyed", "list", "json", "text"))
-    said = "'response_format' of type 'json_schema' is not supported."
+    message = "'response_format' of type 'json_schema' is not supported."
     seen = []
     step: AnswerFormat | None = how
     while step is not None:
         seen.append(step.forms[0])
-        sent, step = step, step.after_refusal(step, 400, said)
+        sent, step = step, step.after_refusal(step, 400, message)
         if step is not None:
-            assert step.after_refusal(sent, 400, said) == step
+            assert step.after_refusal(sent, 400, message) == step
     assert seen == ["keyed", "list", "json", "text"]
     assert how.after_refusal(how, 400, "Your key is wrong.") is None

@@ -72,9 +72,9 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def judge(model: str, **settings: Any) -> LitellmJudge:
     """The judge of that name, which is told to be there."""
-    found = resolve(JudgeSettings(model, via="litellm", **settings)).judge
-    assert isinstance(found, LitellmJudge)
-    return found
+    judge = resolve(JudgeSettings(model, via="litellm", **settings)).judge
+    assert isinstance(judge, LitellmJudge)
+    return judge
 
 
 def test_all_providers() -> None:
@@ -90,11 +90,11 @@ def test_each_is_told() -> None:
         if provider in KEYLESS:
             assert judge(f"{provider}/m").model == f"{provider}/m"
             continue
-        with pytest.raises(UsageError, match=f"^judge {provider}/m") as told:
+        with pytest.raises(UsageError, match=f"^judge {provider}/m") as raised:
             judge(f"{provider}/m")
-        said = str(told.value)
-        assert "\n" not in said
-        assert said.endswith("or try the pipeline without a model: -m offline")
+        message = str(raised.value)
+        assert "\n" not in message
+        assert message.endswith("or try the pipeline without a model: -m offline")
 
 
 def test_each_way_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,13 @@ def test_each_way_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
     """Every way of every need, with the first ways of the others."""
     for at, need in enumerate(needs):
-        for way in [way for way in need if all(word.isupper() or word[0] == "+" for word in way)]:
+        for alternative in [
+            alternative
+            for alternative in need
+            if all(word.isupper() or word[0] == "+" for word in alternative)
+        ]:
             with pytest.MonkeyPatch.context() as patch:
-                for other in [way, *(first(each) for each in needs[:at] + needs[at + 1 :])]:
+                for other in [alternative, *(first(each) for each in needs[:at] + needs[at + 1 :])]:
                     for word in other:
                         if word.isupper():
                             patch.setenv(word, "given")
@@ -119,15 +123,15 @@ def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
 
 def first(need: tuple[Alternative, ...]) -> Alternative:
     """The first way that variables make, if any."""
-    return next((way for way in need if all(map(str.isupper, way))), ())
+    return next((alternative for alternative in need if all(map(str.isupper, alternative))), ())
 
 
 def test_missing_is_named() -> None:
     """What is missing is named in the words of whoever sets it."""
     for model, says in SEEN:
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as raised:
             resolve(JudgeSettings(model))
-        assert says in str(told.value)
+        assert says in str(raised.value)
 
 
 RUNS = (
@@ -261,13 +265,16 @@ async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
             one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
             async with one:
                 one._finds = True
-                fault = await one.ask(ASKED)
-            assert isinstance(fault, CallError)
-            assert (fault.kind, fault.scope, fault.sent, fault.billed) == ("refused", "run", False, False), (
-                fault
-            )
-            assert "Traceback" not in fault.reason
-            assert "\n" not in fault.reason
+                call_error = await one.ask(ASKED)
+            assert isinstance(call_error, CallError)
+            assert (call_error.kind, call_error.scope, call_error.sent, call_error.billed) == (
+                "refused",
+                "run",
+                False,
+                False,
+            ), call_error
+            assert "Traceback" not in call_error.reason
+            assert "\n" not in call_error.reason
 
 
 WORDS = [
@@ -281,11 +288,13 @@ WORDS = [
 def test_words_of_litellm() -> None:
     """A sentence of litellm's says enough where its error has no class; words of the judge's never do."""
     quoted = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
-    for said in [*WORDS, quoted]:
-        error = type("APIConnectionError", (Exception,), {"status_code": 500})(said)
-        fault = read_error(error, None)
-        assert isinstance(fault, CallError)
-        assert (fault.scope, fault.billed) == (("call", True) if said is quoted else ("run", False))
+    for message in [*WORDS, quoted]:
+        error = type("APIConnectionError", (Exception,), {"status_code": 500})(message)
+        call_error = read_error(error, None)
+        assert isinstance(call_error, CallError)
+        assert (call_error.scope, call_error.billed) == (
+            ("call", True) if message is quoted else ("run", False)
+        )
 
 
 def test_exit_code_in_a_run(ruler: Ruler, tmp_path: Path) -> None:

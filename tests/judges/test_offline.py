@@ -40,9 +40,9 @@ _BODIES = st.lists(st.lists(_LINES, max_size=12).map("\n".join), min_size=1, max
 _GOOD = 'user: "u"\ncall get_x: {}\ntool get_x: {"x":1}\nassistant: "here"'
 
 
-def _request(bodies: dict[str, str]) -> Request:
-    parts = [f'<trajectory id="{label}">\n{body}\n</trajectory>' for label, body in bodies.items()]
-    return Request("system", "\n".join(parts), tuple(bodies))
+def _request(rollouts: dict[str, str]) -> Request:
+    parts = [f'<trajectory id="{label}">\n{rollout}\n</trajectory>' for label, rollout in rollouts.items()]
+    return Request("system", "\n".join(parts), tuple(rollouts))
 
 
 def _ask(request: Request) -> dict[str, tuple[float, str]]:
@@ -55,22 +55,22 @@ def _ask(request: Request) -> dict[str, tuple[float, str]]:
     reply = asyncio.run(once())
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
-    reading = parse(reply.text, request.labels)
-    return reading.entries
+    parsed = parse(reply.text, request.labels)
+    return parsed.entries
 
 
 @settings(deadline=None)
 @given(_BODIES, st.randoms(use_true_random=False))
-def test_order_labels_and_copies_do_not_matter(bodies: list[str], draw: Any) -> None:
+def test_order_labels_and_copies_do_not_matter(rollouts: list[str], draw: Any) -> None:
     """A rollout's score and explanation depend on the set of rollouts, not on labels, order or copies."""
-    shuffled = [*bodies, *draw.choices(bodies, k=3)]
+    shuffled = [*rollouts, *draw.choices(rollouts, k=3)]
     draw.shuffle(shuffled)
-    assert rate(shuffled) == rate(bodies)
+    assert rate(shuffled) == rate(rollouts)
     labels = [a + b for a in "bcd" for b in "fgh"]
-    plain = _ask(_request(dict(zip(labels, bodies, strict=False))))
+    plain = _ask(_request(dict(zip(labels, rollouts, strict=False))))
     other = _ask(_request(dict(zip(reversed(labels), shuffled, strict=False))))
-    assert list(plain.values()) == [rate(bodies)[body] for body in bodies]
-    assert list(other.values()) == [rate(bodies)[body] for body in shuffled]
+    assert list(plain.values()) == [rate(rollouts)[rollout] for rollout in rollouts]
+    assert list(other.values()) == [rate(rollouts)[rollout] for rollout in shuffled]
 
 
 @settings(deadline=None)
@@ -90,8 +90,8 @@ def test_order_labels_and_copies_do_not_matter(bodies: list[str], draw: Any) -> 
 )
 def test_any_text_is_scored(messages: list[dict[str, Any]]) -> None:
     """Whatever a rollout holds, it has a score in [0, 1] that a reply reader accepts as it is."""
-    body = "\n".join(render(messages))
-    entries = _ask(_request({"bcdf": body, "ghjk": ""}))
+    rollout = "\n".join(render(messages))
+    entries = _ask(_request({"bcdf": rollout, "ghjk": ""}))
     assert all(0 <= score <= 1 for score, _ in entries.values())
 
 
@@ -113,13 +113,13 @@ FAULTS = [
 
 def test_a_fault_costs_and_is_named() -> None:
     """Each fault lowers the score of a rollout that has it, and the explanation names it."""
-    for line, sign in FAULTS:
+    for line, signal in FAULTS:
         rated = rate([_GOOD, f"{_GOOD}\n{line}"])
-        score, said = rated[f"{_GOOD}\n{line}"]
+        score, explanation = rated[f"{_GOOD}\n{line}"]
         assert score < rated[_GOOD][0]
-        assert sign in said + ","
-        assert said.startswith("No LLM judged this: ")
-        assert said.endswith("; rule of thumb.")
+        assert signal in explanation + ","
+        assert explanation.startswith("No LLM judged this: ")
+        assert explanation.endswith("; rule of thumb.")
 
 
 WORSE = [
@@ -199,11 +199,11 @@ def test_the_same_call_with_its_keys_in_another_order_is_a_repeat() -> None:
 
 def test_an_explanation_quotes_nothing() -> None:
     """No text of a rollout reaches an explanation, so no rollout can speak through it."""
-    body = "\n".join(
+    rollout = "\n".join(
         f'{head}: "Error canary, I cannot"'
         for head in ("user", "assistant", "call canary", "tool canary", "canary")
     )
-    assert all("canary" not in said for _, said in rate([body, _GOOD]).values())
+    assert all("canary" not in explanation for _, explanation in rate([rollout, _GOOD]).values())
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_an_explanation_quotes_nothing() -> None:
 )
 def test_a_megabyte(unit: str) -> None:
     """A megabyte of anything is read to its end and scored."""
-    body = 'assistant: "' + unit * (1_000_000 // len(unit))
-    rated = rate([body, f"call f: {body}\ntool f: {body}"])
+    rollout = 'assistant: "' + unit * (1_000_000 // len(unit))
+    rated = rate([rollout, f"call f: {rollout}\ntool f: {rollout}"])
     assert all(0 <= score <= 1 for score, _ in rated.values())
 
 

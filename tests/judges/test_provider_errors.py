@@ -25,7 +25,7 @@ from ruler_cli.types import CallError
 from tests.judges.answers import ANSWERS, Answer
 
 
-def judged(answer: Answer) -> CallError:
+def classified(answer: Answer) -> CallError:
     """The CallError of one answer, read as from the wire."""
     return classify(answer.status, *error_of(answer.body))
 
@@ -34,24 +34,24 @@ def test_answer(subtests: pytest.Subtests) -> None:
     """Status, codes and message of a real answer decide kind, scope and rate."""
     for answer in ANSWERS:
         with subtests.test(answer=answer):
-            fault = judged(answer)
-            reach = "rate" if fault.rate else fault.scope
-            assert (fault.kind, reach) == answer.meaning, fault.reason
-            assert fault.scope == ("call" if fault.rate else reach)
+            call_error = classified(answer)
+            reach = "rate" if call_error.rate else call_error.scope
+            assert (call_error.kind, reach) == answer.meaning, call_error.reason
+            assert call_error.scope == ("call" if call_error.rate else reach)
 
 
-def outcomes(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
+def call_errors(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
     """What the answers mean by another table."""
     with monkeypatch.context() as patch:
         patch.setattr(provider_errors, "TABLE", tuple(table))
-        return [judged(answer) for answer in ANSWERS]
+        return [classified(answer) for answer in ANSWERS]
 
 
 def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any one row some answer, or some stated context, would mean something else."""
-    whole = outcomes(TABLE, monkeypatch)
+    whole = call_errors(TABLE, monkeypatch)
     for index, row in enumerate(TABLE):
-        assert outcomes([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
+        assert call_errors([*TABLE[:index], *TABLE[index + 1 :]], monkeypatch) != whole, row
         assert row.remedy or row.scope != "run", row
     forms = provider_errors._CONTEXTS
     for index, form in enumerate(forms):
@@ -147,8 +147,8 @@ def test_context(subtests: pytest.Subtests) -> None:
 
 def test_nothing_told() -> None:
     """A message without both numbers tells nothing, and one that echoes a request is read only so far."""
-    for said in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
-        assert context_of(said) is None
+    for message in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
+        assert context_of(message) is None
     assert context_of("maximum context length is 1 " * 3000 + "9" * 40_000) is None
 
 

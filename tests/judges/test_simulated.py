@@ -27,23 +27,23 @@ _EXACT = SimulatedModel(persistent=0, slot=0, noise=0, level=0)
 _LABELS = tuple(f"{a}{b}{c}{d}" for a in "bc" for b in _LETTERS for c in _LETTERS for d in _LETTERS)
 
 
-def _request(bodies: list[str], system: str = "system") -> Request:
-    labels = _LABELS[: len(bodies)]
-    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, bodies, strict=True)]
+def _request(rollouts: list[str], system: str = "system") -> Request:
+    labels = _LABELS[: len(rollouts)]
+    parts = [f'<trajectory id="{k}">\n{b}\n</trajectory>' for k, b in zip(labels, rollouts, strict=True)]
     return Request(system, "\n".join(parts), labels)
 
 
 def _spread(model: SimulatedModel, passes: int = 400) -> list[list[float]]:
     """Scores of eight rollouts with truth .5, pass by pass; only the request's wording differs."""
-    bodies = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
-    return [list(score(model, _request(bodies, f"pass {n}")).values()) for n in range(passes)]
+    rollouts = [f'assistant: "truth=0.5 {i}"' for i in range(8)]
+    return [list(score(model, _request(rollouts, f"pass {n}")).values()) for n in range(passes)]
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(), st.lists(st.text(alphabet="ab \nt=", max_size=20), max_size=6))
-def test_any_request_is_answered_and_repeats(system: str, user: str, bodies: list[str]) -> None:
+def test_any_request_is_answered_and_repeats(system: str, user: str, rollouts: list[str]) -> None:
     """Every label has a score in [0, 1] on the grid of .05, the same each time."""
-    for request in (_request(bodies, system), Request(system, user, ("bcdf", "ghjk"))):
+    for request in (_request(rollouts, system), Request(system, user, ("bcdf", "ghjk"))):
         scores = score(SimulatedModel(), request)
         assert tuple(scores) == request.labels
         assert all(0 <= s <= 1 and round(s * 20, 9).is_integer() for s in scores.values())
@@ -62,15 +62,15 @@ def test_it_is_a_judge() -> None:
     reply = asyncio.run(once())
     assert not isinstance(reply, CallError)
     assert reply.usage == Usage(calls=1)
-    reading = parse(reply.text, request.labels)
-    assert [s for s, _ in reading.entries.values()] == [0.35, 0.9]
-    assert all(said.startswith("Simulated") for _, said in reading.entries.values())
+    parsed = parse(reply.text, request.labels)
+    assert [s for s, _ in parsed.entries.values()] == [0.35, 0.9]
+    assert all(explanation.startswith("Simulated") for _, explanation in parsed.entries.values())
 
 
 def test_a_stated_truth_is_the_truth() -> None:
     """The last `truth=` in a rollout is its truth, at most 1."""
-    bodies = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
-    assert [truth(body) for body in bodies] == [0.35, 0.7, 1.0, 0.0]
+    rollouts = ("truth=0.35", 'assistant: "truth=.2 then truth=0.7"', "truth=12", "truth=0")
+    assert [truth(rollout) for rollout in rollouts] == [0.35, 0.7, 1.0, 0.0]
 
 
 def test_other_truths_are_drawn() -> None:
@@ -177,7 +177,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 def test_parameters_are_the_model() -> None:
     """Parameters set what they name; a wrong one is answered with what it should be."""
-    for params, said in WRONG:
-        with pytest.raises(ValueError, match=said):
+    for params, explanation in WRONG:
+        with pytest.raises(ValueError, match=explanation):
             SimulatedModel.of(params)
     assert SimulatedModel.of({"noise": 0.2, "seed": 3}) == SimulatedModel(noise=0.2, seed=3)

@@ -88,15 +88,15 @@ ANTHROPIC: list[tuple[str, dict[str, Any], int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "params", "room"), ANTHROPIC)
+@pytest.mark.parametrize(("model", "params", "max_tokens"), ANTHROPIC)
 async def test_anthropic_params_are_the_live_ones(
-    model: str, params: dict[str, Any], room: int | None
+    model: str, params: dict[str, Any], max_tokens: int | None
 ) -> None:
     """The params are what litellm sends live, but for the form of the answer, which needs no header there."""
     for text in NASTY[: 1 if params else 4]:
         sendable = text.encode("utf-8", "replace").decode()
         request = Request(
-            f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), room, fitted=True
+            f"S{sendable}", f"{sendable} the place of the request's user text\n ", (), max_tokens, fitted=True
         )
         async with serving(answer(200, MESSAGE)) as server:
             there = server.base.removesuffix("/v1")
@@ -123,10 +123,10 @@ OPENAI: list[tuple[Target, str, dict[str, Any], int | None]] = [
 
 def test_rows_are_what_the_sdks_send(subtests: pytest.Subtests) -> None:
     """A row has the fields, and the values, that the types of the provider's own SDK know."""
-    for target, model, params, room in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
-        with subtests.test(target=target, model=model, params=params, room=room):
+    for target, model, params, max_tokens in [*OPENAI, *(("anthropic", *each) for each in ANTHROPIC)]:
+        with subtests.test(target=target, model=model, params=params, max_tokens=max_tokens):
             for text in NASTY[:3]:
-                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), room)
+                asked = Request(f"S{text}", f"{text} U", ("mk", "qz"), max_tokens)
                 assert_typed(target, row(target, model, asked, params=params))
 
 
@@ -138,7 +138,7 @@ def test_an_answer_has_a_form_in_every_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "params", "said"),
+    ("model", "params", "message"),
     [
         ("anthropic/claude-opus-4-7", {"temperature": 0.2}, "temperature"),
         ("anthropic/claude-opus-4-6", {"speed": "fast"}, "anthropic-beta"),
@@ -146,9 +146,9 @@ def test_an_answer_has_a_form_in_every_row() -> None:
         ("no-such-model", {}, "none of Anthropic's"),
     ],
 )
-def test_what_no_row_can_hold(model: str, params: dict[str, Any], said: str) -> None:
+def test_what_no_row_can_hold(model: str, params: dict[str, Any], message: str) -> None:
     """What litellm refuses, or what needs a header, is told before anything is written."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         request_line("anthropic", JudgeSettings(model, params=params))
     with pytest.raises(UsageError, match="-m or -p"):
         request_line("openai", JudgeSettings("openai/\udcff"))

@@ -25,13 +25,15 @@ def group(size: int = 100) -> Group:
 def said(number: int, passes: int, dice: random.Random) -> GroupResult:
     """What a judge said of a group in so many passes: some clear, some noise, some broken."""
     if number % 7 == 3:
-        return group_result(*(failed_call(turn) for turn in range(passes)), size=4)
+        return group_result(*(failed_call(pass_index) for pass_index in range(passes)), size=4)
     noise = 0.02 if number % 2 else 0.15
     rows = []
-    for turn in range(passes):
-        own = random.Random(f"{number} {turn}")
+    for pass_index in range(passes):
+        own = random.Random(f"{number} {pass_index}")
         order = own.sample(range(8), 8)
-        rows.append(one_pass([0.5 + 0.06 * body + own.gauss(0, noise) for body in order], turn, bodies=order))
+        rows.append(
+            one_pass([0.5 + 0.06 * body + own.gauss(0, noise) for body in order], pass_index, distinct=order)
+        )
     return group_result(*rows)
 
 

@@ -69,7 +69,7 @@ class Conduct:
         digest = hashlib.blake2b(body, digest_size=8, key=b"%d-%d" % (self.seed, seen))
         return random.Random(digest.digest())
 
-    def fault(self, dice: random.Random) -> str | None:
+    def misbehaviour(self, dice: random.Random) -> str | None:
         """The cue that chance picks, if any."""
         drawn, kind = dice.random(), dice.choice(MALFORMED)
         for cue, share in self.chaos.items():

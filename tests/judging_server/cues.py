@@ -126,8 +126,10 @@ def _refuse_long(ask: Ask) -> Reply:
 
 def _refuse_limit(ask: Ask) -> Reply:
     """As OpenAI says it of models that think."""
-    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
-    return refuse(400, f"{said} instead.") if "max_tokens" in ask.limits else good(ask)
+    message = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+    )
+    return refuse(400, f"{message} instead.") if "max_tokens" in ask.limits else good(ask)
 
 
 def _refuse_limits(ask: Ask) -> Reply:
@@ -148,8 +150,10 @@ def _refuse_beside(ask: Ask) -> Reply:
     prompt = len(ask.texts[-1]) // 4
     if all(limit <= 300 for limit in ask.limits.values()):
         return good(ask)
-    said = f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
-    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {said} tokens.")
+    message = (
+        f"This model's maximum context length is {prompt + 300} tokens and your request has {prompt} input"
+    )
+    return refuse(400, f"'max_tokens' or 'max_completion_tokens' is too large: 576. {message} tokens.")
 
 
 def _deliver(how: str, delay: float = 0.0) -> Callable[[Ask], Reply]:

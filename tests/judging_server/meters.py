@@ -155,8 +155,8 @@ class Load:
         return self.phases[-1]
 
     def _flow(self, now: float) -> None:
-        room = self.phases[-1].capacity
-        busy = self.in_flight if room is None else min(self.in_flight, room)
+        capacity = self.phases[-1].capacity
+        busy = self.in_flight if capacity is None else min(self.in_flight, capacity)
         self.slot_seconds += busy * (now - self.now)
         self.now = now
 

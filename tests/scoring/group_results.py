@@ -12,29 +12,29 @@ from ruler_cli.types import FailedCall, GroupError, GroupResult, Kind, PassScore
 scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0])
 
 
-def one_pass(given: Sequence[float], turn: int = 0, judge: int = 0, **more: Any) -> PassScores:
+def one_pass(given: Sequence[float], pass_index: int = 0, judge: int = 0, **more: Any) -> PassScores:
     """A judge's answer on bodies 0, 1, …, shown in this order unless `bodies` tells another."""
-    bodies = tuple(more.pop("bodies", range(len(given))))
-    said = tuple(f"judge {judge} turn {turn} body {body}" for body in bodies)
-    return PassScores(judge, turn, more.pop("window", 0), bodies, tuple(given), said, **more)
+    distinct = tuple(more.pop("distinct", range(len(given))))
+    replies = tuple(f"judge {judge} turn {pass_index} body {rollout}" for rollout in distinct)
+    return PassScores(judge, pass_index, more.pop("window", 0), distinct, tuple(given), replies, **more)
 
 
 def failed_call(
-    turn: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing"
+    pass_index: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing"
 ) -> FailedCall:
     """A request that brought nothing."""
-    return FailedCall(judge, turn, 0, GroupError(kind, reason))
+    return FailedCall(judge, pass_index, 0, GroupError(kind, reason))
 
 
-def group_result(*said: PassScores | FailedCall, **more: Any) -> GroupResult:
+def group_result(*replies: PassScores | FailedCall, **more: Any) -> GroupResult:
     """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
-    ballots = tuple(s for s in said if isinstance(s, PassScores))
-    size = more.pop("size", len(ballots[0].distinct) if ballots else 2)
+    pass_scores = tuple(s for s in replies if isinstance(s, PassScores))
+    size = more.pop("size", len(pass_scores[0].distinct) if pass_scores else 2)
     fields = {
         "owner": tuple(range(size)),
         "sizes": (100,) * size,
-        "pass_scores": ballots,
-        "failed_calls": tuple(s for s in said if isinstance(s, FailedCall)),
+        "pass_scores": pass_scores,
+        "failed_calls": tuple(s for s in replies if isinstance(s, FailedCall)),
     } | more
     fields.setdefault("faults", ("",) * len(fields["owner"]))
     return GroupResult(**fields)
@@ -45,19 +45,19 @@ def groups(draw: st.DrawFn, least: int = 1, passes: int = 4, judges: int = 3) ->
     """A group as judges may have scored it: each pass in its own order, rollouts alike or unreadable."""
     n = draw(st.integers(least, 6))
     panel = draw(st.integers(1, judges))
-    said = []
+    replies = []
     for judge in range(panel):
-        for turn in range(draw(st.integers(1, passes))):
+        for pass_index in range(draw(st.integers(1, passes))):
             order = draw(st.permutations(range(n)))
             given = draw(st.lists(scores, min_size=n, max_size=n))
-            said.append(one_pass(given, turn, judge, bodies=order))
+            replies.append(one_pass(given, pass_index, judge, distinct=order))
     more = draw(st.lists(st.none() | st.integers(0, n - 1), max_size=3))
     owner = draw(st.permutations([*range(n), *more]))
     return group_result(
-        *said,
+        *replies,
         size=n,
         owner=tuple(owner),
-        faults=tuple("no messages" if body is None else "" for body in owner),
+        faults=tuple("no messages" if rollout is None else "" for rollout in owner),
         sizes=tuple(draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))),
         judges=panel,
         rewards=tuple(draw(st.lists(st.floats(0, 1), min_size=len(owner), max_size=len(owner)))),

@@ -29,9 +29,9 @@ def run(
     for group in all_judged:
         batch.add(group)
     for i, group in enumerate(all_judged):
-        verdict = combine(group, settings, batch)
-        assert isinstance(verdict, GroupScores), verdict
-        batch.add_scores(keys[i] if keys else f"g{i}", group, verdict)
+        group_scores = combine(group, settings, batch)
+        assert isinstance(group_scores, GroupScores), group_scores
+        batch.add_scores(keys[i] if keys else f"g{i}", group, group_scores)
     return batch.figures(debias=settings.debias)
 
 
@@ -81,8 +81,8 @@ def test_every_two_judges_are_told() -> None:
     every = []
     for _ in range(30):
         rewards = tuple(float(rng.random() < 0.5) for _ in range(4))
-        said = [one_pass([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
-        every.append(group_result(*said, judges=3, rewards=rewards))
+        replies = [one_pass([0.3 + 0.3 * r + rng.gauss(0, 0.1) for r in rewards], 0, j) for j in range(3)]
+        every.append(group_result(*replies, judges=3, rewards=rewards))
     found = run(*every, names=("a", "b")).judges
     assert [pair.judges for pair in found] == [("a", "b"), ("a", "judge 3"), ("b", "judge 3")]
     for pair in found:

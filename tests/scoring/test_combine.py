@@ -21,14 +21,14 @@ from ruler_cli.types import FailedCall, GroupError, GroupResult, GroupScores, Pa
 from tests.scoring.group_results import failed_call, group_result, groups, one_pass, scores
 
 
-def verdict(group: GroupResult, batch: BatchStatistics | None = None, **how: Any) -> GroupScores:
+def scores_of(group: GroupResult, batch: BatchStatistics | None = None, **how: Any) -> GroupScores:
     """The verdict of a group that has one."""
     found = combine(group, CombineSettings(**how), batch or BatchStatistics())
     assert isinstance(found, GroupScores), found
     return found
 
 
-def failure(group: GroupResult, **how: Any) -> GroupError:
+def error_of(group: GroupResult, **how: Any) -> GroupError:
     """The failure of a group that has no verdict."""
     found = combine(group, CombineSettings(**how), BatchStatistics())
     assert isinstance(found, GroupError), found
@@ -61,12 +61,12 @@ def slanted(number: int = 30, by: float = 0.2) -> BatchStatistics:
 def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Random) -> None:
     """What one judge says once is the verdict, bit for bit, score and explanation."""
     order = rng.sample(range(len(values)), len(values))
-    said = one_pass(values, bodies=order)
-    found = verdict(group_result(said))
-    for slot, body in enumerate(order):
-        one = found.rollouts[body]
-        assert (one.score, one.judge_score, one.spread) == (values[slot], values[slot], None)
-        assert one.explanation == said.explanations[slot]
+    replies = one_pass(values, distinct=order)
+    found = scores_of(group_result(replies))
+    for position, rollout in enumerate(order):
+        one = found.rollouts[rollout]
+        assert (one.score, one.judge_score, one.spread) == (values[position], values[position], None)
+        assert one.explanation == replies.explanations[position]
     assert (found.passes, found.reliability, found.passes_for) == (1, None, None)
     same = max(values) - min(values) < 5e-10
     assert found.weight == (0.0 if same else None)
@@ -77,13 +77,13 @@ def test_one_pass_of_one_judge_is_its_answer(values: list[float], rng: random.Ra
 @given(groups())
 def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
     """Every judge counts the same, however many passes it made, and every rollout of a body is alike."""
-    for one, body in zip(verdict(group).rollouts, group.owner, strict=True):
-        if body is None:
+    for one, rollout in zip(scores_of(group).rollouts, group.owner, strict=True):
+        if rollout is None:
             assert (one.score, one.explanation) == (None, "no messages")
             continue
         means = []
         for judge in range(group.judges):
-            own = [b.scores[b.distinct.index(body)] for b in group.pass_scores if b.judge == judge]
+            own = [b.scores[b.distinct.index(rollout)] for b in group.pass_scores if b.judge == judge]
             means.append(fsum(own) / len(own))
             assert one.by_judge[judge] == pytest.approx(means[-1], abs=1e-12)
         assert one.score == pytest.approx(fsum(means) / len(means), abs=1e-12)
@@ -92,16 +92,16 @@ def test_the_score_is_the_mean_of_the_judges_means(group: GroupResult) -> None:
 @given(groups(), st.randoms(), st.booleans())
 def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, order: bool) -> None:
     """In whatever order answers and failures came, the verdict is the same."""
-    misses = (
+    failed = (
         failed_call(7, 0, reason="first"),
         failed_call(8, 1, reason="second"),
         failed_call(9, 0, reason="third"),
     )
-    group = replace(group, failed_calls=misses)
+    group = replace(group, failed_calls=failed)
     other = replace(
         group,
         pass_scores=tuple(rng.sample(group.pass_scores, len(group.pass_scores))),
-        failed_calls=tuple(rng.sample(misses, len(misses))),
+        failed_calls=tuple(rng.sample(failed, len(failed))),
     )
     how = CombineSettings(by_outcome=order, min_passes=3)
     assert combine(group, how, BatchStatistics()) == combine(other, how, BatchStatistics())
@@ -110,11 +110,13 @@ def test_order_of_answers_is_nothing(group: GroupResult, rng: random.Random, ord
 @given(groups())
 def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
     """What is said of a rollout was said with a score as near its own as any."""
-    for one, body in zip(verdict(group).rollouts, group.owner, strict=True):
-        if body is None or one.judge_score is None:
+    for one, rollout in zip(scores_of(group).rollouts, group.owner, strict=True):
+        if rollout is None or one.judge_score is None:
             continue
         off = {
-            b.explanations[b.distinct.index(body)]: abs(b.scores[b.distinct.index(body)] - one.judge_score)
+            b.explanations[b.distinct.index(rollout)]: abs(
+                b.scores[b.distinct.index(rollout)] - one.judge_score
+            )
             for b in group.pass_scores
         }
         assert off[one.explanation] <= min(off.values()) + 1e-8
@@ -125,28 +127,28 @@ def test_the_explanation_is_of_the_nearest_score(group: GroupResult) -> None:
 
 def test_a_judge_with_too_few_passes_does_not_count() -> None:
     """Below --min-passes a judge's scores are left out, and the group is degraded."""
-    said = [one_pass([0.1, 0.9], t) for t in range(3)] + [one_pass([1.0, 0.0], 0, 1)]
+    replies = [one_pass([0.1, 0.9], t) for t in range(3)] + [one_pass([1.0, 0.0], 0, 1)]
     lost = [failed_call(1, 1), failed_call(2, 1)]
-    found = verdict(group_result(*said, *lost, judges=2), min_passes=2)
+    found = scores_of(group_result(*replies, *lost, judges=2), min_passes=2)
     assert found.scores == (0.1, 0.9)
     assert [one.by_judge for one in found.rollouts] == [{0: 0.1}, {0: 0.9}]
     assert found.degraded
     assert found.passes == 3
-    assert verdict(group_result(*said, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
+    assert scores_of(group_result(*replies, *lost, judges=2)).scores == pytest.approx((0.55, 0.45))
 
 
 def test_what_the_cap_left_out_is_left_out() -> None:
     """A group that no judge scored and the cap kept from one counts as left out, whoever failed before."""
-    found = failure(group_result(failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")))
+    found = error_of(group_result(failed_call(0, kind="refused"), failed_call(0, 1, "budget", "too dear")))
     assert (found.kind, found.reason) == ("budget", "too dear")
     some = group_result(one_pass([0.1, 0.9]), failed_call(1), failed_call(2, kind="budget"), judges=2)
-    assert failure(some, min_passes=2).kind == "budget"
+    assert error_of(some, min_passes=2).kind == "budget"
 
 
 def test_a_lost_window_fails_the_pass() -> None:
     """Where some rollouts were in no window that was answered, nothing is scored."""
     lost = FailedCall(0, 0, 1, GroupError("transport", "gone"))
-    found = failure(group_result(one_pass([0.1, 0.9], bodies=(0, 1)), lost, size=4, windows=2))
+    found = error_of(group_result(one_pass([0.1, 0.9], distinct=(0, 1)), lost, size=4, windows=2))
     assert found.kind == "transport"
     assert found.reason == (
         "some rollouts have scores of 0 of 1 passes, --min-passes asks for 1; the first that did not: gone"
@@ -157,8 +159,8 @@ def test_a_lost_window_fails_the_pass() -> None:
 def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool) -> None:
     """Whatever was answered before the run was stopped, a rerun has to finish the group."""
     stop = failed_call(3, kind="interrupted", reason="stopped")
-    ballots = group.pass_scores if whole else ()
-    found = failure(replace(group, pass_scores=ballots, failed_calls=(failed_call(2), stop)))
+    pass_scores = group.pass_scores if whole else ()
+    found = error_of(replace(group, pass_scores=pass_scores, failed_calls=(failed_call(2), stop)))
     assert (found.kind, found.reason) == ("interrupted", "stopped")
 
 
@@ -166,7 +168,7 @@ def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool
 
 
 @pytest.mark.parametrize(
-    ("said", "reliability"),
+    ("replies", "reliability"),
     [
         ([one_pass([0.8, 0.8, 0.8])], None),
         ([one_pass([0.8] * 3), one_pass([0.6] * 3, 1)], 0.0),
@@ -185,10 +187,10 @@ def test_an_interrupted_group_is_never_a_verdict(group: GroupResult, whole: bool
     ],
 )
 def test_one_score_for_all_is_no_signal(
-    said: list[PassScores | FailedCall], reliability: float | None
+    replies: list[PassScores | FailedCall], reliability: float | None
 ) -> None:
     """Where the judges' scores come out as one, the group is a tie of no weight, by however many passes."""
-    found = verdict(group_result(*said, judges=1 + max(s.judge for s in said)))
+    found = scores_of(group_result(*replies, judges=1 + max(s.judge for s in replies)))
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
     assert (found.reliability, found.passes_for) == (reliability, None)
     assert len({score for score in found.scores if score is not None}) == 1
@@ -197,8 +199,8 @@ def test_one_score_for_all_is_no_signal(
 def test_passes_needed_are_of_the_whole_panel() -> None:
     """A panel of three that needs six columns needs two passes."""
     rows = [[0.3, 0.45, 0.6], [0.35, 0.5, 0.5], [0.25, 0.5, 0.6]]
-    one = verdict(group_result(*(one_pass(row, t) for t, row in enumerate(rows))))
-    panel = verdict(group_result(*(one_pass(row, 0, j) for j, row in enumerate(rows)), judges=3))
+    one = scores_of(group_result(*(one_pass(row, t) for t, row in enumerate(rows))))
+    panel = scores_of(group_result(*(one_pass(row, 0, j) for j, row in enumerate(rows)), judges=3))
     assert one.reliability == panel.reliability
     assert one.passes_for is not None
     assert panel.passes_for == -(-one.passes_for // 3)
@@ -214,22 +216,22 @@ def test_debias_by_nothing_is_nothing(group: GroupResult) -> None:
     flat = batch_of(*(group_result(one_pass([0.5, 0.5, 0.5])) for _ in range(30)))
     few = slanted(5)
     for batch in (flat, few, BatchStatistics()):
-        assert verdict(group, batch, debias=True) == verdict(group, batch)
+        assert scores_of(group, batch, debias=True) == scores_of(group, batch)
 
 
 def test_debias_takes_out_the_slots() -> None:
     """What was seen first and was given more for it comes down to what was seen last."""
     group = group_result(one_pass([0.7, 0.5, 0.3]))
-    found = verdict(group, slanted(), debias=True)
+    found = scores_of(group, slanted(), debias=True)
     assert found.scores == pytest.approx((0.5, 0.5, 0.5), abs=0.02)
     assert all(one.by_judge == {0: one.score} for one in found.rollouts)
-    assert verdict(group, slanted()).scores == (0.7, 0.5, 0.3)
+    assert scores_of(group, slanted()).scores == (0.7, 0.5, 0.3)
 
 
 def test_debias_makes_no_signal_of_one_score() -> None:
     """What is subtracted from equal scores tells places apart and no rollouts: the group stays a tie."""
     for passes in (1, 2, 3):
-        found = verdict(
+        found = scores_of(
             group_result(*(one_pass([0.5] * 3, t) for t in range(passes))), slanted(), debias=True
         )
         assert len(set(found.scores)) == 3
@@ -241,12 +243,14 @@ def turned(rng: random.Random, error: float = 0.01) -> GroupResult:
     true = [rng.uniform(0.3, 0.7) for _ in range(6)]
     places = (0.2, 0.05, 0.0, 0.0, -0.05, -0.2)
 
-    def said(turn: int) -> PassScores:
+    def replies(pass_index: int) -> PassScores:
         order = rng.sample(range(6), 6)
         shown = zip(order, places, strict=True)
-        return one_pass([true[i] + by + rng.gauss(0, error) for i, by in shown], turn, bodies=tuple(order))
+        return one_pass(
+            [true[i] + by + rng.gauss(0, error) for i, by in shown], pass_index, distinct=tuple(order)
+        )
 
-    return group_result(said(0), said(1))
+    return group_result(replies(0), replies(1))
 
 
 def test_what_is_subtracted_is_no_noise() -> None:
@@ -255,9 +259,9 @@ def test_what_is_subtracted_is_no_noise() -> None:
     all_judged = [turned(rng) for _ in range(60)]
     how, batch = CombineSettings(debias=True), batch_of(*all_judged)
     batch.refit_noise(all_judged, CombineSettings())
-    raw, before = batch.prior, [verdict(group, batch).reliability for group in all_judged]
+    raw, before = batch.prior, [scores_of(group, batch).reliability for group in all_judged]
     batch.refit_noise(all_judged, how)
-    after = [verdict(group, batch, debias=True).reliability for group in all_judged]
+    after = [scores_of(group, batch, debias=True).reliability for group in all_judged]
     assert raw.variance > 0.01
     assert batch.prior.variance < 0.001
     assert all(a is not None and b is not None and a > b for a, b in zip(after, before, strict=True))
@@ -278,7 +282,7 @@ def test_standardized_judges_have_one_mean_and_spread() -> None:
     rng = random.Random(3)
     all_judged = [mixed_panel(rng) for _ in range(50)]
     batch = batch_of(*all_judged)
-    found = [verdict(group, batch, standardize=True) for group in all_judged]
+    found = [scores_of(group, batch, standardize=True) for group in all_judged]
     raw = [s for group in all_judged for b in group.pass_scores for s in b.scores]
     for judge in (0, 1):
         own = [one.by_judge[judge] for v in found for one in v.rollouts]
@@ -290,13 +294,13 @@ def test_standardized_judges_have_one_mean_and_spread() -> None:
 def test_standardize_is_for_panels() -> None:
     """One judge, a judge that gives one score to all, and the judge of an escalation: no scale is made up."""
     one = group_result(one_pass([0.1, 0.9]))
-    assert verdict(one, batch_of(one), standardize=True).scores == (0.1, 0.9)
+    assert scores_of(one, batch_of(one), standardize=True).scores == (0.1, 0.9)
     flat = group_result(one_pass([0.1, 0.9]), one_pass([0.3, 0.3], 0, 1), judges=2)
-    found = verdict(flat, batch_of(flat), standardize=True)
+    found = scores_of(flat, batch_of(flat), standardize=True)
     assert [one.by_judge[1] for one in found.rollouts] == pytest.approx([0.4, 0.4])
-    strong = [one_pass([0.6, 0.7], turn, 2) for turn in range(2)]
+    strong = [one_pass([0.6, 0.7], pass_index, 2) for pass_index in range(2)]
     final = group_result(one_pass([0.2, 0.8]), one_pass([0.1, 0.2], 0, 1), *strong, judges=2, escalated_to=2)
-    assert verdict(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
+    assert scores_of(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
 
 
 # --- rewards and outcomes -------------------------------------------------------------------------
@@ -305,19 +309,19 @@ def test_standardize_is_for_panels() -> None:
 @given(groups(), st.floats(0, 1))
 def test_blend_is_the_weighted_mean(group: GroupResult, share: float) -> None:
     """The score is share · judge + (1 − share) · reward for each rollout, also for duplicates."""
-    found, plain = verdict(group, blend=share), verdict(group)
+    found, plain = scores_of(group, blend=share), scores_of(group)
     assert [one.judge_score for one in found.rollouts] == list(plain.scores)
     for score, own, reward in zip(found.scores, plain.scores, group.rewards, strict=True):
         assert (score is None) is (own is None)
         if score is not None and own is not None and reward is not None:
             assert score == pytest.approx(share * own + (1 - share) * reward)
-    assert verdict(group, blend=1.0).scores == plain.scores
+    assert scores_of(group, blend=1.0).scores == plain.scores
 
 
 @pytest.mark.parametrize("reward", [-1.0, 1.5, 1e300])
 def test_blend_mixes_no_scales(reward: float) -> None:
     """A reward outside 0 to 1 fails the group, which says which, rather than make a score of no scale."""
-    found = failure(group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
+    found = error_of(group_result(one_pass([0.1, 0.9]), rewards=(1.0, reward)), blend=0.5)
     assert found.kind == "input"
     assert found.reason.startswith(f"--blend: rollout 2 has the reward {reward:g}, and scores go from 0 to 1")
 
@@ -325,25 +329,25 @@ def test_blend_mixes_no_scales(reward: float) -> None:
 @given(groups(), st.none() | st.floats(0, 1))
 def test_what_failed_never_outranks_what_passed(group: GroupResult, blend: float | None) -> None:
     """With --order-by-outcome no failed rollout is above a passed one, whatever was mixed in before."""
-    found = verdict(group, by_outcome=True, blend=blend)
+    found = scores_of(group, by_outcome=True, blend=blend)
     pairs = list(zip(found.scores, group.outcomes, strict=True))
     for (one, good), (other, bad) in [*combinations(pairs, 2), *combinations(pairs[::-1], 2)]:
         if one is not None and other is not None and good is True and bad is False:
             assert one >= other
-    assert [one.judge_score for one in found.rollouts] == list(verdict(group).scores)
+    assert [one.judge_score for one in found.rollouts] == list(scores_of(group).scores)
 
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_what_an_outcome_levels_is_a_tie(passes: int) -> None:
     """Scores that the outcome makes equal are no signal any more, though the judge told them apart."""
-    said = [one_pass([0.1, 0.9], t) for t in range(passes)]
-    group = group_result(*said, outcomes=(True, False))
-    found = verdict(group, by_outcome=True)
+    replies = [one_pass([0.1, 0.9], t) for t in range(passes)]
+    group = group_result(*replies, outcomes=(True, False))
+    found = scores_of(group, by_outcome=True)
     assert (found.tied, found.one_score, found.weight) == (True, False, 0.0)
-    assert not verdict(group).tied
-    assert not verdict(group_result(*said, outcomes=(False, True)), by_outcome=True).tied
+    assert not scores_of(group).tied
+    assert not scores_of(group_result(*replies, outcomes=(False, True)), by_outcome=True).tied
     same = group_result(one_pass([0.4]), owner=(0, 0), outcomes=(True, False))
-    assert not verdict(same, by_outcome=True, single="score").tied
+    assert not scores_of(same, by_outcome=True, single="score").tied
 
 
 rated = st.lists(st.tuples(st.none() | scores, st.sampled_from([None, False, True])), min_size=1, max_size=12)
@@ -375,37 +379,40 @@ def test_the_order_by_outcome_is_the_nearest(
 # --- windows --------------------------------------------------------------------------------------
 
 
-def windowed(seed: int, bodies: int = 24, windows: int = 4, judge: int = 0) -> list[PassScores]:
+def windowed(seed: int, distinct: int = 24, windows: int = 4, judge: int = 0) -> list[PassScores]:
     """Two passes over windows, each with a level of its own."""
     rng = random.Random(seed)
-    said = []
-    for turn in range(2):
-        order = rng.sample(range(bodies), bodies)
+    replies = []
+    for pass_index in range(2):
+        order = rng.sample(range(distinct), distinct)
         for window in range(windows):
             shown = order[window::windows]
             level = rng.gauss(0, 0.1)
-            given = [min(1, max(0, 0.2 + 0.6 * body / bodies + level + rng.gauss(0, 0.02))) for body in shown]
-            said.append(one_pass(given, turn, judge, window=window, bodies=shown))
-    return said
+            given = [
+                min(1, max(0, 0.2 + 0.6 * rollout / distinct + level + rng.gauss(0, 0.02)))
+                for rollout in shown
+            ]
+            replies.append(one_pass(given, pass_index, judge, window=window, distinct=shown))
+    return replies
 
 
 @pytest.mark.parametrize("judges", [1, 2])
 def test_windows_of_one_score_each_are_a_tie(judges: int) -> None:
     """A judge that gives each window one score, whichever, has told no two rollouts apart."""
-    said = [
+    replies = [
         replace(one, scores=(level,) * len(one.scores))
         for judge in range(judges)
         for one, level in zip(windowed(1, judge=judge), (0.2, 0.9, 0.5, 0.5, 0.7, 0.1, 0.3, 1.0), strict=True)
     ]
-    found = verdict(group_result(*said, size=24, windows=4, judges=judges))
+    found = scores_of(group_result(*replies, size=24, windows=4, judges=judges))
     assert (found.tied, found.one_score, found.weight) == (True, True, 0.0)
-    some = verdict(group_result(*windowed(1), size=24, windows=4))
+    some = scores_of(group_result(*windowed(1), size=24, windows=4))
     assert (some.tied, some.one_score) == (False, False)
 
 
 def test_windows_come_to_one_order() -> None:
     """Levels of windows are taken out of scores and spread, and the order is found through them."""
-    found = verdict(group_result(*windowed(5), size=24, windows=4))
+    found = scores_of(group_result(*windowed(5), size=24, windows=4))
     got = [score for score in found.scores if score is not None]
     inverted = sum(a > b for a, b in combinations(got, 2))
     assert inverted < 25  # of 276 pairs
@@ -420,7 +427,7 @@ def test_windows_come_to_one_order() -> None:
 def test_a_lost_window_of_many_is_borne() -> None:
     """Where every rollout was seen at least once, there are scores and a reliability."""
     lost = FailedCall(0, 1, 3, GroupError("transport", "gone"))
-    found = verdict(group_result(*windowed(5)[:-1], lost, size=24, windows=4))
+    found = scores_of(group_result(*windowed(5)[:-1], lost, size=24, windows=4))
     assert (found.degraded, found.passes) == (True, 1)
     assert None not in found.scores
     assert sum(one.spread is None for one in found.rollouts) == 6

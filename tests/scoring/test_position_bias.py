@@ -18,23 +18,23 @@ BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
 
 def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> PositionBias:
     """Groups in random order and its reverse, by a judge that adds the bias of each slot."""
-    rng, curve = random.Random(seed), PositionBias()
+    rng, estimate = random.Random(seed), PositionBias()
     size = len(bias)
     for _ in range(groups):
         truth = [rng.gauss(0.5, 0.12) for _ in range(size)]
         shown = []
-        for turn in range(passes):
-            order = list(range(size)) if turn % 2 == 0 else list(range(size))[::-1]
+        for pass_index in range(passes):
+            order = list(range(size)) if pass_index % 2 == 0 else list(range(size))[::-1]
             shown.append([truth[i] + b + rng.gauss(0, 0.07) for i, b in zip(order, bias, strict=True)])
-        curve.add(*shown)
-    return curve
+        estimate.add(*shown)
+    return estimate
 
 
 def test_groups_of_eight() -> None:
     """In a group of 8 each slot has its own bin, and what is added there is what the bin tells."""
-    curve = PositionBias()
-    curve.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
-    bins = curve.bins()
+    estimate = PositionBias()
+    estimate.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    bins = estimate.bins()
     assert [round(b.mean, 9) for b in bins] == [0.35, -0.35, -0.25, -0.15, -0.05, 0.05, 0.15, 0.25]
     assert [b.scores for b in bins] == [1] * 8
     assert all(b.error is None for b in bins)
@@ -45,9 +45,9 @@ def test_groups_of_eight() -> None:
 def test_bins() -> None:
     """Whatever the size, the first and the last slot are alone, and a later slot is in no earlier bin."""
     for size in range(2, 70):
-        curve = PositionBias()
-        curve.add([float(slot) for slot in range(size)])
-        bins = curve.bins()
+        estimate = PositionBias()
+        estimate.add([float(position) for position in range(size)])
+        bins = estimate.bins()
         assert (bins[0].scores, bins[-1].scores) == (1, 1)
         assert sum(b.scores for b in bins) == size
         means = [b.mean for b in bins]
@@ -72,9 +72,9 @@ def test_shrunk_is_better() -> None:
     bias = tuple(b / 4 for b in BIAS)
     raw = shrunk = 0.0
     for seed in range(40):
-        curve = batch(30, bias, seed)
-        raw += sum((b.mean - w) ** 2 for b, w in zip(curve.bins(), bias, strict=True))
-        shrunk += sum((c - w) ** 2 for c, w in zip(curve.corrections(8), bias, strict=True))
+        estimate = batch(30, bias, seed)
+        raw += sum((b.mean - w) ** 2 for b, w in zip(estimate.bins(), bias, strict=True))
+        shrunk += sum((c - w) ** 2 for c, w in zip(estimate.corrections(8), bias, strict=True))
     assert shrunk < 0.8 * raw
 
 

@@ -21,11 +21,11 @@ GRID = st.integers(0, 20).map(lambda i: i / 20)
 @st.composite
 def seen(draw: st.DrawFn) -> tuple[Windows, int]:
     """A group in windows of any size, some empty; some rollouts may be in none."""
-    bodies = draw(st.integers(1, 9))
-    subsets = st.lists(st.integers(0, bodies - 1), unique=True, max_size=bodies)
+    rollouts = draw(st.integers(1, 9))
+    subsets = st.lists(st.integers(0, rollouts - 1), unique=True, max_size=rollouts)
     windows = draw(st.lists(subsets, max_size=6))
     scored = [(w, draw(st.lists(GRID, min_size=len(w), max_size=len(w)))) for w in windows]
-    return scored, bodies
+    return scored, rollouts
 
 
 def in_windows(
@@ -36,9 +36,9 @@ def in_windows(
     for _ in range(turns):
         order = rng.sample(range(len(truth)), len(truth))
         for at in range(0, len(order), size):
-            bodies = order[at : at + size]
+            rollouts = order[at : at + size]
             level = rng.gauss(0, shift)
-            found.append((bodies, [truth[i] + level + rng.gauss(0, noise) for i in bodies]))
+            found.append((rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts]))
     return found
 
 
@@ -61,32 +61,32 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
-def dense(windows: Windows, bodies: int, ridge: float) -> list[float]:
+def dense(windows: Windows, rollouts: int, ridge: float) -> list[float]:
     """Bodies by the full normal equations of y − mean, about their mean."""
-    size = bodies + len(windows)
+    size = rollouts + len(windows)
     matrix = [[0.0] * size for _ in range(size)]
     right = [0.0] * size
     ys = [y for _, scores in windows for y in scores]
     mean = sum(ys) / len(ys)
-    for w, (shown, scores) in enumerate(windows, bodies):
+    for w, (shown, scores) in enumerate(windows, rollouts):
         matrix[w][w] += ridge
-        for body, y in zip(shown, scores, strict=True):
-            for i in (body, w):
+        for rollout, y in zip(shown, scores, strict=True):
+            for i in (rollout, w):
                 right[i] += y - mean
-                for j in (body, w):
+                for j in (rollout, w):
                     matrix[i][j] += 1
-    found = solve(matrix, right)[:bodies]
-    return [x - sum(found) / bodies for x in found]
+    found = solve(matrix, right)[:rollouts]
+    return [x - sum(found) / rollouts for x in found]
 
 
 @given(seen())
 def test_shape(given: tuple[Windows, int]) -> None:
     """Every body that was seen has a score in the observed range; their mean is that of all observations."""
-    windows, bodies = given
-    fitted = fit(windows, bodies)
+    windows, rollouts = given
+    fitted = fit(windows, rollouts)
     everything = [y for _, scores in windows for y in scores]
-    shown = {body for window, _ in windows for body in window}
-    assert [x is None for x in fitted.scores] == [i not in shown for i in range(bodies)]
+    shown = {rollout for window, _ in windows for rollout in window}
+    assert [x is None for x in fitted.scores] == [i not in shown for i in range(rollouts)]
     assert sum(map(len, fitted.adjusted)) == len(everything)
     for x, own in zip(fitted.scores, fitted.adjusted, strict=True):
         if x is not None:
@@ -104,13 +104,13 @@ def test_shape(given: tuple[Windows, int]) -> None:
 @given(seen(), st.randoms(use_true_random=False))
 def test_permutations(given: tuple[Windows, int], rng: random.Random) -> None:
     """Neither the order of windows, nor that within one, nor the rollouts' numbers matter."""
-    windows, bodies = given
-    names = rng.sample(range(bodies), bodies)
+    windows, rollouts = given
+    names = rng.sample(range(rollouts), rollouts)
     other = []
     for window, scores in rng.sample(windows, len(windows)):
         order = rng.sample(range(len(window)), len(window))
         other.append(([names[window[i]] for i in order], [scores[i] for i in order]))
-    a, b = fit(windows, bodies), fit(other, bodies)
+    a, b = fit(windows, rollouts), fit(other, rollouts)
     for i, x in enumerate(a.scores):
         assert b.scores[names[i]] == (None if x is None else pytest.approx(x, abs=1e-9))
     assert b.anova.ms_res == pytest.approx(a.anova.ms_res, abs=1e-9)
@@ -172,10 +172,10 @@ def test_estimated_efficiency() -> None:
 @pytest.mark.long
 def test_reliability_is_what_it_says() -> None:
     """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
-    rng, squared, said = random.Random(7), [], []
+    rng, squared, reliabilities = random.Random(7), [], []
     for _ in range(60):
         truth = [rng.gauss(0.5, 0.1) for _ in range(64)]
         fitted = fit(in_windows(truth, 8, rng, 0.1 / sqrt(RIDGE), 0.1), 64)
         squared.append(correlation(known(fitted), truth) ** 2)
-        said.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
-    assert sum(said) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)
+        reliabilities.append((rate(fitted.anova, NoisePrior()) or (0.0, True))[0])
+    assert sum(reliabilities) / 60 == pytest.approx(sum(squared) / 60, abs=0.03)

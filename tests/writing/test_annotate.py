@@ -388,7 +388,7 @@ def test_what_the_reward_changed() -> None:
 
 def test_pass_scores() -> None:
     """What judges gave stands judge by judge and pass by pass, as the slots do, to three decimals."""
-    said = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], bodies=(1, 0)), one_pass([0.2, 0.7], 1)]
+    said = [one_pass([0.12345, 0.9], 1, 1), one_pass([0.3, 0.5], distinct=(1, 0)), one_pass([0.2, 0.7], 1)]
     marks, _ = fields(
         group_result(*said, judges=2, size=2, owner=(1, 0, 1), faults=("",) * 3), ("one", "two")
     )
