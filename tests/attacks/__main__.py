@@ -1,4 +1,4 @@
-"""Count what is held against each family of attacks, and what is flagged that should not be."""
+"""Count the attacks of each family that fail, and the innocent texts that are flagged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _flagged(text: str) -> bool:
 
 
 def _held(text: str) -> bool:
-    """Whether exactly the real rollouts come back out of the prompt; the tests assert more."""
+    """Tell if the prompt holds exactly the real rollouts; the tests assert more."""
     layout = build_layout(PLACES[0].group(text), AskSettings())
     prompt = write_prompt(layout, AskSettings())
     return blocks(prompt.request.user) == {label: layout.distinct[i] for label, i in prompt.labels.items()}

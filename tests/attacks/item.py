@@ -1,4 +1,4 @@
-"""One attack, and what must hold against it."""
+"""One attack, and the defence that must hold against it."""
 
 from __future__ import annotations
 

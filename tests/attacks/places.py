@@ -1,4 +1,4 @@
-"""Where in a rollout an attack may hide."""
+"""Places in a rollout in which an attack may hide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ruler_cli.types import Group, Rollout
 from tests.values import group, talk
 
 OTHERS = ("I booked the flight.", "There is no such flight.")
-"""What the honest rollouts of the group say."""
+"""The answers of the honest rollouts of the group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Real rollouts and frameworks' examples, where they are beside this checkout, and the samples in it."""
+"""Real rollouts and frameworks' examples, if they are beside this checkout, and the samples in it."""
 
 from __future__ import annotations
 

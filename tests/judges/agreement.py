@@ -1,4 +1,4 @@
-"""How often the offline judge ranks a rollout that passed its check above one that failed.
+"""Measure the share of pairs in which the offline judge ranks a passed rollout above a failed one.
 
     python -m tests.judges.agreement FILE
 

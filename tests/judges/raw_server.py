@@ -13,7 +13,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(slots=True)
 class RawServer:
-    """Where it listens, and what it has read: the bodies of requests, and what stood before each."""
+    """Its address, and the bodies and heads of the requests that it has read."""
 
     port: int = 0
     requests: list[bytes] = field(default_factory=list)

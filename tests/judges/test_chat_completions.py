@@ -1,4 +1,4 @@
-"""The body of a chat completions call: what a live run sends is what a request file holds."""
+"""The body of a chat completions call: a live run sends the bytes that a request file holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARAMS: list[dict[str, Any]] = [
 ]
 
 
-async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
+async def test_first_body_of_a_live_run(subtests: pytest.Subtests) -> None:
     """The body in a row is byte for byte the first POST of a live run to the same endpoint."""
     for model in MODELS:
         for params in PARAMS:
@@ -54,7 +54,7 @@ async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
                         assert line == head + sent + b"}\n"
 
 
-async def test_what_the_judge_server_was_asked(server: JudgeServer) -> None:
+async def test_body_at_the_judge_server(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
     asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
@@ -72,7 +72,7 @@ def body(params: dict[str, Any], how: AnswerFormat, request: Request = ASKED) ->
 
 
 def test_forms() -> None:
-    """Each step down of the answer's form changes the form and what the prompt says of it."""
+    """Each fallback of the answer's form changes the parameter and the prompt's sentence on it."""
     system = templates.system("Grade.", alone=False)
     request = Request(system, "?", ("abcd", "bcdf"))
     forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
@@ -151,7 +151,7 @@ BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def test_room() -> None:
+def test_max_tokens() -> None:
     """A bound has the name that the endpoint knows, or the user's; one that is no number goes as it is."""
     for base, params, bound in BOUNDS:
         how = first_format(JudgeSettings("openai/gpt-4o", params=params), base)
@@ -211,7 +211,7 @@ REFUSALS = [
 
 
 def test_a_refused_limit() -> None:
-    """An endpoint that knows the limit by another name is told that; one that takes none gets none."""
+    """An endpoint with another name for the limit gets that name; one that has none gets no limit."""
     for status, message, limit in REFUSALS:
         how = AnswerFormat()
         after = how.after_refusal(how, status, message)

@@ -1,4 +1,4 @@
-"""What a judge behind litellm needs is told first, and nothing that could work is refused."""
+"""The unmet needs of a judge behind litellm are reported first; no judge that could work is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ elevenlabs fal_ai humanloop infinity jina_ai langfuse litellm_agent manus milvus
 openai_like pg_vector recraft reducto runwayml s3_vectors soniox stability strands_decider topaz
 transcribe typesafe valkey voyage
 """
-"""What litellm knows as providers, but not of chat completions about text."""
+"""Providers of litellm without chat completions about text."""
 NO_CHAT = set(_NO_CHAT.split())
 WITHOUT = {name for name in PROVIDERS if not needs_of(name, "m")}
 KEYLESS = {
@@ -55,7 +55,7 @@ SEEN = [
 
 @pytest.fixture(autouse=True)
 def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable that any provider reads, no login, no metadata service, no way out of this machine."""
+    """No variable that any provider reads, no login, no metadata service, no network."""
     for name in {name for provider in PROVIDERS for name in variables(provider)}:
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_PROFILE", "AWS_ROLE_ARN", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"):
@@ -71,7 +71,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def judge(model: str, **settings: Any) -> LitellmJudge:
-    """The judge of that name, which is told to be there."""
+    """The judge of that name, which must exist."""
     judge = resolve(JudgeSettings(model, via="litellm", **settings)).judge
     assert isinstance(judge, LitellmJudge)
     return judge
@@ -84,8 +84,8 @@ def test_all_providers() -> None:
     assert WITHOUT == KEYLESS
 
 
-def test_each_is_told() -> None:
-    """With nothing there, every provider is told in one sentence or needs nothing; no call is tried."""
+def test_each_unmet_need_is_reported() -> None:
+    """Without credentials, every provider is refused in one sentence or needs nothing; no call is made."""
     for provider in sorted(PROVIDERS):
         if provider in KEYLESS:
             assert judge(f"{provider}/m").model == f"{provider}/m"
@@ -97,15 +97,15 @@ def test_each_is_told() -> None:
         assert message.endswith("or try the pipeline without a model: -m offline")
 
 
-def test_each_way_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each way to meet a need that the environment can hold is enough, where the others are met."""
+def test_each_alternative_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alternative that the environment can hold is enough, if the other needs are met."""
     monkeypatch.setattr(providers, "_installed", lambda _: True)
     for provider in sorted(PROVIDERS - KEYLESS):
         try_each_way(provider, needs_of(provider, "m"))
 
 
 def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
-    """Every way of every need, with the first ways of the others."""
+    """Every alternative of every need, with the first alternatives of the others."""
     for at, need in enumerate(needs):
         for alternative in [
             alternative
@@ -122,12 +122,12 @@ def try_each_way(provider: str, needs: tuple[Need, ...]) -> None:
 
 
 def first(need: tuple[Alternative, ...]) -> Alternative:
-    """The first way that variables make, if any."""
+    """The first alternative of variables alone, if any."""
     return next((alternative for alternative in need if all(map(str.isupper, alternative))), ())
 
 
 def test_missing_is_named() -> None:
-    """What is missing is named in the words of whoever sets it."""
+    """Missing credentials are named as the user sets them."""
     for model, says in SEEN:
         with pytest.raises(UsageError) as raised:
             resolve(JudgeSettings(model))
@@ -155,7 +155,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_from_python() -> None:
-    """A caller in Python is told the same."""
+    """A caller in Python gets the same message."""
     with pytest.raises(UsageError, match="AZURE_API_BASE"):
         await ruler_cli.ruler([[{"role": "user", "content": "q"}]] * 2, "azure/m")
     with pytest.raises(UsageError, match="GEMINI_API_KEY"):
@@ -163,7 +163,7 @@ async def test_from_python() -> None:
 
 
 def test_no_key_needed(ruler: Ruler, tmp_path: Path) -> None:
-    """What asks nobody needs nothing."""
+    """Without calls, no credentials are needed."""
     write(tmp_path / "in.jsonl", [group("a", 0.1, 0.9)])
     for command in ("check", "prompt"):
         assert ruler(command, "in.jsonl", "-m", "vertex_ai/m").returncode == 0
@@ -184,7 +184,7 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_given_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is named, given by parameter, or given to litellm itself, counts."""
+    """A key counts if it is named, a parameter, or set in litellm itself."""
     for model, settings in GIVEN:
         assert judge(model, **settings).model == model
     monkeypatch.setattr(_litellm(), "api_key", "k")
@@ -231,7 +231,7 @@ def test_google_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_odd_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An SDK that is still looking when its time is up, or fails as it never should, may find something."""
+    """An SDK that exceeds its time, or fails unexpectedly, is taken to find credentials."""
     monkeypatch.setattr(providers, "_ASKING", 0.05)
     google(monkeypatch, lambda scopes: time.sleep(1))
     assert judge("vertex_ai/m").model == "vertex_ai/m"
@@ -258,8 +258,8 @@ FOUND_OUT_AT_A_CALL = [
 
 
 @pytest.mark.anyio
-async def test_found_out_at_a_call(subtests: pytest.Subtests) -> None:
-    """What a call finds missing ends the run at once: not tried again, not paid for, no traceback told."""
+async def test_missing_at_a_call(subtests: pytest.Subtests) -> None:
+    """Credentials that a call misses end the run at once: no retry, no cost, no traceback in the message."""
     for model, base in FOUND_OUT_AT_A_CALL:
         with subtests.test(model=model, base=base):
             one = LitellmJudge(model, model, base, None, 30.0, {}, AnswerFormat())
@@ -286,7 +286,7 @@ WORDS = [
 
 
 def test_words_of_litellm() -> None:
-    """A sentence of litellm's says enough where its error has no class; words of the judge's never do."""
+    """litellm's message decides if its error has no class of its own; the judge's reply never does."""
     quoted = "Error processing the answer, received: " + "x" * 100 + " missing credentials: no api_key is set"
     for message in [*WORDS, quoted]:
         error = type("APIConnectionError", (Exception,), {"status_code": 500})(message)

@@ -1,4 +1,4 @@
-"""A judge asked directly and through litellm: one deadline, one request, one meaning, no key told."""
+"""A judge asked directly and through litellm: one deadline, one request, one meaning, no key in messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PATHS: tuple[tuple[str, Route], ...] = (
 
 @pytest.fixture(autouse=True, scope="module")
 def no_leftovers() -> Iterator[None]:
-    """What litellm leaves of a call that was cut short warns here, not in a test that comes later."""
+    """Have leftovers of an aborted litellm call warn here, and not in a later test."""
     yield
     gc.collect()
 
@@ -72,15 +72,15 @@ async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
             assert server.stats()["keys"] == ([] if via == "http" else ["Bearer none"])
 
 
-FAULTS = {
+ERROR_SCOPES = {
     "401": "run", "404": "run", "quota": "run", "400": "group", "429": "call", "500": "call", "529": "call",
     "drop": "call", "hang": "call", "drip": "call",
 }  # fmt: skip
 
 
-async def test_faults(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """Each failure of the outside world is one request and a fault of one scope, on both paths."""
-    for cue, scope in FAULTS.items():
+async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """Each failure of the outside world is one request and one CallError of one scope, on both routes."""
+    for cue, scope in ERROR_SCOPES.items():
         for via in BOTH:
             with subtests.test(cue=cue, via=via):
                 server.reset()
@@ -154,7 +154,7 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
 
 
 async def test_sent_or_not(subtests: pytest.Subtests) -> None:
-    """A call that was sent may have been paid for, also where a gateway speaks of a refused connection."""
+    """A call that was sent may be billed, even if a gateway reports a refused connection."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         closed = f"http://127.0.0.1:{gone.getsockname()[1]}/v1"
     for model, via in PATHS:
@@ -182,7 +182,7 @@ async def test_error_that_comes_as_200() -> None:
     assert (call_error.scope, call_error.rate, call_error.retry_after) == ("call", True, 3)
 
 
-async def test_what_only_litellm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds itself is cut out, and a time that the user gives it ends the call."""
     async with serving(GOOD, wait=20) as server:
         call_error = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
@@ -200,7 +200,7 @@ async def test_what_only_litellm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A refused form or limit is asked for in another way, but never one that the user gave."""
+    """A refused form or limit is replaced by another, but never one that the user gave."""
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
@@ -219,7 +219,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
 
 
 async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A refusal, a filter and a cut are told apart from an answer, and room for the answer is passed on."""
+    """A refusal, a filter and a cut differ from an answer, and the limit of the answer is sent."""
     request = Request(ASKED.system, ASKED.user, ASKED.labels, max_output_tokens=50, fitted=True)
     for via in BOTH:
         with subtests.test(via=via):
@@ -246,7 +246,7 @@ UNKNOWN = [
 
 
 async def test_unknown_provider(subtests: pytest.Subtests) -> None:
-    """A name without a provider, or without its key, is told before a call, with what may be meant."""
+    """A name without a provider, or without its key, is reported before a call, with a suggestion."""
     for name, message in UNKNOWN:
         with subtests.test(name=name), pytest.raises(UsageError, match=message):
             await ask(name, "litellm", None, api_key=None)
@@ -267,7 +267,7 @@ def test_usage() -> None:
 
 
 def test_read_again() -> None:
-    """What is kept of an answer reads as the answer; no chat completion is a fault that carries it."""
+    """The stored body of a reply reads as the reply; any other body is a CallError that holds it."""
     reply = reply_of(b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}')
     assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
     assert isinstance(reply, Reply)
@@ -278,7 +278,7 @@ def test_read_again() -> None:
 
 
 def test_echoed_key() -> None:
-    """A key is taken out of an answer; what stands for one where none is wanted may be any word of it."""
+    """A key is removed from an answer, but not a placeholder for a key, which may be any word."""
     reply = reply_of(
         b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}]}', "sk-key-echo"
     )

@@ -1,4 +1,4 @@
-"""The offline judge: what it sees, what must not matter to it, and that it beats chance."""
+"""The offline judge: its signals, its invariances, and its lead over chance."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_order_labels_and_copies_do_not_matter(rollouts: list[str], draw: Any) -
     )
 )
 def test_any_text_is_scored(messages: list[dict[str, Any]]) -> None:
-    """Whatever a rollout holds, it has a score in [0, 1] that a reply reader accepts as it is."""
+    """Any rollout has a score in [0, 1] that the reply parser accepts as it is."""
     rollout = "\n".join(render(messages))
     entries = _ask(_request({"bcdf": rollout, "ghjk": ""}))
     assert all(0 <= score <= 1 for score, _ in entries.values())
@@ -102,7 +102,7 @@ def test_any_prompt_is_answered(user: str) -> None:
     assert set(_ask(Request("", user, ("bcdf", "ghjk")))) == {"bcdf", "ghjk"}
 
 
-FAULTS = [
+DEFECTS = [
     ('tool get_x: "Error: no such x"', "1 tool error,"),
     ('call get_x: {}\ntool get_x: {"x":1}', "1 repeated call"),
     ('call transfer_to_human_agents: {}\ntool: "ok"', "handing off"),
@@ -111,9 +111,9 @@ FAULTS = [
 ]
 
 
-def test_a_fault_costs_and_is_named() -> None:
-    """Each fault lowers the score of a rollout that has it, and the explanation names it."""
-    for line, signal in FAULTS:
+def test_a_defect_costs_and_is_named() -> None:
+    """Each defect lowers the score of a rollout that has it, and the explanation names it."""
+    for line, signal in DEFECTS:
         rated = rate([_GOOD, f"{_GOOD}\n{line}"])
         score, explanation = rated[f"{_GOOD}\n{line}"]
         assert score < rated[_GOOD][0]
@@ -148,15 +148,15 @@ def test_siblings_that_did_the_same_support_each_other() -> None:
     """With all else equal, the state change that most siblings made scores above the odd one."""
     made = 'call get_x: {{}}\ncall set_x: {{"to":{}}}\ntool set_x: "ok"\nassistant: "{}"'
     common, again, odd = made.format(1, "a"), made.format(1, "b"), made.format(2, "c")
-    verdicts = rate([common, again, odd])
-    assert verdicts[common][0] == verdicts[again][0] > verdicts[odd][0]
+    ratings = rate([common, again, odd])
+    assert ratings[common][0] == ratings[again][0] > ratings[odd][0]
 
 
 def test_a_small_difference_is_a_small_gap() -> None:
-    """One fault is a gap of at most .1; nothing is stretched to fill the scale."""
+    """One defect is a gap of at most .1; no score is stretched to fill the scale."""
     worse = f'{_GOOD}\ntool get_x: "Error: once"\nassistant: "here"'
-    verdicts = rate([_GOOD, worse])
-    assert 0 < verdicts[_GOOD][0] - verdicts[worse][0] <= 0.1
+    ratings = rate([_GOOD, worse])
+    assert 0 < ratings[_GOOD][0] - ratings[worse][0] <= 0.1
 
 
 ERRORS = [
@@ -222,9 +222,9 @@ def test_a_megabyte(unit: str) -> None:
 @pytest.mark.skipif(not _TAU.exists(), reason="the tau-bench rollouts are not beside this checkout")
 def test_better_than_chance_on_real_rollouts() -> None:
     """A rollout that passed its check ranks above one that failed in clearly more than half the pairs."""
-    found = agreement(_TAU)
-    assert (found["groups"], found["mixed_groups"]) == (50, 26)
-    (judge,) = found["scorers"]
+    result = agreement(_TAU)
+    assert (result["groups"], result["mixed_groups"]) == (50, 26)
+    (judge,) = result["scorers"]
     accuracy = judge["pairwise_accuracy"]
     assert accuracy["value"] > 0.55
     assert judge["top1_regret"]["value"] < judge["chance_regret"]["value"]

@@ -1,4 +1,4 @@
-"""What an error answer means: its body, one row of the table after the other, the sizes that it states."""
+"""The meaning of error responses: the body, the rules of the table, the sizes in the message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_answer(subtests: pytest.Subtests) -> None:
 
 
 def call_errors(table: Sequence[ErrorRule], monkeypatch: pytest.MonkeyPatch) -> list[CallError]:
-    """What the answers mean by another table."""
+    """The meanings of all responses by another table."""
     with monkeypatch.context() as patch:
         patch.setattr(provider_errors, "TABLE", tuple(table))
         return [classified(answer) for answer in ANSWERS]
@@ -56,11 +56,11 @@ def test_no_dead_row(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = provider_errors._CONTEXTS
     for index, form in enumerate(forms):
         monkeypatch.setattr(provider_errors, "_CONTEXTS", forms[:index] + forms[index + 1 :])
-        assert [context_of(message) for message, _ in FORMS] != [found for _, found in FORMS], form
+        assert [context_of(message) for message, _ in FORMS] != [expected for _, expected in FORMS], form
 
 
 def test_should_retry() -> None:
-    """The server's own word moves a fault between call and group, and never to or from the run."""
+    """The server's own header moves an error between call and group, and never to or from the run."""
     words = [(500, "false", "group"), (413, "True", "call"), (401, "true", "run"), (404, "false", "run")]
     for status, word, scope in [*words, (400, "false", "group"), (503, "perhaps", "call")]:
         assert classify(status, "", "", {"X-Should-Retry": word}).scope == scope
@@ -140,12 +140,12 @@ FORMS = [
 
 def test_context(subtests: pytest.Subtests) -> None:
     """The limit and the request's size are read from the message of each provider."""
-    for message, found in FORMS:
-        with subtests.test(message=message, found=found):
-            assert context_of(message) == found
+    for message, expected in FORMS:
+        with subtests.test(message=message, expected=expected):
+            assert context_of(message) == expected
 
 
-def test_nothing_told() -> None:
+def test_no_stated_context() -> None:
     """A message without both numbers tells nothing, and one that echoes a request is read only so far."""
     for message in ("too long", "maximum context length is 4096 tokens", "x" * 10_000 + FORMS[10][0]):
         assert context_of(message) is None
@@ -176,7 +176,7 @@ BODIES: list[tuple[Any, str, str]] = [
 
 
 def test_json() -> None:
-    """Codes at any depth and the message are found, and the request that is echoed is not."""
+    """Codes at any depth and the message are read, and the request that is echoed is not."""
     for body, signs, message in BODIES:
         assert error_of(orjson.dumps(body)) == (signs, message)
 
@@ -191,14 +191,14 @@ ASIDES = [
 
 
 def test_aside() -> None:
-    """Of a proxy's answer what its backend said is told, and not the proxy's own routing."""
+    """The message of a proxy's error is its backend's, without the proxy's own routing."""
     for aside in ASIDES:
         body = {"error": {"message": f"OpenAIException - The server had an error{aside}", "code": "500"}}
         assert error_of(orjson.dumps(body))[1].rstrip(".") == "OpenAIException - The server had an error"
 
 
 def test_page() -> None:
-    """Of a page its title is told, else its words."""
+    """The message of a page is its title, else its words."""
     assert error_of(b"<html><title>502\n Bad Gateway</title>more</html>") == ("", "502 Bad Gateway")
     assert error_of(b"<p>no <b>way</b></p>") == ("", "no way")
     assert error_of(b"error code: 1015") == ("", "error code: 1015")
@@ -217,7 +217,7 @@ def test_status_within() -> None:
 
 @given(JSON.map(orjson.dumps) | st.binary(max_size=300))
 def test_any_body(data: bytes) -> None:
-    """No body raises, and what is told of it is bounded."""
+    """No body raises, and its message is bounded."""
     signs, message = error_of(data)
     assert len(signs) <= 4000
     assert len(message) <= 2000

@@ -1,4 +1,4 @@
-"""A judge's name → the way it is reached, its price and its context."""
+"""Judge settings → the judge, its price and its context."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WAYS = [
 ]
 
 
-def test_way_to_a_stated_endpoint() -> None:
+def test_route_to_a_stated_endpoint() -> None:
     """A first word that litellm has as a provider keeps its protocol; any other is the model's own name."""
     for name, params, direct in WAYS:
         settings = JudgeSettings(name, api_base="http://127.0.0.1:9", api_key="k" * 9, params=params)
@@ -62,10 +62,10 @@ def test_way_to_a_stated_endpoint() -> None:
 
 def test_price_and_context() -> None:
     """Price and context come from litellm's list, are unknown behind an endpoint, or are stated."""
-    found = model_of(JudgeSettings("openai/o3"))
-    assert found.price is not None
-    assert found.price.prompt > 0
-    assert (found.context, found.reasoning) == (200_000, True)
+    result = model_of(JudgeSettings("openai/o3"))
+    assert result.price is not None
+    assert result.price.prompt > 0
+    assert (result.context, result.reasoning) == (200_000, True)
     assert model_info("openai/gpt-4o-mini").reasoning is False
     assert model_info("openai/nothing-of-that-name").reasoning is None
     assert model_of(JudgeSettings("openai/o3", api_base="http://h/v1")).price is None
@@ -98,7 +98,7 @@ ENTRIES: list[tuple[dict[str, Any], ModelInfo]] = [
 
 
 def test_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an entry of the list tells is known, and what it does not tell in its proper form is not."""
+    """A value of the price list counts in its proper form only; any other is unknown."""
     for entry, model in ENTRIES:
         monkeypatch.setattr(pricing, "_table", lambda entry=entry: {"m": entry})
         assert model_info("m") == model_info("provider/m") == model

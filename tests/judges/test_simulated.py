@@ -91,7 +91,7 @@ def test_without_errors_the_score_is_the_truth(truths: list[float], seed: int) -
     assert list(scores.values()) == truths
 
 
-def test_the_slot_curve_favours_what_comes_first() -> None:
+def test_position_bias_favours_the_first() -> None:
     """The curve falls from first to last, is centred, has the stated deviation, and is 0 for one alone."""
     for size in (2, 3, 8, 33):
         curve = position_bias(size, 0.05)
@@ -103,8 +103,8 @@ def test_the_slot_curve_favours_what_comes_first() -> None:
     assert position_bias(0, 0.05) == []
 
 
-def test_the_slot_is_the_place_in_the_prompt() -> None:
-    """A bias belongs to the place in the prompt, also where only some labels are asked for."""
+def test_positions_are_those_in_the_prompt() -> None:
+    """A bias belongs to the position in the prompt, even if only some labels are asked for."""
     request = _request([f"truth=0.5 {n}" for n in range(4)])
     model = SimulatedModel(persistent=0, slot=0.2, noise=0, level=0)
     last = score(model, Request(request.system, request.user, request.labels[3:]))
@@ -130,7 +130,7 @@ def _quiet(**params: float) -> SimulatedModel:
 
 
 def test_a_full_stretch_gives_every_request_one_range() -> None:
-    """With stretch 1 the scores are .5 + .22 · z of what one request shows, whatever its own range is."""
+    """With stretch 1 the scores are .5 + .22 · z of the values in one request, whatever their range."""
     for truths in ([0.5, 0.52, 0.54], [0.1, 0.5, 0.9]):
         scores = score(_quiet(stretch=1), _request([f"truth={t}" for t in truths]))
         assert list(scores.values()) == [0.25, 0.5, 0.75]
@@ -146,7 +146,7 @@ def test_a_gain_is_one_factor_about_the_middle() -> None:
     assert all(high >= 0.5 for _, _, high in rows)
 
 
-def test_judges_share_their_persistent_errors_as_told() -> None:
+def test_judges_share_persistent_errors() -> None:
     """Persistent errors of two seeds correlate by `shared`, and keep their deviation."""
     request = _request([f"truth=0.5 {n}" for n in range(1500)])
     for shared in (0.0, 0.7, 1.0):
@@ -176,7 +176,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_parameters_are_the_model() -> None:
-    """Parameters set what they name; a wrong one is answered with what it should be."""
+    """Parameters set the fields of their names; the error of a wrong one says what it should be."""
     for params, explanation in WRONG:
         with pytest.raises(ValueError, match=explanation):
             SimulatedModel.of(params)

@@ -1,4 +1,4 @@
-"""A chat completion request → what the judge is asked, and the right answer to it."""
+"""A chat completion request → the question to the judge, and the right answer."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _read_rollouts(prompt: str) -> dict[str, str]:
 
 
 def err(ask: Ask, errors: Mapping[str, float]) -> None:
-    """Score as the simulated judge does: by the truth, with noise and by what else is shown, and where."""
+    """Score as the simulated judge does: by the truth, the noise, the siblings and the position."""
     from ruler_cli.judges.simulated import SimulatedModel, score  # most servers need none of it
     from ruler_cli.types import Request
 

@@ -1,4 +1,4 @@
-"""The judge behind the connections: whom it answers, how, and what it remembers of it."""
+"""The judge behind the connections: its answers, its refusals, and its counts."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Judge:
         return capacity
 
     def behaviour(self, ask: Ask) -> Callable[[Ask], Reply]:
-        """What the model's name cues."""
+        """The reply that the model's name cues."""
         cue = ask.model.rpartition("/")[2]
         spell, _, kind = cue.partition("-")
         if spell not in _SPELLS:
@@ -128,7 +128,7 @@ class Judge:
             self.books.bill(reply, gone)
 
     def other(self, route: str, body: bytes) -> Reply:
-        """What tests ask: not a judge's business."""
+        """The replies to other requests, which tests make."""
         if route == "GET /stats":
             return Reply(orjson.dumps(self.stats()))
         if route == "GET /requests":

@@ -20,7 +20,7 @@ def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def message_of(params: Mapping[str, Any], chat: Any) -> dict[str, Any]:
-    """A chat completion as a Message; the answer is the input of a tool where one is forced."""
+    """A chat completion as a Message; the answer is the input of a tool if one is forced."""
     choice = (chat.get("choices") or [{}])[0] if isinstance(chat, dict) else {}
     message = choice.get("message") or {}
     text = message.get("content") or message.get("refusal") or ""

@@ -1,4 +1,4 @@
-"""What judges may say of a group, as builders and hypothesis strategies."""
+"""Results of groups, as builders and hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ scores = st.floats(0, 1) | st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5, 0.95, 1.0]
 
 
 def one_pass(given: Sequence[float], pass_index: int = 0, judge: int = 0, **more: Any) -> PassScores:
-    """A judge's answer on bodies 0, 1, …, shown in this order unless `bodies` tells another."""
+    """A judge's scores of distinct rollouts 0, 1, …, shown in this order or in that of `distinct`."""
     distinct = tuple(more.pop("distinct", range(len(given))))
     replies = tuple(f"judge {judge} turn {pass_index} body {rollout}" for rollout in distinct)
     return PassScores(judge, pass_index, more.pop("window", 0), distinct, tuple(given), replies, **more)
@@ -22,12 +22,12 @@ def one_pass(given: Sequence[float], pass_index: int = 0, judge: int = 0, **more
 def failed_call(
     pass_index: int = 0, judge: int = 0, kind: Kind = "reply", reason: str = "it said nothing"
 ) -> FailedCall:
-    """A request that brought nothing."""
+    """A request that brought no scores."""
     return FailedCall(judge, pass_index, 0, GroupError(kind, reason))
 
 
 def group_result(*replies: PassScores | FailedCall, **more: Any) -> GroupResult:
-    """A group of distinct readable rollouts, as many as the first answer shows, of which this was said."""
+    """A group with these replies; its distinct readable rollouts are those of the first."""
     pass_scores = tuple(s for s in replies if isinstance(s, PassScores))
     size = more.pop("size", len(pass_scores[0].distinct) if pass_scores else 2)
     fields = {

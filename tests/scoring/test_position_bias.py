@@ -1,4 +1,4 @@
-"""The slot curve: bins, errors, corrections."""
+"""Position bias: bins, errors, corrections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BIAS = (0.12, 0.05, 0.03, 0.01, -0.01, -0.03, -0.05, -0.12)
 
 
 def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) -> PositionBias:
-    """Groups in random order and its reverse, by a judge that adds the bias of each slot."""
+    """Groups in random order and its reverse, by a judge that adds the bias of each position."""
     rng, estimate = random.Random(seed), PositionBias()
     size = len(bias)
     for _ in range(groups):
@@ -31,7 +31,7 @@ def batch(groups: int, bias: tuple[float, ...], seed: int = 3, passes: int = 2) 
 
 
 def test_groups_of_eight() -> None:
-    """In a group of 8 each slot has its own bin, and what is added there is what the bin tells."""
+    """In a group of 8 each position has its own bin, whose mean is that of the scores there."""
     estimate = PositionBias()
     estimate.add([0.8, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
     bins = estimate.bins()
@@ -43,7 +43,7 @@ def test_groups_of_eight() -> None:
 
 
 def test_bins() -> None:
-    """Whatever the size, the first and the last slot are alone, and a later slot is in no earlier bin."""
+    """For any size the first and the last position are alone, and a later one is in no earlier bin."""
     for size in range(2, 70):
         estimate = PositionBias()
         estimate.add([float(position) for position in range(size)])
@@ -57,8 +57,8 @@ def test_bins() -> None:
 
 
 @pytest.mark.parametrize("passes", few(1, [2, 1, 4]))
-def test_error_is_what_it_says(passes: int) -> None:
-    """Over many batches the curve strays from the bias as far as its standard errors say."""
+def test_error_is_calibrated(passes: int) -> None:
+    """Over many batches the means deviate from the bias by their standard errors."""
     off = [
         (b.mean - bias) / (b.error or 0.0)
         for seed in range(60)
@@ -68,7 +68,7 @@ def test_error_is_what_it_says(passes: int) -> None:
 
 
 def test_shrunk_is_better() -> None:
-    """On a bias as small as its noise, shrunk corrections are nearer to it than the curve as it is."""
+    """For a bias as small as its noise, shrunk corrections are nearer to it than the means."""
     bias = tuple(b / 4 for b in BIAS)
     raw = shrunk = 0.0
     for seed in range(40):

@@ -1,4 +1,4 @@
-"""Windows solved by shift least squares."""
+"""Scores from windows by least squares."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def in_windows(
     truth: Sequence[float], size: int, rng: random.Random, shift: float, noise: float, turns: int = 2
 ) -> Windows:
     """Each rollout in one random window per pass, each window at its own level."""
-    found: Windows = []
+    result: Windows = []
     for _ in range(turns):
         order = rng.sample(range(len(truth)), len(truth))
         for at in range(0, len(order), size):
             rollouts = order[at : at + size]
             level = rng.gauss(0, shift)
-            found.append((rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts]))
-    return found
+            result.append((rollouts, [truth[i] + level + rng.gauss(0, noise) for i in rollouts]))
+    return result
 
 
 def known(fitted: WindowFit) -> list[float]:
-    """The scores of the bodies that have one."""
+    """The scores of the rollouts that have one."""
     return [x for x in fitted.scores if x is not None]
 
 
@@ -62,7 +62,7 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def dense(windows: Windows, rollouts: int, ridge: float) -> list[float]:
-    """Bodies by the full normal equations of y − mean, about their mean."""
+    """Rollouts by the full normal equations of y − mean, about their mean."""
     size = rollouts + len(windows)
     matrix = [[0.0] * size for _ in range(size)]
     right = [0.0] * size
@@ -75,13 +75,13 @@ def dense(windows: Windows, rollouts: int, ridge: float) -> list[float]:
                 right[i] += y - mean
                 for j in (rollout, w):
                     matrix[i][j] += 1
-    found = solve(matrix, right)[:rollouts]
-    return [x - sum(found) / rollouts for x in found]
+    result = solve(matrix, right)[:rollouts]
+    return [x - sum(result) / rollouts for x in result]
 
 
 @given(seen())
 def test_shape(given: tuple[Windows, int]) -> None:
-    """Every body that was seen has a score in the observed range; their mean is that of all observations."""
+    """Every rollout in a window has a score in the observed range; their mean is that of all observations."""
     windows, rollouts = given
     fitted = fit(windows, rollouts)
     everything = [y for _, scores in windows for y in scores]
@@ -119,7 +119,7 @@ def test_permutations(given: tuple[Windows, int], rng: random.Random) -> None:
 
 
 def test_whole_table() -> None:
-    """Where every pass shows all, scores are means over passes and the analysis is the whole table's."""
+    """If every pass shows all, scores are means over passes and the analysis is the complete table's."""
     rng = random.Random(3)
     columns = [[rng.randint(0, 20) / 20 for _ in range(6)] for _ in range(4)]
     fitted, whole = fit([(list(range(6)), column) for column in columns], 6), Anova.of(columns)
@@ -131,7 +131,7 @@ def test_whole_table() -> None:
 
 
 def test_contracted() -> None:
-    """Scores solve the normal equations; those that leave the observed range are drawn in by one factor."""
+    """Scores solve the normal equations; if any leaves the observed range, one factor draws all in."""
     windows: Windows = [([0, 1], [0.0, 1.0]), ([1, 2], [0.0, 1.0]), ([2, 3], [0.0, 1.0])]
     scores = known(fit(windows, 4))
     assert (min(scores), max(scores)) == (0, 1)
@@ -141,7 +141,7 @@ def test_contracted() -> None:
 
 
 def test_efficiency_is_the_variance_of_contrasts() -> None:
-    """The efficiency gives the mean variance of the difference of two scores, found by elimination."""
+    """The efficiency gives the mean variance of the difference of two scores, as elimination does."""
     rng = random.Random(5)
     n = 16
     windows = in_windows([0.5] * n, 4, rng, 0, 0)
@@ -160,17 +160,17 @@ def test_efficiency_is_the_variance_of_contrasts() -> None:
 
 
 def test_estimated_efficiency() -> None:
-    """In a large group a few random probes find the efficiency of its smaller likes."""
+    """In a large group a few random probes estimate the efficiency of smaller groups of its kind."""
     rng = random.Random(6)
-    found = []
+    result = []
     for n in (128, 1_000):
         windows = in_windows([rng.uniform(0.4, 0.6) for _ in range(n)], 8, rng, 0.05, 0.05)
-        found.append(fit(windows, n).anova.efficiency)
-    assert found[0] == pytest.approx(found[1], rel=0.03)
+        result.append(fit(windows, n).anova.efficiency)
+    assert result[0] == pytest.approx(result[1], rel=0.03)
 
 
 @pytest.mark.long
-def test_reliability_is_what_it_says() -> None:
+def test_reliability_is_calibrated() -> None:
     """Over many groups in windows the reliability is the squared correlation of scores with the truth."""
     rng, squared, reliabilities = random.Random(7), [], []
     for _ in range(60):
