@@ -17,8 +17,8 @@ from ruler_cli.pool.gate import CAPPED, Gate
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request
 from tests.ledger.test_reply_cache import MARK, reply
-from tests.pool.test_calls import BROKEN, GONE, OK, Script
-from tests.virtual import ASKED, virtually
+from tests.pool.test_calls import ASKED, BROKEN, GONE, OK, Script
+from tests.virtual import virtually
 
 T = TypeVar("T")
 
