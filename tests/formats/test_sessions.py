@@ -12,8 +12,7 @@ import pytest
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.detect import detect, formats
-from ruler_cli.formats.session_files import Session
-from ruler_cli.formats.sessions import gemini
+from ruler_cli.formats.sessions import Session, read_gemini
 from ruler_cli.prompting.render import render
 from ruler_cli.reading.open import open_container
 from ruler_cli.reading.parse import parse
@@ -394,5 +393,5 @@ def test_gemini_without_ids() -> None:
     ]
     for listed in ([head, *events], [head, {"$set": {"messages": events}}]):
         session = Session()
-        gemini({"events": listed}, session)
+        read_gemini({"events": listed}, session)
         assert [turn["content"] for turn in session.turns] == ["q", "a", "b"]

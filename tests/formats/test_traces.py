@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.conversations import _above
+from ruler_cli.formats.conversations import _around
 from ruler_cli.formats.trace_spans import spans_of
 from ruler_cli.prompting.render import render
 from ruler_cli.reading.open import open_container
@@ -371,7 +371,7 @@ def test_deep_trace() -> None:
     inner = [span(n, n - 1, **tool) for n in range(2, 4000)]
     spans = [span(1, None), *inner, call(4000, [ASKED], [SAID], 3999)]
     known = {str(one.identity): one for one in spans_of(spans)}
-    assert len(list(_above(known, known["0x4000"]))) == 200
+    assert len(list(_around(known, known["0x4000"]))) == 200
 
 
 def test_item_of_a_span() -> None:
