@@ -3,9 +3,9 @@
 AutoGen: each of `TaskResult.messages`, and of a team's state, has a `source` and a `type`; pieces of a stream
 and choices of the next speaker repeat other messages. Its version 0.2 (`ChatResult.chat_history`) writes the
 roles that the asking agent sees: the task is its `assistant`, the answers are `user`; so the first speaker
-asks, and all others answer. LangChain: a message has a `type`, stands below `data` or `kwargs` in other dumps,
-and may hold its calls twice, as parts of Anthropic and as `tool_calls`. CrewAI: each of `tasks_output` is a
-task and its answer.
+asks, and all others answer. LangChain: a message has a `type`, stands below `data` or `kwargs` in other
+dumps, and may hold its calls twice, as parts of Anthropic and as `tool_calls`. CrewAI: each of `tasks_output`
+is a task and its answer.
 
 Google ADK; trpc-agent-go writes the same evaluations. A session (`Session`, with `events`) is a rollout. In a
 result (`.evalset_result.json`) each of `evalCaseResults` is one, with its session in `sessionDetails`, or

@@ -20,7 +20,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.dialects import EMPTY, OWN_ROLES, call_turn, result_turn
 from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, first_at, items, lookup, objects
-from ruler_cli.reading.event_kinds import is_exported, is_gemini, is_pi
+from ruler_cli.reading.event_kinds import is_gemini, is_opencode, is_pi
 from ruler_cli.types import Rollout
 
 Record = Mapping[str, Any]
@@ -359,7 +359,7 @@ _SESSIONS = (
         "opencode",
         "OpenCode",
         "`messages` with `info` and `parts` in each",
-        made_of(is_exported, "messages"),
+        made_of(is_opencode, "messages"),
         _read_opencode,
         lambda record: bool(lookup(record, "info.parentID")),
     ),
