@@ -227,29 +227,21 @@ FORMATS = (
         "ADK sessions", "`events` with `author` in each", _is_session, lambda r: _events(r["events"]), ()
     ),
     Format(
-        name="ADK evaluations",
-        family="adk",
-        tells="`evalId`, `finalEvalStatus`",
-        matches=_is_case,
-        rollouts=_read_case,
-        key_of=_case_key,
-        key_told="evalSetId and evalId",
+        "ADK evaluations", "adk", "`evalId`, `finalEvalStatus`", _is_case, _read_case,
+        key_of=_case_key, key_told="evalSetId and evalId",
     ),
     _history(
-        "AutoGen messages",
-        "`messages` with `source`, `type` in each",
+        "AutoGen messages", "`messages` with `source`, `type` in each",
         lambda record: any(map(is_autogen, _thread(record)[:1])),
         lambda record: _read(_thread(record), _autogen_turns),
     ),
     _history("AutoGen 0.2 histories", "`chat_history`, `summary`", _is_chat_history, _read_chat_history),
     _history(
-        "LangChain messages",
-        "`messages` with `type` (human, ai) in each",
-        _is_langchain,
+        "LangChain messages", "`messages` with `type` (human, ai) in each", _is_langchain,
         lambda record: _read(_first_list(record, _STATES), normalize_message),
     ),
     _history("CrewAI outputs", "`tasks_output` with `description`, `raw` in each", _is_crew, _read_crew),
-)
+)  # fmt: skip
 REFUSALS = (
     RefusedFormat(
         lambda record: (

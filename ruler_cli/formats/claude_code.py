@@ -44,7 +44,7 @@ def _read(record: Record, session: Session) -> None:
     known = objects(events)
     answers = [event for event in known if event.get("type") == "assistant" and _is_main(event)]
     tree = bool(answers) and all(event.get("parentUuid") is not None for event in answers)
-    reader = _Reader(session, any(_queued(event) is not None for event in known), tree)
+    reader = _ClaudeReader(session, any(_queued(event) is not None for event in known), tree)
     for event in events:
         if not isinstance(event, dict):
             session.add("unreadable", event)
@@ -62,7 +62,7 @@ def _is_main(event: Event) -> bool:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ClaudeReader:
     """The session so far, and the number of turns after each event.
 
     `attached`: what the user typed while the agent worked stands in events of its own. `tree`: each event
@@ -203,12 +203,9 @@ _lines = made_of(
     lambda event: event.get("type") in ("user", "assistant", "system") and "role" not in event, "loglines"
 )
 _FORMAT, _REFUSAL = session_format(
-    "claude-code",
-    "Claude Code",
-    "`events` with `sessionId` in each",
-    lambda record: _events(record) or _lines(record),
-    _read,
+    "claude-code", "Claude Code", "`events` with `sessionId` in each",
+    lambda record: _events(record) or _lines(record), _read,
     lambda record: not any(map(_is_main, objects(events_of(record)))),
-)
+)  # fmt: skip
 FORMATS = (_FORMAT,)
 REFUSALS = (_REFUSAL,)

@@ -74,7 +74,7 @@ def _item(event: Any) -> Event | None:
 
 
 def _is_typed(item: Event | None) -> bool:
-    """Tell if the user typed any part of an item; other parts are the harness's."""
+    """Tell if the user typed any part of an item: the harness writes parts of the user's turns, too."""
     if item is None or item.get("role") != "user":
         return False
     texts = [part_text(part) for part in content_parts(item.get("content"))]
@@ -160,13 +160,9 @@ def _is_sub_agent(record: Record) -> bool:
 
 _codex_events, _claude_events = made_of(is_codex, "events"), made_of(is_claude, "events")
 _FORMAT, _REFUSAL = session_format(
-    "codex",
-    "Codex",
-    "`events` with `payload` in each",
-    lambda record: _codex_events(record) and not _claude_events(record),
-    _read,
-    _is_sub_agent,
-)
+    "codex", "Codex", "`events` with `payload` in each",
+    lambda record: _codex_events(record) and not _claude_events(record), _read, _is_sub_agent,
+)  # fmt: skip
 FORMATS = (_FORMAT,)
 REFUSALS = (
     _REFUSAL,

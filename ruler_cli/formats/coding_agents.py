@@ -38,7 +38,7 @@ trial may be many rows, all one rollout; `result` is text, the reward or the nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeGuard
@@ -53,6 +53,7 @@ from ruler_cli.formats.interface import (
     first_at,
     has,
     items,
+    known_by,
     lookup,
     objects,
     plain,
@@ -62,8 +63,9 @@ from ruler_cli.reading.event_kinds import is_openhands
 from ruler_cli.types import Rollout
 
 
-def _swe_agent(record: dict[str, Any]) -> list[Rollout]:
-    messages = [_named(message) for message in _messages(record, "history") if not message.get("is_demo")]
+def _read_swe_agent(record: dict[str, Any]) -> list[Rollout]:
+    history = _messages(record, "history")
+    messages = [_with_call_id(message) for message in history if not message.get("is_demo")]
     if not messages:
         raise UnreadableError("holds a demonstration only in `history`")
     observation = lookup(record, "trajectory.-1.observation")
@@ -73,14 +75,14 @@ def _swe_agent(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
 
-def _named(message: dict[str, Any]) -> dict[str, Any]:
-    """A message; a result that names one call names it as others do."""
+def _with_call_id(message: dict[str, Any]) -> dict[str, Any]:
+    """A message; if it is the result of a single call, with `tool_call_id`."""
     calls = items(message.get("tool_call_ids"))
     single = len(calls) == 1 and message.get("role") == "tool"
     return {**message, "tool_call_id": calls[0]} if single else message
 
 
-def _mini(record: dict[str, Any]) -> list[Rollout]:
+def _read_mini(record: dict[str, Any]) -> list[Rollout]:
     messages = _messages(record, "messages")
     return [Rollout(with_submission(record, messages), reward=record.get("reward"))]
 
@@ -92,12 +94,13 @@ def _messages(record: dict[str, Any], name: str) -> Messages:
 
 
 _SILENT = ("agent_state_changed", "change_agent_state", "null", "recall")
-_NOISE = ("thought", "content", "hidden", "blocking", "confirmation_state", "security_risk", "is_input")
+_METADATA = ("thought", "content", "hidden", "blocking", "confirmation_state", "security_risk", "is_input")
+"""Members of an action's `args` that are no arguments of the call."""
 
 
-def _openhands(record: dict[str, Any]) -> list[Rollout]:
+def _read_openhands(record: dict[str, Any]) -> list[Rollout]:
     listed = [item if isinstance(item, list) else [item] for item in items(record.get("history"))]
-    messages = [turn for event in objects(list(chain(*listed))) for turn in _turns(event)]
+    messages = [turn for event in objects(list(chain(*listed))) for turn in _openhands_turns(event)]
     if not messages:
         raise UnreadableError("has no events in `history` (OpenHands writes this when a run crashed)")
     task = record.get("instruction")
@@ -107,7 +110,7 @@ def _openhands(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(with_submission(record, messages), reward=record.get("reward"), outcome=outcome)]
 
 
-def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _openhands_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """An event as a message; nothing for a change of state."""
     action = event.get("action")
     if "kind" in event:
@@ -122,7 +125,7 @@ def _turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             content = args.get("content") or event.get("message")
             yield {"role": "system" if action == "system" else speaker, "content": content}
         else:
-            given = {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", False)}
+            given = {k: v for k, v in args.items() if k not in _METADATA and v not in (None, "", False)}
             if args.get("content"):  # the text of a `write`
                 given["content"] = args["content"]
             yield {**call_turn(str(event.get("id")), action, given), "content": args.get("thought") or None}
@@ -135,7 +138,7 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": "system", "content": "\n\n".join(str(text) for text in texts if text)}
     elif kind == "MessageEvent" and isinstance(message, dict):
         role = message.get("role") or ("assistant" if event.get("source") == "agent" else "user")
-        yield {**message, "role": role, "content": _with_more(message.get("content"), event)}
+        yield {**message, "role": role, "content": _with_extension(message.get("content"), event)}
     elif kind == "ActionEvent":
         yield _sdk_action(event)
     elif kind == "ACPToolCallEvent":
@@ -144,13 +147,13 @@ def _sdk_turns(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         names = ("error", "rejection_reason", "observation.content", "observation")
         content = next((value for name in names if (value := lookup(event, name))), None)
-        yield result_turn(identity, _with_more(content, event))
+        yield result_turn(identity, _with_extension(content, event))
     elif kind == "ConversationErrorEvent":
         yield {"role": "error", "content": event.get("detail") or event.get("code")}
 
 
 def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An action as a call; one that the tool did not take has its arguments in the call alone."""
+    """An action as a call; the arguments of one that no tool took stand in `tool_call` alone."""
     given = event.get("action")
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if name != "kind" and value is not None}
@@ -162,17 +165,17 @@ def _sdk_action(event: Mapping[str, Any]) -> dict[str, Any]:
     return turn | {"content": thought if reasoning or not parts else parts, "reasoning_content": reasoning}
 
 
-def _with_more(content: Any, event: Mapping[str, Any]) -> Any:
+def _with_extension(content: Any, event: Mapping[str, Any]) -> Any:
     """Content with the parts that the SDK adds to it for the model, e.g. the text of a skill."""
     more = items(event.get("extended_content"))
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return [*parts, *more] if more else content
 
 
-def _conversation(record: dict[str, Any]) -> list[Rollout]:
+def _read_conversation(record: dict[str, Any]) -> list[Rollout]:
     if len(record["events"]) < 2:
-        raise UnreadableError(f"holds one event, where a whole conversation should be: {_GATHER}")
-    return _openhands({**record, "history": record["events"]})
+        raise UnreadableError(f"holds one event, where a whole conversation should be: {_JOIN}")
+    return _read_openhands({**record, "history": record["events"]})
 
 
 def _is_conversation(record: Mapping[str, Any]) -> bool:
@@ -180,11 +183,11 @@ def _is_conversation(record: Mapping[str, Any]) -> bool:
     return isinstance(first, dict) and is_openhands(first)
 
 
-_GATHER = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
+_JOIN = "jq -cs '{events: .}' events/*.json > conversation.jsonl"
 _CONVERSATIONS = ("messages", "history", "trajectory", "trajectories", "prompt", "conversations")
 
 
-def _prediction(record: dict[str, Any]) -> list[Rollout]:
+def _read_prediction(record: dict[str, Any]) -> list[Rollout]:
     patch, output, text = (record.get(name) for name in ("model_patch", "full_output", "text"))
     if isinstance(output, str) and output.strip():
         answer = with_submission(record, [{"role": "assistant", "content": output}])
@@ -209,13 +212,13 @@ def _is_atif(record: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _atif(record: Mapping[str, Any]) -> Rollout:
-    messages = _steps(record)
-    further = tuple(_steps(sub) for sub in objects(record.get("subagent_trajectories")))
+    messages = _atif_turns(record)
+    further = tuple(_atif_turns(sub) for sub in objects(record.get("subagent_trajectories")))
     tools, reward = lookup(record, "agent.tool_definitions"), lookup(record, "extra.reward")
-    return Rollout(messages, (), further, tools, reward, member=_session(record))
+    return Rollout(messages, (), further, tools, reward, member=_partial_session(record))
 
 
-def _steps(record: Mapping[str, Any]) -> Messages:
+def _atif_turns(record: Mapping[str, Any]) -> Messages:
     steps = items(record.get("steps"))
     if not steps:
         raise UnreadableError("has no steps in `steps` (the agent was stopped before its first)")
@@ -223,17 +226,17 @@ def _steps(record: Mapping[str, Any]) -> Messages:
     for i, step in enumerate(steps):
         if not isinstance(step, dict):
             raise UnreadableError(f"`steps[{i}]` is no object")
-        out += _step_turns(step)
+        out += _atif_step(step)
     return out
 
 
-def _step_turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _atif_step(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A step's message with its calls, and their results."""
     turn = {"role": _ROLES.get(str(step.get("source")), "user"), "content": step.get("message")}
     if step.get("reasoning_content"):
         turn["reasoning_content"] = step["reasoning_content"]
     if items(step.get("tool_calls")):
-        turn["tool_calls"] = [_call(call) for call in step["tool_calls"]]
+        turn["tool_calls"] = [_atif_call(call) for call in step["tool_calls"]]
     yield turn
     for result in objects(lookup(step, "observation.results")):
         elsewhere = "(a sub-agent's work)" if result.get("subagent_trajectory_ref") else None
@@ -241,12 +244,12 @@ def _step_turns(step: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield result_turn(result.get("source_call_id"), elsewhere if content is None else content)
 
 
-def _call(call: Any) -> Any:
+def _atif_call(call: Any) -> Any:
     names = {"id": "tool_call_id", "name": "function_name", "arguments": "arguments"}
     return {ours: call.get(name) for ours, name in names.items()} if isinstance(call, dict) else call
 
 
-def _session(record: Mapping[str, Any]) -> str | None:
+def _partial_session(record: Mapping[str, Any]) -> str | None:
     """The session of a record that is only a part of it; None for a whole run."""
     copied = any(step.get("is_copied_context") for step in objects(record.get("steps")))
     session = record.get("session_id")
@@ -254,7 +257,7 @@ def _session(record: Mapping[str, Any]) -> str | None:
     return session if part and isinstance(session, str) else None
 
 
-def _trial(record: dict[str, Any]) -> list[Rollout]:
+def _read_trial(record: dict[str, Any]) -> list[Rollout]:
     trajectory = record.get("trajectory")
     if not _is_atif(trajectory):
         kind = lookup(record, "result.exception_info.exception_type")
@@ -267,75 +270,51 @@ def _trial(record: dict[str, Any]) -> list[Rollout]:
     return [replace(_atif(trajectory), reward=reward, outcome=outcome, member=None)]
 
 
-def _row(record: dict[str, Any]) -> list[Rollout]:
+def _read_row(record: dict[str, Any]) -> list[Rollout]:
     messages = check_messages(record.get("conversations") or None, "conversations")
     trial, tools = record.get("trial_name"), record.get("tool_definitions")
     member = trial if isinstance(trial, str) else None
     return [Rollout(messages, tools=tools, reward=record.get("result"), member=member)]
 
 
-def _of_instance(name: str, tells: str, matches: Any, rollouts: Callable[[Any], list[Rollout]]) -> Format:
-    """The format of rollouts at an instance of SWE-bench; the first word of its name is the family."""
-    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=("instance_id",))
-
-
+_INSTANCE = ("instance_id",)
 FORMATS = (
-    _of_instance(
-        "OpenHands outputs",
-        "`instance_id`, `history`",
+    Format(
+        "OpenHands outputs", "openhands", "`instance_id`, `history`",
         lambda record: "instance_id" in record and isinstance(record.get("history"), list),
-        _openhands,
-    ),
-    _of_instance(
-        "OpenHands conversations",
-        "`events` with `action`, `observation` or `kind` in each",
-        _is_conversation,
-        _conversation,
-    ),
-    _of_instance(
-        "SWE-agent", "`trajectory`, `history`, `info`", has("trajectory", "history", "info"), _swe_agent
-    ),
-    _of_instance(
-        "mini-swe-agent",
-        "`trajectory_format` (mini-swe-agent-…)",
-        lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
-        _mini,
-    ),
-    _of_instance(
-        "SWE-bench predictions",
-        "`instance_id`, `model_name_or_path`, `model_patch`",
-        _is_prediction,
-        _prediction,
+        _read_openhands, _INSTANCE,
     ),
     Format(
-        name="ATIF trajectories",
-        family="atif",
-        tells="`schema_version` (ATIF-v…)",
-        matches=_is_atif,
-        rollouts=lambda record: [_atif(record)],
+        "OpenHands conversations", "openhands", "`events` with `action`, `observation` or `kind` in each",
+        _is_conversation, _read_conversation, _INSTANCE,
+    ),
+    known_by("trajectory history info", "SWE-agent", "swe-agent", _read_swe_agent, _INSTANCE),
+    Format(
+        "mini-swe-agent", "mini-swe-agent", "`trajectory_format` (mini-swe-agent-…)",
+        lambda record: str(record.get("trajectory_format", "")).startswith("mini-swe-agent"),
+        _read_mini, _INSTANCE,
+    ),
+    Format(
+        "SWE-bench predictions", "swe-bench", "`instance_id`, `model_name_or_path`, `model_patch`",
+        _is_prediction, _read_prediction, _INSTANCE,
+    ),
+    Format(
+        "ATIF trajectories", "atif", "`schema_version` (ATIF-v…)", _is_atif, lambda record: [_atif(record)],
         layout=Layout(reward=("extra", "reward"), ruler=("extra", "ruler")),
     ),
     Format(
-        name="Harbor trials",
-        family="harbor",
-        tells="`result.task_name`, `trajectory`",
-        matches=lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
-        rollouts=_trial,
-        keys=("result.task_name",),
-        layout=Layout(
+        "Harbor trials", "harbor", "`result.task_name`, `trajectory`",
+        lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
+        _read_trial, ("result.task_name",),
+        Layout(
             reward=("result", "verifier_result", "rewards", "reward"), ruler=("result", "ruler"), lost=b""
         ),
     ),
-    Format(
-        name="Harbor's exported traces",
-        family="harbor",
-        tells="`conversations`, `task`",
-        matches=has("conversations", "task"),
-        rollouts=_row,
-        keys=("task",),
-        layout=Layout(reward=("result",), form=b'"%s"'),
+    known_by(
+        "conversations task", "Harbor's exported traces", "harbor", _read_row, ("task",),
+        Layout(reward=("result",), form=b'"%s"'),
     ),
-)
+)  # fmt: skip
 REFUSALS = (
     RefusedFormat(
         lambda record: (
@@ -346,6 +325,6 @@ REFUSALS = (
     ),
     RefusedFormat(
         is_openhands,
-        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_GATHER}",
+        f"is one event of an OpenHands conversation, not a rollout; write a conversation a line: {_JOIN}",
     ),
 )

@@ -152,7 +152,7 @@ def tool_turns(span: Span) -> Messages:
 
 
 def depths(spans: Sequence[Span], conversations: Sequence[Conversation]) -> list[int]:
-    """The number of tools that each conversation stands below: a sub-agent's is one deeper."""
+    """The number of tools around each conversation: a sub-agent's is one deeper."""
     by_id = _by_id(spans)
     return [
         sum(outer.kind == "tool" for outer in _around(by_id, spans[conversation.first]))
@@ -182,7 +182,7 @@ def _is_whole_call(span: Span) -> bool:
 
 
 def _repeats(answer: Messages, outer: Span) -> bool:
-    """Tell if a call's answer stands in the call around it: a framework's and its client's are one."""
+    """Tell if a call's answer stands in the call around it: a framework's call wraps its client's."""
     return _says(prints([*_question(outer.input), *agent_turns(outer.output)]), prints(answer))
 
 

@@ -67,7 +67,7 @@ def input_messages(value: Any, depth: int = 0) -> Messages | None:
 
 
 def output_messages(value: Any, depth: int = 0) -> Messages | None:
-    """Messages in the output of a model; None if the value holds none that is known."""
+    """Messages in the output of a model; None if the value holds none of a known shape."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}] if value.strip() else None
     if depth > _DEEP or not value:
@@ -151,7 +151,7 @@ def is_message(value: Any) -> bool:
 
 
 def normalize_message(value: Mapping[str, Any]) -> Messages:
-    """One message of any dialect as a list of one that renders; an empty list for a tool that was offered."""
+    """One message of any dialect as a list of one that renders; [] for a tool that was offered."""
     if any(key.startswith("message.") for key in value):  # OpenInference as Phoenix writes it in tables
         value = {key.removeprefix("message."): inner for key, inner in value.items()}
     elif isinstance(value.get("message"), Mapping):  # OpenInference; a choice of OpenAI's

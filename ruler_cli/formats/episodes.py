@@ -43,7 +43,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages, tools_of
-from ruler_cli.formats.interface import Format, Layout, first_at, has, items, lookup, objects
+from ruler_cli.formats.interface import Format, Layout, first_at, has, items, known_by, lookup, objects
 from ruler_cli.formats.named_fields import pair
 from ruler_cli.formats.reader import as_text, hashed
 from ruler_cli.formats.turns import or_fault
@@ -234,15 +234,9 @@ def _bare(name: str, layout: Layout, *, grouped: bool) -> Format:
 
 
 FORMATS = (
-    Format(
-        name="verifiers results",
-        family="verifiers",
-        tells="`example_id`, `prompt`, `completion`",
-        matches=has("example_id", "prompt", "completion"),
-        rollouts=_read_result,
-        keys=("example_id",),
-        key_of=_result_key,
-        key_told="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
+    known_by(
+        "example_id prompt completion", "verifiers results", "verifiers", _read_result, ("example_id",),
+        key_of=_result_key, key_told="example_id with " + ", ".join((*_KEY_PARTS, "info.env_id")),
     ),
     _of_task(
         "verifiers episodes", "`traces`, `task`", partial(_is_episode, grouped=False), _read_episode, _KEYS
@@ -250,25 +244,18 @@ FORMATS = (
     _bare("verifiers traces", _WEIGHTED, grouped=False),
     _bare("verifiers 0.2 traces", _PLAIN, grouped=False),
     _of_task(
-        "prime-rl episodes",
-        "`traces`, `task`, `group.id`",
-        partial(_is_episode, grouped=True),
-        _read_episode,
-        ("group.id",),
+        "prime-rl episodes", "`traces`, `task`, `group.id`", partial(_is_episode, grouped=True),
+        _read_episode, ("group.id",),
     ),
     _bare("prime-rl weighted traces", _WEIGHTED, grouped=True),
     _bare("prime-rl traces", _PLAIN, grouped=True),
     Format(
-        name="rLLM episodes",
-        family="rllm",
-        tells="`trajectories`, `task_hash` or `episode_id`",
-        matches=lambda record: (
+        "rLLM episodes", "rllm", "`trajectories`, `task_hash` or `episode_id`",
+        lambda record: (
             isinstance(record.get("trajectories"), list)
             and bool({"task_hash", "episode_id", "eval_idx", "is_correct"} & record.keys())
         ),
-        rollouts=_read_rllm,
-        key_of=_rllm_key,
-        key_told="task_hash with training_step",
+        _read_rllm, key_of=_rllm_key, key_told="task_hash with training_step",
         layout=Layout(ruler=("metadata", "ruler")),
     ),
-)
+)  # fmt: skip

@@ -131,8 +131,8 @@ def _read_promptfoo(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout([*_prompt(record), *answer], reward=record.get("score"), outcome=record.get("success"))]
 
 
-def _is_result(record: Mapping[str, Any]) -> bool:
-    """Tell if it has the keys of a result; before 2024 there were no indexes."""
+def _is_promptfoo(record: Mapping[str, Any]) -> bool:
+    """Tell if it has the keys of promptfoo's results; before 2024 there were no indexes."""
     return any(has(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
 
 
@@ -219,7 +219,7 @@ FORMATS = (
     ),
     Format(
         "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
-        lambda record: _is_result(record) and isinstance(lookup(record, "prompt.raw"), str),
+        lambda record: _is_promptfoo(record) and isinstance(lookup(record, "prompt.raw"), str),
         _read_promptfoo, layout=Layout(reward=("score",)), key_of=_test_key, key_told="variables of the test",
     ),
 )  # fmt: skip

@@ -238,10 +238,7 @@ def _gemini_result(call: Mapping[str, Any]) -> Any:
 def _is_gemini(record: Record) -> bool:
     if isinstance(record.get("messages"), list):
         return {"sessionId", "projectHash"} <= record.keys()
-    return _gemini_events(record)
-
-
-_gemini_events = made_of(is_gemini, "events")
+    return made_of(is_gemini, "events")(record)
 
 
 def _is_gemini_sub_agent(record: Record) -> bool:
@@ -348,25 +345,18 @@ def _pi_entry(event: Mapping[str, Any], session: Session) -> None:
 
 _SESSIONS = (
     session_format(
-        "gemini-cli",
-        "Gemini CLI",
-        "`sessionId`, `projectHash`, `messages`",
-        _is_gemini,
-        read_gemini,
-        _is_gemini_sub_agent,
+        "gemini-cli", "Gemini CLI", "`sessionId`, `projectHash`, `messages`",
+        _is_gemini, read_gemini, _is_gemini_sub_agent,
     ),
     session_format(
-        "opencode",
-        "OpenCode",
-        "`messages` with `info` and `parts` in each",
-        made_of(is_opencode, "messages"),
-        _read_opencode,
+        "opencode", "OpenCode", "`messages` with `info` and `parts` in each",
+        made_of(is_opencode, "messages"), _read_opencode,
         lambda record: bool(lookup(record, "info.parentID")),
     ),
     session_format(
         "pi", "pi", "`events` with `message` in each", made_of(is_pi, "events"), _read_pi, lambda _: False
     ),
-)
+)  # fmt: skip
 FORMATS = tuple(known for known, _ in _SESSIONS)
 REFUSALS = (
     *(refusal for _, refusal in _SESSIONS),

@@ -21,8 +21,8 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.interface import items, lookup, objects
 from ruler_cli.reading.parse import parse_text
 
-IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
-PARENTS = (
+_IDS = ("spanId", "span_id", "spanID", "context.span_id", "id", "run_id")
+_PARENTS = (
     "parentSpanId", "parent_span_id", "parentObservationId", "parent_run_id", "parent_id", "parent.span_id",
     "parent_observation_id", "references.0.spanID",
 )  # fmt: skip
@@ -101,53 +101,53 @@ def spans_of(listed: Any) -> list[Span]:
 def _span(raw: Mapping[str, Any], parent: str | None) -> Span:
     if isinstance(raw.get("span_data"), Mapping):
         raw = {**raw["span_data"], **raw}
-    attributes = attributes_of(raw)
+    attributes = _attributes(raw)
     kind = _kind(raw, attributes)
     tool = kind == "tool"
-    given, made = _first(raw, _OWN_INPUTS), _first(raw, _OWN_OUTPUTS)
+    inputs, outputs = _first(raw, _OWN_INPUTS), _first(raw, _OWN_OUTPUTS)
     if "run_type" in raw:  # LangSmith's tables write objects as JSON text
-        given, made = decoded(given), decoded(made)
-    given = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool) if given is None else given
-    made = _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool) if made is None else made
-    exchange = items(lookup(given, "messages")) and isinstance(made, Mapping) and "choices" in made
+        inputs, outputs = decoded(inputs), decoded(outputs)
+    inputs = _value(attributes, _ARGUMENTS if tool else _INPUTS, text=tool) if inputs is None else inputs
+    outputs = _value(attributes, _RESULTS if tool else _OUTPUTS, text=tool) if outputs is None else outputs
+    exchange = items(lookup(inputs, "messages")) and isinstance(outputs, Mapping) and "choices" in outputs
     if kind == "other" and exchange:
         kind = "call"
-    if kind == "call" and (given is None or made is None):
+    if kind == "call" and (inputs is None or outputs is None):
         asked, answered = _event_messages(raw, attributes)
-        given, made = asked if given is None else given, answered if made is None else made
+        inputs, outputs = asked if inputs is None else inputs, answered if outputs is None else outputs
     system = decoded(attributes.get("gen_ai.system_instructions"))
-    if system and given is not None:
-        given = {"system": system, "messages": given}
-    name = next((n for key in _NAMES if tool and isinstance(n := find(attributes, key), str)), None)
+    if system and inputs is not None:
+        inputs = {"system": system, "messages": inputs}
+    name = next((n for key in _NAMES if tool and isinstance(n := _find(attributes, key), str)), None)
     tools = next((decoded(value) for key in _TOOL_LISTS if (value := attributes.get(key))), None)
-    outer = _first(raw, PARENTS)
+    outer = _first(raw, _PARENTS)
     return Span(
         kind=kind,
         name=str(name or _first(raw, _TITLES)),
         identity=_identity(raw),
         parent=parent if outer is None else str(outer),
         start=_time(_first(raw, _STARTS)),
-        input=given,
-        output=made,
+        input=inputs,
+        output=outputs,
         tools=tools if tools is not None else lookup(raw, "extra.invocation_params.tools"),
         raw=raw,
     )
 
 
 def _identity(raw: Mapping[str, Any]) -> str | None:
-    identity = _first(raw, IDS)
+    identity = _first(raw, _IDS)
     return None if identity is None else str(identity)
 
 
 def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
-    stated = [find(attributes, key) for key in _KINDS] + [raw.get(key) for key in _OWN_KINDS]
+    stated = [_find(attributes, key) for key in _KINDS] + [raw.get(key) for key in _OWN_KINDS]
     kinds = [str(value).lower() for value in stated if isinstance(value, str)]
     for kind in kinds:
         if kind in _CALLS or kind in _TOOLS:
             return "call" if kind in _CALLS else "tool"
-    if any(find(attributes, key) for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")):
+    if any(_find(attributes, key) for key in ("llm.input_messages", "gen_ai.prompt", "gen_ai.completion")):
         return "call"
-    if any(isinstance(find(attributes, key), str) for key in _NAMES[:3]):
+    if any(isinstance(_find(attributes, key), str) for key in _NAMES[:3]):
         return "tool"
     messages = any(attributes.get(key) for key in ("gen_ai.input.messages", "gen_ai.output.messages"))
     return "call" if messages and not _AGENTS.intersection(kinds) else "other"
@@ -156,9 +156,9 @@ def _kind(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
 def _value(attributes: Mapping[str, Any], names: tuple[str, ...], *, text: bool = False) -> Any:
     """The first of these attributes that is not empty; JSON text is decoded unless it may be plain text."""
     for name in names:
-        value = find(attributes, name)
+        value = _find(attributes, name)
         if value not in (None, "", [], {}):
-            mime = find(attributes, _MIMES[name]) if name in _MIMES else "json"
+            mime = _find(attributes, _MIMES[name]) if name in _MIMES else "json"
             plain = text or name in _TEXTS or not isinstance(mime, str) or "json" not in mime
             return value if plain else decoded(value)
     return None
@@ -169,7 +169,7 @@ def _event_messages(raw: Mapping[str, Any], attributes: Mapping[str, Any]) -> tu
     asked: list[Any] = []
     answered: list[Any] = []
     for event in objects([*items(raw.get("events")), *items(decoded(attributes.get("events")))]):
-        body = attributes_of(event) or event
+        body = _attributes(event) or event
         role = _EVENTS.get(str(event.get("name") or event.get("event.name") or body.get("event.name")))
         both = _value(body, _INPUTS[:1]), _value(body, _OUTPUTS[:1])
         if any(both):
@@ -213,7 +213,7 @@ _DEEP = 12
 """Parts of a flat name, and levels of OTLP's values, that are read."""
 
 
-def attributes_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A span's attributes by name, from any of the members that hold them; flat messages as lists."""
     holders = ("attributes", "span_attributes", "tags")
     named = decoded(next((raw[key] for key in holders if raw.get(key)), None))
@@ -229,7 +229,7 @@ def attributes_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {**{head: _unflat(pairs) for head, pairs in grouped.items()}, **attributes}
 
 
-def find(attributes: Mapping[str, Any], name: str) -> Any:
+def _find(attributes: Mapping[str, Any], name: str) -> Any:
     """The value of an attribute, flat or nested; None if there is none."""
     value = attributes.get(name)
     return lookup(attributes, name) if value is None else value
@@ -256,7 +256,7 @@ def _listed(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """The object, list or text that is written as JSON text; another value as it is."""
+    """The value of JSON text that holds an object, a list or a text; another value as it is."""
     looks = isinstance(value, str) and value.lstrip().startswith(("{", "[", '"'))
     return parsed(value) if looks else value
 

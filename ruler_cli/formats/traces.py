@@ -89,17 +89,17 @@ def _root(record: Mapping[str, Any], spans: list[Span]) -> Span:
     if isinstance(record.get("run_type"), str):
         return root
     trace = _trace(record)
-    given, made = first_at(trace, *_INPUTS), first_at(trace, *_OUTPUTS)
+    question, answer = first_at(trace, *_INPUTS), first_at(trace, *_OUTPUTS)
     if trace is not record:
-        given, made = parsed(parsed(given)), parsed(made)
+        question, answer = parsed(parsed(question)), parsed(answer)
         # a text in the output is the model's, even if it reads as JSON
-        made = text if str(made)[:1] == '"' and isinstance(text := parsed(made), str) else made
+        answer = text if str(answer)[:1] == '"' and isinstance(text := parsed(answer), str) else answer
     inputs, outputs = [s.input for s in roots], [s.output for s in reversed(roots)]
     at = 0 if len(roots) > 1 else len(roots)  # of several roots none is the trace's
-    inputs.insert(at, given)
-    outputs.insert(at, made)
-    given, made = (next((v for v in values if v is not None), None) for values in (inputs, outputs))
-    return replace(root, input=given, output=made)
+    inputs.insert(at, question)
+    outputs.insert(at, answer)
+    question, answer = (next((v for v in values if v is not None), None) for values in (inputs, outputs))
+    return replace(root, input=question, output=answer)
 
 
 def _read(record: dict[str, Any]) -> list[Rollout]:
@@ -224,7 +224,7 @@ def _scores(holder: Mapping[str, Any]) -> Iterator[tuple[Any, float]]:
             yield score, value
 
 
-def item_of(record: Mapping[str, Any]) -> str | None:
+def _item_key(record: Mapping[str, Any]) -> str | None:
     """The item of a data set on which a trace ran; None if it names none."""
     trace = _trace(record)
     metadata = {"metadata": decoded(trace.get("metadata"))}
@@ -258,20 +258,11 @@ def _is_run(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("run_type"), str) and ("inputs" in record or "outputs" in record)
 
 
-def _format(name: str, tells: str, matches: Any) -> Format:
-    return Format(
-        name=name,
-        family="traces",
-        tells=tells,
-        matches=matches,
-        rollouts=_read,
-        key_of=item_of,
-        key_told="the data set's item",
+FORMATS = tuple(
+    Format(name, "traces", tells, matches, _read, key_of=_item_key, key_told="the data set's item")
+    for name, tells, matches in (
+        ("traces of spans", "`trace_id`, `spans`", _is_spans),
+        ("Langfuse traces", "`observations`; `id`, `timestamp`, `input`, `output`", _is_langfuse),
+        ("LangSmith runs", "`run_type`, `inputs`, `outputs`", _is_run),
     )
-
-
-FORMATS = (
-    _format("traces of spans", "`trace_id`, `spans`", _is_spans),
-    _format("Langfuse traces", "`observations`; `id`, `timestamp`, `input`, `output`", _is_langfuse),
-    _format("LangSmith runs", "`run_type`, `inputs`, `outputs`", _is_run),
 )
