@@ -37,7 +37,7 @@ rLLM: one episode a file (`rllm/utils/episode_logger.py` in training, `rllm/eval
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -100,13 +100,13 @@ def _branches(nodes: Any) -> list[Messages]:
     return branches
 
 
-def _read_trace(trace: Mapping[str, Any], path: Path, member: str | None) -> Rollout:
+def _read_trace(trace: Mapping[str, Any], path: Path, reward: Any, member: str | None) -> Rollout:
     *parts, last = _branches(trace.get("nodes"))
     outcome = _correct(trace.get("metrics"))
     if outcome is None:
         outcome = _correct(trace.get("rewards"))
     outcome = outcome.get("score") if isinstance(outcome, dict) else outcome
-    return Rollout(last, path, tuple(parts), tools_of(trace), trace.get("rewards"), None, outcome, member)
+    return Rollout(last, path, tuple(parts), tools_of(trace), reward, None, outcome, member)
 
 
 def _read_episode(record: dict[str, Any]) -> list[Rollout]:
@@ -121,16 +121,17 @@ def _read_episode(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has no trace of a `trainable` agent in `traces`: nothing here is to be scored")
     roles = {as_text(lookup(traces[i], "agent.name")) for i in trained}
     member = str(record.get("id") or hashed("episode", traces)) if len(roles) > 1 else None
+    return _rollouts("traces", {i: traces[i] for i in trained}, "rewards", _read_trace, member=member)
+
+
+def _rollouts(
+    name: str, members: Mapping[int, Any], reward_name: str, read: Callable[..., Rollout], **shared: Any
+) -> list[Rollout]:
+    """Read members of the list `name` by their indices; UnreadableError if none of them can be judged."""
     rollouts = []
-    for i in trained:
-        path, reward = ("traces", i), traces[i].get("rewards")
-        read = partial(_read_trace, traces[i], path, member)
-        rollouts.append(or_fault(read, path, reward=reward, member=member))
-    return _any_readable("traces", rollouts)
-
-
-def _any_readable(name: str, rollouts: list[Rollout]) -> list[Rollout]:
-    """The rollouts; UnreadableError if none of them can be judged."""
+    for i, value in members.items():
+        path, reward = (name, i), lookup(value, reward_name)
+        rollouts.append(or_fault(partial(read, value, path, reward, **shared), path, reward=reward, **shared))
     if all(rollout.error is not None for rollout in rollouts):
         raise UnreadableError(f"`{name}[{rollouts[0].path[1]}]` {rollouts[0].error}")
     return rollouts
@@ -201,13 +202,8 @@ def _read_rllm(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has no `trajectories`: the workflow failed before the first of them")
     names = {as_text(lookup(t, "name")) for t in trajectories}
     episode = record.get("episode_id") or record.get("id") or hashed("episode", trajectories)
-    shared = {"outcome": record.get("is_correct"), "member": as_text(episode) if len(names) > 1 else None}
-    rollouts = []
-    for i, value in enumerate(trajectories):
-        path, reward = ("trajectories", i), lookup(value, "reward")
-        read = partial(_read_trajectory, value, path, reward, **shared)
-        rollouts.append(or_fault(read, path, reward=reward, **shared))
-    return _any_readable("trajectories", rollouts)
+    known = {"outcome": record.get("is_correct"), "member": as_text(episode) if len(names) > 1 else None}
+    return _rollouts("trajectories", dict(enumerate(trajectories)), "reward", _read_trajectory, **known)
 
 
 def _of_task(
@@ -227,7 +223,7 @@ def _bare(name: str, layout: Layout, *, grouped: bool) -> Format:
         name,
         "`nodes`, `task`, `rewards`" + ", `group_id`" * grouped,
         lambda record: _trace_layout(record) is layout and ("group_id" in record) == grouped,
-        lambda record: [_read_trace(record, (), None)],
+        lambda record: [_read_trace(record, (), record.get("rewards"), None)],
         ("group_id",) if grouped else _KEYS[:2],
         layout,
     )
