@@ -140,7 +140,7 @@ def session_format(
 
     def rollouts(record: dict[str, Any]) -> list[Rollout]:
         if not matches(record):
-            raise UnreadableError(f"is none of {agent} sessions")
+            raise UnreadableError(f"is no session of {agent}")
         if is_sub_agent(record):
             raise UnreadableError("is no session of the agent itself")
         session = Session()
