@@ -67,12 +67,12 @@ def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tup
 
 RULES = (
     *_messages(kinds.is_message),
-    *_messages(kinds.is_spoken, "conversations"),
+    *_messages(kinds.is_sharegpt, "conversations"),
     *(
         Rule(matches, "events", most=True)
         for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
     ),
-    Rule(kinds.is_exported, "messages"),
+    Rule(kinds.is_opencode, "messages"),
     Rule(kinds.is_openhands, "events"),
     *_messages(kinds.is_autogen),
     *_messages(kinds.is_langchain),
