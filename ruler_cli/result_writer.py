@@ -20,7 +20,8 @@ from ruler_cli.observer import Observer, Summary
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
-from ruler_cli.writing.annotate import Annotated, annotate, annotations_of, group_fields, trajectory_bytes
+from ruler_cli.writing.annotate import Annotated, annotate, trajectory_bytes
+from ruler_cli.writing.fields import annotations_of, group_fields
 from ruler_cli.writing.files import AnyOutput, FailedFile
 from ruler_cli.writing.output import Writer
 
