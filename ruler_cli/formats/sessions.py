@@ -1,6 +1,6 @@
 """Sessions of coding agents, a file each: Claude Code, Codex CLI, Gemini CLI, OpenCode, pi and its kin.
 
-A record is the session's document, or the events of its file (`files/gathered.py`). Shown is what the user
+A record is the session's document, or the events of its file (`reading/events.py`). Shown is what the user
 asked and what the agent said, thought, called and was answered; what the harness keeps for itself (hooks,
 snapshots, counts of tokens, the environment with its directory and date) is not, so that two sessions of one
 task have one prompt. Traps: a turn that the user took back is no part of the conversation; a sub-agent's own

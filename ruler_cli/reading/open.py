@@ -25,7 +25,7 @@ from ruler_cli.reading.compression import (
 from ruler_cli.reading.container import Container
 from ruler_cli.reading.directory import Shards
 from ruler_cli.reading.document import Document, may_be_document, shape_of
-from ruler_cli.reading.gathered import gathered, may_be_event
+from ruler_cli.reading.events import gathered, may_be_event
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parquet import Parquet
 from ruler_cli.reading.scratch import Scratch

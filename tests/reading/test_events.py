@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.container import Many
-from ruler_cli.reading.gathered import gathered, may_be_event
+from ruler_cli.reading.events import gathered, may_be_event
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
 from ruler_cli.writing.files import Output, OutputTree
