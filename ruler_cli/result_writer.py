@@ -21,7 +21,7 @@ from ruler_cli.reading.input import Input
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.types import Annotation, Group, GroupError, GroupResult, GroupScores, Problem, Record, Rollout
 from ruler_cli.writing.annotate import Annotated, annotate, annotations_of, group_fields, trajectory_bytes
-from ruler_cli.writing.files import AnyOutput, FailedFile
+from ruler_cli.writing.files import FailedFile, Output
 from ruler_cli.writing.output import Writer
 
 if TYPE_CHECKING:  # what is needed from the first reply on is imported then: the first request goes sooner
@@ -40,7 +40,7 @@ class ResultWriter:
         names: Sequence[str],
         counts: RunStats,
         panel: Panel,
-        output: AnyOutput,
+        output: Output,
         failed: FailedFile,
         observer: Observer,
     ) -> None:
@@ -137,7 +137,7 @@ class ResultWriter:
             self._batch.conclude(group.key, outcome, verdict)
         batch = self._annotated(group, outcome, verdict)
         try:
-            if self.output.waits:  # a slow reader of the pipe must not stop the calls in flight
+            if self.output.may_block:  # a slow reader of the pipe must not stop the calls in flight
                 self.writing = True  # a run that is told to stop does not leave half a record there
                 written = await anyio.to_thread.run_sync(self._writer.write, batch, abandon_on_cancel=True)
             else:

@@ -179,7 +179,7 @@ class _Run:
             raise first_of(group) from None
 
     def _open(self, stack: ExitStack) -> Input:
-        return open_input(self._settings.input, stack, self._unreadable, self._delivery.output.into)
+        return open_input(self._settings.input, stack, self._unreadable, self._delivery.output.write_as)
 
     def _unreadable(self, problem: Problem) -> None:
         self._delivery.unreadable(problem)

@@ -1,10 +1,10 @@
 """Files whose lines or items are the events of a rollout → records, one a rollout.
 
 A conversation may be a file of messages, or a line that is a list of them; an agent's session is a file
-of events; a trace is all spans of one id, wherever they stand in the file. The record is made of the
-events' own bytes: `{"file": …, "folder": …, "events": [event, …]}`, `{"trace_id": …, "spans": […]}`,
-`{"messages": LINE}`. An event that is no JSON object is kept as text, so that a torn last line does not
-take the others along. Such an INPUT is not written again in its own shape.
+of events; a trace is all spans with one id, anywhere in the file. The record holds the events' own bytes:
+`{"file": …, "folder": …, "events": [event, …]}`, `{"trace_id": …, "spans": […]}`, `{"messages": LINE}`. An
+event that is no JSON object, such as a torn last line, becomes text and spoils no other event. Such an INPUT
+is not written again in its own shape.
 """
 
 from __future__ import annotations
@@ -21,62 +21,62 @@ from typing import Any
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.reading import event_kinds as kinds
 from ruler_cli.reading.container import Container
-from ruler_cli.reading.parse import dump, parse, parse_text
-from ruler_cli.reading.scratch import placed, room, tables
+from ruler_cli.reading.parse import dump, parse, parse_value
+from ruler_cli.reading.scratch import temporary_database, with_offsets, write_errors
 from ruler_cli.types import Line
 
 Event = Mapping[str, Any]
 
 _SAMPLE = 20
-"""First records that tell if they are events."""
-_RECORD = frozenset(
+"""First records that show if they are events."""
+_RECORD_MEMBERS = frozenset(
     ("messages", "messages_and_choices", "trajectories", "trajectory", "conversations", "prompt",
      "completion", "completions", "response", "responses", "chosen", "rejected", "ruler")
 )  # fmt: skip
-"""Members of a record of its own: what has one is no event, whatever else it has."""
+"""Members that make an object a record, and no event, whatever else it holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """Events of one kind: how each is known, and what is made of them.
+class EventRule:
+    """One kind of events, and the record to make of them.
 
-    `member` is the name of their list in the record. `key` names the rollout of an event, None: the file
-    is the rollout; it stands in the record as `named`. `most`: events of further kinds may be among them.
-    `parts` are the events of one that holds several, of several rollouts.
+    `member` is the name of their list in the record. `key` returns the rollout of an event; None: the file
+    is one rollout. `key_name` is the member of the record with that key. With `most`, up to half of the
+    events may be of further kinds. `split` returns the events of a line that holds several.
     """
 
     matches: Callable[[Event], bool]
     member: str
     key: Callable[[Event], str | None] | None = None
-    named: str = ""
+    key_name: str = ""
     most: bool = False
-    parts: Callable[[bytes], list[bytes]] = lambda raw: [raw]
+    split: Callable[[bytes], list[bytes]] = lambda raw: [raw]
 
 
-def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tuple[Rule, Rule]:
-    """Messages that name their conversations, of which a file may hold many: a few may name none; others."""
-    named = Rule(
+def _messages(matches: Callable[[Event], bool], member: str = "messages") -> tuple[EventRule, EventRule]:
+    """Make two rules: for messages that name one of many conversations, and for the one of a file."""
+    named = EventRule(
         lambda event: kinds.conversation_id(event) is not None and matches(event),
         member,
         key=kinds.conversation_id,
-        named="conversation_id",
+        key_name="conversation_id",
         most=True,
     )
-    return named, Rule(matches, member)
+    return named, EventRule(matches, member)
 
 
 RULES = (
     *_messages(kinds.is_message),
     *_messages(kinds.is_spoken, "conversations"),
     *(
-        Rule(matches, "events", most=True)
+        EventRule(matches, "events", most=True)
         for matches in (kinds.is_claude, kinds.is_codex, kinds.is_gemini, kinds.is_pi)
     ),
-    Rule(kinds.is_exported, "messages"),
-    Rule(kinds.is_openhands, "events"),
+    EventRule(kinds.is_exported, "messages"),
+    EventRule(kinds.is_openhands, "events"),
     *_messages(kinds.is_autogen),
     *_messages(kinds.is_langchain),
-    Rule(kinds.is_span, "spans", key=kinds.trace_id, named="trace_id", parts=kinds.spans_apart),
+    EventRule(kinds.is_span, "spans", key=kinds.trace_id, key_name="trace_id", split=kinds.spans_apart),
 )
 """Every kind of events; the first rule that fits is taken."""
 
@@ -87,42 +87,40 @@ def may_be_event(raw: bytes) -> bool:
     return event is not None and _rule([event]) is not None
 
 
-def gathered(found: Container, file: str, stack: ExitStack) -> Container:
-    """A container of events as one of rollouts; any other as it is.
+def assemble_rollouts(container: Container, file: str, stack: ExitStack) -> Container:
+    """Return a container of events as one of rollouts; any other container as it is.
 
-    `file` is what the record says of where it stood: a name relative to INPUT, empty where it has none.
+    `file` is the file's name for the record, relative to INPUT; empty if it has none.
     """
     first: list[Event] = []
     lists = 0
     try:
-        for number, line in enumerate(found.records(), 1):
+        for number, line in enumerate(container.records(), 1):
             event = _event(line.raw)
-            lists += event is None and _list_of(line.raw) is not None
+            lists += event is None and _list_member(line.raw) is not None
             first += [] if event is None else [event]
             if number == _SAMPLE or (number == 1 and not lists and _rule(first) is None and first):
                 break
     except UsageError:
-        pass  # it is damaged, which whoever reads it is told
+        pass  # a reader of the records raises it again
     if lists and not first:
-        return Gathered(found.name, found.unit, partial(_lists, found))
+        return AssembledRollouts(container.name, container.unit, partial(_from_lists, container))
     rule = None if lists else _rule(first)
     if rule is None:
-        return found
-    made = (
-        partial(_whole, found, rule, file)
-        if rule.key is None
-        else _Scattered(found, rule, file, stack).records
-    )
-    return Gathered(found.name, "rollout", made)
+        return container
+    if rule.key is None:
+        return AssembledRollouts(container.name, "rollout", partial(_from_file, container, rule, file))
+    keyed = _KeyedRollouts(container, rule, file, stack)
+    return AssembledRollouts(container.name, "rollout", keyed.records)
 
 
-def _rule(first: list[Event]) -> Rule | None:
-    """The rule that first events follow; None where they are records, or nothing that is known."""
-    if not first or any(_RECORD & event.keys() for event in first):
+def _rule(first: list[Event]) -> EventRule | None:
+    """Return the rule that first events follow; None if they are records, or of no known kind."""
+    if not first or any(_RECORD_MEMBERS & event.keys() for event in first):
         return None
     for rule in RULES:
-        fit = sum(map(rule.matches, first))
-        if fit == len(first) or (rule.most and 2 * fit >= len(first)):
+        fitting = sum(map(rule.matches, first))
+        if fitting == len(first) or (rule.most and 2 * fitting >= len(first)):
             return rule
     return None
 
@@ -134,109 +132,109 @@ def _event(raw: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _list_of(raw: bytes) -> str | None:
-    """The member for a record that is a list of messages; None where it is anything else."""
+def _list_member(raw: bytes) -> str | None:
+    """Return the member for a record that is a list of messages; None if it is anything else."""
     if raw.lstrip()[:1] != b"[":
         return None
     try:
-        found = parse_text(raw.decode("utf-8", "surrogatepass"))
-    except (UnreadableError, UnicodeDecodeError, RecursionError):
+        items = parse_value(raw)
+    except (UnreadableError, RecursionError):
         return None
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         return None
-    rule = _rule(found[:_SAMPLE])
+    rule = _rule(items[:_SAMPLE])
     return rule.member if rule is not None and rule.member in ("messages", "conversations") else None
 
 
-class Gathered(Container):
-    """Records that are made of other records; they have no place in a file of their own."""
+class AssembledRollouts(Container):
+    """Records that are made of other records; a file cannot hold them in the same shape."""
 
     rewritable = False
 
-    def __init__(self, name: str, unit: str, made: Callable[[], Iterator[Line]]) -> None:
-        """`made` yields the records, anew each time."""
+    def __init__(self, name: str, unit: str, assemble: Callable[[], Iterator[Line]]) -> None:
+        """`assemble` yields the records, anew each time."""
         super().__init__(name)
-        self.unit, self._made = unit, made
+        self.unit, self._assemble = unit, assemble
 
     def records(self) -> Iterator[Line]:
-        """Every record, as if they stood one after another."""
-        return placed(self._made())
+        """Yield every record, with offsets as if they were written one after another."""
+        return with_offsets(self._assemble())
 
 
-def _lists(inner: Container) -> Iterator[Line]:
-    """Every list as the messages of a record; anything else as it is, to be told."""
-    for line in inner.records():
-        member = _list_of(line.raw)
+def _from_lists(container: Container) -> Iterator[Line]:
+    """Yield a record for every list of messages; any other record as it is, to be reported."""
+    for line in container.records():
+        member = _list_member(line.raw)
         raw = line.raw if member is None else b'{"%s": %s}' % (member.encode(), line.raw)
         yield Line(line.number, 0, raw, line.place)
 
 
-def _whole(inner: Container, rule: Rule, file: str) -> Iterator[Line]:
-    """The one record of a file that is one rollout."""
-    raws = (line.raw for line in inner.records())
+def _from_file(container: Container, rule: EventRule, file: str) -> Iterator[Line]:
+    """Yield the one record of a file that is one rollout."""
+    raws = (line.raw for line in container.records())
     events = (raw if _event(raw) is not None else _unreadable(raw, rule.member) for raw in raws)
-    yield Line(1, 0, _record(_told(file), rule.member, events), "rollout 1")
+    yield Line(1, 0, _record(_file_members(file), rule.member, events), "rollout 1")
 
 
-class _Scattered:
-    """A file of events of many rollouts, in the order in which these begin; a text is a record of its own.
+class _KeyedRollouts:
+    """A file with the events of many rollouts, in the order of their first events.
 
-    All events are kept in a temporary file of SQLite.
+    All events are written to a temporary SQLite database. An event without a key is a record of its own.
     """
 
-    def __init__(self, inner: Container, rule: Rule, file: str, stack: ExitStack) -> None:
-        """`stack` holds the temporary file."""
-        self._inner, self._rule, self._file, self._stack = inner, rule, file, stack
+    def __init__(self, container: Container, rule: EventRule, file: str, stack: ExitStack) -> None:
+        """`stack` closes the database."""
+        self._container, self._rule, self._file, self._stack = container, rule, file, stack
         self._db: sqlite3.Connection | None = None
 
     def records(self) -> Iterator[Line]:
-        """Every rollout; the first pass finds them."""
-        db = self._db = self._db or self._found()
+        """Yield every rollout; the first call reads the file."""
+        db = self._db = self._db or self._read()
         for number, key in db.execute("SELECT number, key FROM rollout ORDER BY number"):
-            found = db.execute("SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,))
-            events = (raw for (raw,) in found)
+            rows = db.execute("SELECT raw FROM event WHERE rollout = ? ORDER BY id", (number,))
+            events = (raw for (raw,) in rows)
             if key is None:
                 raw = next(events)
             else:
-                head = {self._rule.named: key.decode("utf-8", "surrogatepass")} | _told(self._file)
-                raw = _record(head, self._rule.member, events)
+                head = {self._rule.key_name: key.decode("utf-8", "surrogatepass")}
+                raw = _record(head | _file_members(self._file), self._rule.member, events)
             yield Line(number, 0, raw, f"rollout {number}")
 
-    def _found(self) -> sqlite3.Connection:
-        db = tables(*_TABLES, cache=2000)
+    def _read(self) -> sqlite3.Connection:
+        db = temporary_database(*_TABLES, cache=2000)
         self._stack.callback(db.close)
-        with room():
-            for line in self._inner.records():
-                for raw in self._rule.parts(line.raw):
-                    db.execute(_NOTE, (self._number(db, raw), raw))
+        with write_errors():
+            for line in self._container.records():
+                for raw in self._rule.split(line.raw):
+                    db.execute(_ADD_EVENT, (self._rollout_number(db, raw), raw))
             db.execute("CREATE INDEX by_rollout ON event (rollout, id)")
         return db
 
-    def _number(self, db: sqlite3.Connection, raw: bytes) -> int:
-        """The rollout of an event; one that names none, or is no record, is one of its own."""
+    def _rollout_number(self, db: sqlite3.Connection, raw: bytes) -> int:
+        """Return the number of an event's rollout; an event without a key gets a rollout of its own."""
         event = _event(raw)
         key = self._rule.key(event) if event is not None and self._rule.key is not None else None
-        told = None if key is None else key.encode("utf-8", "surrogatepass")
-        known = db.execute("SELECT number FROM rollout WHERE key = ?", (told,)).fetchone()
-        return int(known[0] if known else db.execute(_BEGIN, (told,)).lastrowid or 0)
+        blob = None if key is None else key.encode("utf-8", "surrogatepass")
+        row = db.execute("SELECT number FROM rollout WHERE key = ?", (blob,)).fetchone()
+        return int(row[0] if row else db.execute(_ADD_ROLLOUT, (blob,)).lastrowid or 0)
 
 
 _TABLES = (
     "CREATE TABLE rollout (number INTEGER PRIMARY KEY, key BLOB UNIQUE)",
     "CREATE TABLE event (id INTEGER PRIMARY KEY, rollout INT, raw BLOB)",
 )
-_BEGIN = "INSERT INTO rollout (key) VALUES (?)"
-_NOTE = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
+_ADD_ROLLOUT = "INSERT INTO rollout (key) VALUES (?)"
+_ADD_EVENT = "INSERT INTO event (rollout, raw) VALUES (?, ?)"
 
 
-def _told(file: str) -> dict[str, str]:
-    """The fields that say where a record stood."""
+def _file_members(file: str) -> dict[str, str]:
+    """Return the members of a record that name its file."""
     folder = str(PurePath(file).parent)
     return {} if not file else {"file": file} if folder == "." else {"file": file, "folder": folder}
 
 
 def _record(head: Mapping[str, str], member: str, events: Iterator[bytes]) -> bytes:
-    """One record; its events are copied once, as a rollout may be large."""
+    """Write one record; its events are copied once, because a rollout may be large."""
     out = io.BytesIO()
     out.write(b"{")
     for name, value in head.items():
@@ -250,7 +248,7 @@ def _record(head: Mapping[str, str], member: str, events: Iterator[bytes]) -> by
 
 
 def _unreadable(raw: bytes, member: str) -> bytes:
-    """A line that is no JSON object, e.g. a torn one, as text: among messages, as one of its own role."""
+    """Turn a line that is no JSON object into text; among messages its role is `unreadable`."""
     text = raw.decode("utf-8", "replace")
-    named = {"messages": ("role", "content"), "conversations": ("from", "value")}.get(member)
-    return dump(text if named is None else {named[0]: "unreadable", named[1]: text})
+    keys = {"messages": ("role", "content"), "conversations": ("from", "value")}.get(member)
+    return dump(text if keys is None else {keys[0]: "unreadable", keys[1]: text})

@@ -17,7 +17,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.custom import tree
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.rewards import given
-from ruler_cli.reading.parse import dump, dump_shown, parse_text
+from ruler_cli.reading.parse import dump, dump_escaped, parse_text
 from ruler_cli.types import (
     Annotation,
     Group,
@@ -29,7 +29,15 @@ from ruler_cli.types import (
     Rollout,
     RolloutScore,
 )
-from ruler_cli.writing.splice import Items, Object, Patches, Tree, at, read_array, read_object
+from ruler_cli.writing.splice import (
+    ListItems,
+    NewMembers,
+    ObjectSpans,
+    Patches,
+    read_array,
+    read_object,
+    span_at,
+)
 
 _LOG = "RULER explanation: "
 _KEPT = "independent_reward"
@@ -157,7 +165,7 @@ def annotate(
         if item is not None:  # what is no object cannot carry a mark; the group's part counts it
             patches.put(item, _One(raw, item, form.layout, mark, on_failure).changes())
     if form.shape == "group":
-        patches.put(whole, {"ruler": dump_shown(dict(group_fields))})
+        patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
     return patches.apply()
 
 
@@ -165,23 +173,23 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
     """A rollout's own bytes; empty for an item of lists, which has none of its own."""
     if rollout.path and isinstance(rollout.path[0], int):
         return b""
-    span = at(record.line.raw, rollout.path)
+    span = span_at(record.line.raw, rollout.path)
     return record.line.raw[slice(*span)] if span else b""
 
 
-def _owners(raw: bytes, paths: Sequence[Path]) -> tuple[Object, list[Object | None]]:
+def _owners(raw: bytes, paths: Sequence[Path]) -> tuple[ObjectSpans, list[ObjectSpans | None]]:
     """The record's own members, and each rollout's object with its members; None where it is none."""
     names = {path[0] for path in paths if len(path) == 2}
     if len(names) == 1 and all(len(path) == 2 for path in paths):
         name = str(names.pop())
-        lists: dict[str, Items] = {name: []}
+        lists: dict[str, ListItems] = {name: []}
         whole = read_object(raw, 0, lists)
         found = [lists[name][int(path[1])] for path in paths]
-        return whole, [item if isinstance(item, Object) else None for item in found]
+        return whole, [item if isinstance(item, ObjectSpans) else None for item in found]
     whole = read_object(raw)
-    owners: list[Object | None] = []
+    owners: list[ObjectSpans | None] = []
     for path in paths:
-        span = at(raw, path) if path else None
+        span = span_at(raw, path) if path else None
         if not path:
             owners.append(whole)
         elif span and raw[span[0]] == ord("{"):
@@ -201,16 +209,16 @@ def _lists(
     """Rollouts that are items of lists: the list of rewards item by item, and a list of marks."""
     raw, layout = patches.raw, form.layout
     whole = read_object(raw)
-    span = at(raw, layout.reward) if layout.reward else None
+    span = span_at(raw, layout.reward) if layout.reward else None
     rewards = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
     marks_at: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
-    span = at(raw, marks_at)  # looked up once: a line may hold ten thousand
+    span = span_at(raw, marks_at)  # looked up once: a line may hold ten thousand
     earlier = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
     marks, fresh = [], []
     for rollout, mark in marked:
         i = int(rollout.path[0])
         now = raw[slice(*rewards[i])] if i < len(rewards) else None
-        before = at(raw, (_KEPT,), earlier[i][0]) if i < len(earlier) else None
+        before = span_at(raw, (_KEPT,), earlier[i][0]) if i < len(earlier) else None
         original = now if before is None else raw[slice(*before)]
         if original is None and rollout.reward is not None:  # it stands elsewhere, as ROLL's agentic ones do
             original = dump(given(rollout.reward))
@@ -221,11 +229,11 @@ def _lists(
         fresh.append(score)
         marks.append(_with_original(mark, original))
     listed = b"[" + b", ".join(marks) + b"]"
-    changes: Tree = {}
+    changes: NewMembers = {}
     if layout.reward and not rewards:
         changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
     if form.told_once:
-        listed = dump_shown(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
+        listed = dump_escaped(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
 
 
@@ -240,13 +248,13 @@ def _written(mark: Annotation, layout: Layout, on_failure: OnFailure, original: 
 
 def _with_original(mark: Annotation, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
-    ours = dump_shown({**mark.fields, _KEPT: None})
+    ours = dump_escaped({**mark.fields, _KEPT: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
         return ours[: -len(b"null}")] + original + b"}"
     return ours
 
 
-def _merged(one: Tree, other: Tree) -> Tree:
+def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
     """Two trees as one: `ruler` may stand in the object that holds the reward."""
     out = dict(one)
     for key, value in other.items():
@@ -260,12 +268,12 @@ class _One:
     """One trajectory's own object, and what is written on it."""
 
     text: bytes
-    obj: Object
+    obj: ObjectSpans
     layout: Layout
     mark: Annotation
     on_failure: OnFailure
 
-    def changes(self) -> Tree:
+    def changes(self) -> NewMembers:
         """Everything that is written, `ruler` last."""
         original = self._original()
         values = self._rewarded(original)
@@ -288,7 +296,7 @@ class _One:
             keys = read_object(holder).members if holder and holder[:1] == b"{" else {}
             first = next((key for key in keys if key != "ruler"), None)
             return None if first is None else self._value((*path[:star], first, *path[star + 1 :]))
-        span = at(self.text, path[1:], member[1]) if len(path) > 1 else member[1:]
+        span = span_at(self.text, path[1:], member[1]) if len(path) > 1 else member[1:]
         return None if span is None else self.text[slice(*span)]
 
     def _payload(self) -> _One | None:
@@ -312,9 +320,9 @@ class _One:
         value = self._value(place) if place else None
         return layout.absent if value is None else None if value == b"null" else value
 
-    def _rewarded(self, original: bytes | None) -> Tree:
+    def _rewarded(self, original: bytes | None) -> NewMembers:
         """The reward field, and `metrics` and `logs` where the shape has them."""
-        values: Tree = {}
+        values: NewMembers = {}
         layout, failed = self.layout, self.mark.score is None
         if layout.reward is not None:
             now = self._value(layout.reward)
@@ -328,9 +336,9 @@ class _One:
                 values = tree(layout.reward, new or None) if new or now is not None else {}
         return _merged(values, self._extras(original)) if layout.extras else values
 
-    def _extras(self, original: bytes | None) -> Tree:
+    def _extras(self, original: bytes | None) -> NewMembers:
         """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
-        values: dict[str, Tree | bytes | None] = {}
+        values: dict[str, NewMembers | bytes | None] = {}
         score, said = self.mark.score, str(self.mark.fields.get("explanation", ""))
         metrics = {} if score is None else {"ruler_score": dump(score)}
         if original is not None:
@@ -348,7 +356,7 @@ class _One:
             elif inner:
                 values["metrics"] = changes
         logs = self._value(("logs",))
-        line = None if score is None else dump_shown(_LOG + said)
+        line = None if score is None else dump_escaped(_LOG + said)
         if logs is None or logs == b"null":
             values["logs"] = b"[" + line + b"]" if line else logs
         elif logs[:1] == b"[":

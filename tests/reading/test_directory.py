@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.reading.directory import Shards
+from ruler_cli.reading.directory import Directory
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Line, Problem
-from ruler_cli.writing.files import OutputTree
+from ruler_cli.writing.files import OutputDirectory
 
 
 def fits(line: Line) -> bool | None:
@@ -57,13 +57,13 @@ def read(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def opened(root: Path) -> tuple[Shards, list[str], list[Problem]]:
+def opened(root: Path) -> tuple[Directory, list[str], list[Problem]]:
     """A directory after its format was found: what was left out, and what was wrong."""
     problems: list[Problem] = []
     with ExitStack() as stack:
         found = open_container(str(root), stack)
-    assert isinstance(found, Shards)
-    return found, found.settle(fits, problems.append), problems
+    assert isinstance(found, Directory)
+    return found, found.check_files(fits, problems.append), problems
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "in", FILES)
 
 
-def rewrite(found: Shards, out: Path, change: Any = lambda line: line.raw) -> None:
+def rewrite(found: Directory, out: Path, change: Any = lambda line: line.raw) -> None:
     """Write every record into a directory."""
-    with OutputTree(str(out)) as output:
-        output.into(found)
+    with OutputDirectory(str(out)) as output:
+        output.write_as(found)
         for line in list(found.records()):
             output.put(line.number, change(line))
         output.commit()
@@ -127,8 +127,8 @@ def test_round_trip(root: Path, tmp_path: Path) -> None:
 def test_left_out_records(root: Path, tmp_path: Path) -> None:
     """Records that are left out leave the other shards as they are, and empty ones valid."""
     found = opened(root)[0]
-    with OutputTree(str(tmp_path / "out")) as output:
-        output.into(found)
+    with OutputDirectory(str(tmp_path / "out")) as output:
+        output.write_as(found)
         assert len(list(found.records())) == 7
         output.put(5, b'{"k": "four"}')
         output.commit()
@@ -168,12 +168,12 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     Before the first record there is not even a directory, and without room there is a sentence.
     """
     found, folder = opened(root)[0], tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
-        output.into(found)
+    with pytest.raises(ZeroDivisionError), OutputDirectory(str(folder)) as output:
+        output.write_as(found)
         raise ZeroDivisionError
     assert not folder.exists()
-    with pytest.raises(ZeroDivisionError), OutputTree(str(folder)) as output:
-        output.into(found)
+    with pytest.raises(ZeroDivisionError), OutputDirectory(str(folder)) as output:
+        output.write_as(found)
         for line in list(found.records())[:5]:
             output.put(line.number, line.raw)
         raise ZeroDivisionError
@@ -197,18 +197,18 @@ def test_interrupted(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_no_place(root: Path, tmp_path: Path) -> None:
     """A place that would be read as INPUT, holds other files, is locked or no directory is told at once."""
     found = opened(root)[0]
-    with OutputTree(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
-        output.into(found)
+    with OutputDirectory(str(root / "sub")) as output, pytest.raises(UsageError, match="lies in INPUT"):
+        output.write_as(found)
     other = str(write(tmp_path / "other", {"sub/theirs.txt": b""}))
-    with OutputTree(other) as output:
+    with OutputDirectory(other) as output:
         with pytest.raises(UsageError, match=r"holds sub/theirs\.txt"):
-            output.into(found)
+            output.write_as(found)
         with pytest.raises(UsageError, match="another run"):
-            OutputTree(other)
+            OutputDirectory(other)
     with pytest.raises(UsageError, match="is a file"):
-        OutputTree(str(root / "run.log"))
+        OutputDirectory(str(root / "run.log"))
     with pytest.raises(UsageError, match="mkdir -p"):
-        OutputTree(str(tmp_path / "no" / "out"))
+        OutputDirectory(str(tmp_path / "no" / "out"))
 
 
 def test_changed(root: Path) -> None:

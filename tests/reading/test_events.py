@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.container import Many
-from ruler_cli.reading.events import gathered, may_be_event
+from ruler_cli.reading.container import MultiFileContainer
+from ruler_cli.reading.events import assemble_rollouts, may_be_event
 from ruler_cli.reading.open import JsonLines, open_container
 from ruler_cli.types import Line
-from ruler_cli.writing.files import Output, OutputTree
+from ruler_cli.writing.files import OutputDirectory, OutputFile
 from tests.reading.test_document import JSON
 from tests.reading.test_open import fed
 
@@ -164,7 +164,7 @@ def test_any_lines(lines: list[bytes], message: bool) -> None:
     kept = [line for line in whole if line and not line.isspace()]
     with ExitStack() as stack:
         inner = JsonLines("given", lambda: nullcontext(kept))
-        (record,) = gathered(inner, "f", stack).records()
+        (record,) = assemble_rollouts(inner, "f", stack).records()
     assert len(json.loads(record.raw)["messages" if message else "events"]) == len(kept)
 
 
@@ -187,22 +187,22 @@ def test_directory(tmp_path: Path) -> None:
 def test_own_shape_refused(tmp_path: Path, output: str) -> None:
     """No file of events is written, least of all in place of INPUT."""
     (tmp_path / "in.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, Output(str(tmp_path / output)) as out:
+    with ExitStack() as stack, OutputFile(str(tmp_path / output)) as out:
         container = open_container(str(tmp_path / "in.jsonl"), stack)
         with pytest.raises(UsageError, match=r"name (another )?OUTPUT \.jsonl"):
-            out.into(container)
+            out.write_as(container)
 
 
 def test_own_tree_refused(tmp_path: Path) -> None:
     """A directory is not written where a file of INPUT is a rollout; this is told at first."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.jsonl").write_text("\n".join(SESSION))
-    with ExitStack() as stack, OutputTree(str(tmp_path / "out")) as out:
+    with ExitStack() as stack, OutputDirectory(str(tmp_path / "out")) as out:
         container = open_container(str(tmp_path / "in"), stack)
-        assert isinstance(container, Many)
-        out.into(container)
+        assert isinstance(container, MultiFileContainer)
+        out.write_as(container)
         with pytest.raises(UsageError, match=r"1\.jsonl is a rollout of many events.* name OUTPUT \.jsonl"):
-            container.settle(lambda _line: True, lambda _problem: None)
+            container.check_files(lambda _line: True, lambda _problem: None)
 
 
 FRAMEWORKS: tuple[tuple[str, Any, Any], ...] = (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.reading.harbor import Harbor, trials
+from ruler_cli.reading.harbor import HarborJob, find_trials
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.open import open_container
 from ruler_cli.types import Problem
-from ruler_cli.writing.files import OutputTree
+from ruler_cli.writing.files import OutputDirectory
 from tests.reading.test_directory import read, write
 
 STEPS = b'{\n "schema_version": "ATIF-v1.7",\n "steps": []\n}\n'
@@ -44,13 +44,13 @@ FILES = {
 }
 
 
-def opened(root: Path) -> tuple[Harbor, list[Problem]]:
+def opened(root: Path) -> tuple[HarborJob, list[Problem]]:
     """A job, and the trials that cannot be read."""
     problems: list[Problem] = []
     with ExitStack() as stack:
         found = open_container(str(root), stack)
-    assert isinstance(found, Harbor)
-    assert found.settle(lambda line: True, problems.append) == []
+    assert isinstance(found, HarborJob)
+    assert found.check_files(lambda line: True, problems.append) == []
     return found, problems
 
 
@@ -83,10 +83,10 @@ def test_records(job: Path) -> None:
     ]
 
 
-def rewritten(found: Harbor, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
+def rewritten(found: HarborJob, out: Path, name: bytes = b'"t"') -> dict[str, bytes]:
     """The tree with another name of the task."""
-    with OutputTree(str(out)) as output:
-        output.into(found)
+    with OutputDirectory(str(out)) as output:
+        output.write_as(found)
         for line in found.records():
             output.put(line.number, line.raw.replace(b'"t"', name))
         output.commit()
@@ -100,8 +100,8 @@ def test_round_trip(job: Path, tmp_path: Path) -> None:
     """
     found, _ = opened(job)
     assert rewritten(found, tmp_path / "same") == FILES
-    with OutputTree(str(tmp_path / "out")) as output:
-        output.into(found)
+    with OutputDirectory(str(tmp_path / "out")) as output:
+        output.write_as(found)
         for line in found.records():
             if line.number == 2:
                 body = line.raw.replace(b'"t"', b'"T"').replace(b'"steps": []', b'"steps": [1]')
@@ -120,4 +120,4 @@ def test_no_job(tmp_path: Path) -> None:
     """Results without any trajectory are no job, and one trial alone is."""
     none = write(tmp_path / "a", {"x/result.json": b"{}", "x/agent/log": b""})
     alone = write(tmp_path / "b", {"result.json": b"{}", "agent/trajectory.json": b"{}"})
-    assert [trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]
+    assert [find_trials(Location(str(root)).listed()) for root in (none, alone)] == [[], ["."]]

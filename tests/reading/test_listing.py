@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.location import Location, natural
+from ruler_cli.reading.location import Location, natural_sort_key
 from tests.reading.test_directory import write
 
 
@@ -53,7 +53,9 @@ def test_many(tmp_path: Path) -> None:
 def test_natural() -> None:
     """Names of digits that are no number, and folders beside files, sort too."""
     every = ["²", "1/b", "a", "01", "1", "1a", "b/1", "b1", "b-1"]
-    assert sorted(sorted(every), key=natural) == sorted(sorted(every, reverse=True), key=natural)
+    assert sorted(sorted(every), key=natural_sort_key) == sorted(
+        sorted(every, reverse=True), key=natural_sort_key
+    )
 
 
 def test_closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

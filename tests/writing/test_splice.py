@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.reading.parse import parse
-from ruler_cli.writing.splice import Patches, Tree, read_array, read_object
+from ruler_cli.writing.splice import NewMembers, Patches, read_array, read_object
 from tests.values import layouts, same, text_of, texts, values
 
 
-def put(raw: bytes, new: Tree) -> bytes:
+def put(raw: bytes, new: NewMembers) -> bytes:
     """The text with members set or removed."""
     patches = Patches(raw)
     patches.put(read_object(raw), new)
