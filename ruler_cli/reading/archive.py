@@ -136,9 +136,9 @@ def _readable(name: str, member: str = "") -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        where = f" ({member})" if member else ""
+        inside = f" ({member})" if member else ""
         raise UsageError(
-            f"{name}: the zip archive is damaged or cut off{where}: {error}; copy it again, or have "
+            f"{name}: the zip archive is damaged or cut off{inside}: {error}; copy it again, or have "
             "its program write it anew, e.g. `inspect log convert --to json`"
         ) from None
     except (NotImplementedError, RuntimeError) as error:

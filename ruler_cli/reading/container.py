@@ -123,14 +123,11 @@ class MultiFileContainer(Container):
     unit = "record"
     listing: Listing
     shard: Shard | None = None
+    """The process's share of the groups; of several processes one copies a file that holds no record."""
     in_place = False
     """Tells if OUTPUT is the same directory: a file that is read in part would lose the rest."""
     output_directory = ""
     """The directory that is OUTPUT; empty if OUTPUT is one file."""
-
-    def copies(self, name: str) -> bool:
-        """Tell if this process copies a file without records into OUTPUT: one of several processes does."""
-        return self.shard is None or self.shard.copies(name)
 
     @abstractmethod
     def check_files(

@@ -227,8 +227,7 @@ class Directory(MultiFileContainer):
             return
         if self.in_place:
             raise UsageError(
-                f"{error}; OUTPUT would keep only what can be read of it, and is INPUT: give another "
-                "directory"
+                f"{error}; OUTPUT is INPUT and would keep only its readable part: give another directory"
             )
         self._damaged.add(name)
         self._on_problem(Problem(number, self._without_name(name, error), b"", name))
@@ -272,9 +271,9 @@ class _DirectoryEncoder:
         while self._next_file():
             pass
         files = set(self._directory.files)
-        listing = self._directory.listing
+        listing, shard = self._directory.listing, self._directory.shard
         for name in listing.names:
-            if name in files or not self._directory.copies(name):
+            if name in files or (shard is not None and not shard.copies(name)):
                 continue
             # a file that may not be read was reported, and cannot be copied
             if listing.base or os.access(listing.path(name), os.R_OK):

@@ -112,8 +112,8 @@ def shape_of(read: Read) -> DocumentShape | None:
     whole = ended or long
     if not whole and not _goes_on(head):
         return None
-    held = _holder(lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"", at)
-    return held or (None if whole else DocumentShape(at, listed=False))
+    inside = _holder(lambda offset, size: read(offset, size) if offset < at + _MAX_AROUND else b"", at)
+    return inside or (None if whole else DocumentShape(at, listed=False))
 
 
 def may_be_document(line: bytes) -> bool:
@@ -188,7 +188,7 @@ class Document(Container):
         """`fd` stays open."""
         super().__init__(name)
         self._fd, self._shape, self._checked = fd, shape, False
-        self.held = bool(shape.name)
+        self.in_member = bool(shape.name)
         self.unit = "item" if shape.listed else "object"
 
     def fileno(self) -> int:
@@ -198,7 +198,7 @@ class Document(Container):
     @property
     def task(self) -> str:  # type: ignore[override]  # read on demand: few need it
         """The task that stands before the list of records."""
-        head = self.read(0, min(self._shape.start, _MAX_AROUND)) if self.held else b""
+        head = self.read(0, min(self._shape.start, _MAX_AROUND)) if self.in_member else b""
         return task_of(head.removeprefix(BOM) + b"[]}")
 
     def read(self, at: int, size: int) -> bytes:
@@ -243,15 +243,15 @@ class Document(Container):
             raise self._damaged(f"behind {self.unit} {number}") from None
 
     def _once(self, members: list[tuple[str, Any]]) -> None:
-        if self.held and sum(name == self._shape.name for name, _ in members) > 1:
+        if self.in_member and sum(name == self._shape.name for name, _ in members) > 1:
             raise UsageError(
                 f"{self.name}: holds `{self._shape.name}` twice, and readers see only the last; take one of "
                 "them out"
             )
 
-    def _damaged(self, where: str) -> UsageError:
+    def _damaged(self, position: str) -> UsageError:
         return UsageError(
-            f"{self.name}: is a JSON document that is damaged, or ends too soon, {where}; write it "
+            f"{self.name}: is a JSON document that is damaged, or ends too soon, {position}; write it "
             "anew, or mend it: `jq . FILE` names the line"
         )
 

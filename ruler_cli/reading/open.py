@@ -67,7 +67,7 @@ def open_container(name: str, stack: ExitStack, file: str | None = None) -> Cont
     if location.many:
         return _open_directory(location)
     container = _open_one(location, stack)
-    events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.held)
+    events = isinstance(container, JsonLines) or (isinstance(container, Document) and not container.in_member)
     if container.once or not events:
         return container
     own_name = "" if location.stream else location.public.rpartition("/")[2]

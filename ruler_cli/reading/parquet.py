@@ -144,7 +144,7 @@ class _ParquetEncoder:
         except pa.ArrowException as error:  # a type that this version reads and does not write
             raise OutputError(
                 f"{self._source.name}: this version of pyarrow cannot write it again ({_message(error)}); "
-                "update pyarrow, or leave out the column that is meant"
+                "update pyarrow, or leave out the column that it names"
             ) from None
         self._spool.close()
 

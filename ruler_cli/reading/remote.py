@@ -32,30 +32,28 @@ _EXTRA = frozenset({"s3fs", "gcsfs", "huggingface_hub", "aiohttp", "fsspec"})
 class RemoteStore:
     """The file system of fsspec that an address names, and the path in it."""
 
-    def __init__(self, address: str, shown: str) -> None:
-        """Open the file system; UsageError if no package opens it. `shown` is the address to print."""
-        self.shown, self._address = shown, address
+    def __init__(self, address: str, public: str) -> None:
+        """Open the file system; UsageError if no package opens it. `public` is the address to print."""
+        self.public, self._address = public, address
         scheme, _, rest = address.partition("://")
         scheme, host = scheme.lower(), rest.partition("/")[0]
         if scheme in BUCKET_SCHEMES and (":" in host or ("@" in host and scheme.startswith(("s3", "g")))):
             raise UsageError(
-                f"{shown}: holds a key, which other users of this machine can see; give it in the "
+                f"{public}: holds a key, which other users of this machine can see; give it in the "
                 "environment or the provider's own configuration"
             )
-        try:
-            from fsspec.core import url_to_fs
+        with _errors(public):
+            try:
+                from fsspec.core import url_to_fs
 
-            self.system, self.path = url_to_fs(address)
-        except ImportError:
-            package = _PACKAGES.get(scheme, "fsspec")
-            target = "ruler-cli[remote]" if package in _EXTRA else package
-            raise UsageError(
-                f"{shown}: {scheme}:// needs the package {package}; install it with: pip install '{target}'"
-            ) from None
-        except ValueError:
-            raise UsageError(f"{shown}: {scheme}:// is no kind of address that fsspec knows") from None
-        except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise UsageError(f"{shown}: {describe_error(error)}") from None
+                self.system, self.path = url_to_fs(address)
+            except ImportError:
+                package = _PACKAGES.get(scheme, "fsspec")
+                target = "ruler-cli[remote]" if package in _EXTRA else package
+                advice = f"install it with: pip install '{target}'"
+                raise UsageError(f"{public}: {scheme}:// needs the package {package}; {advice}") from None
+            except ValueError:
+                raise UsageError(f"{public}: {scheme}:// is no kind of address that fsspec knows") from None
 
     def open(self, cached_blocks: int = CACHED_BLOCKS) -> io.BufferedReader[Any]:
         """Open the object for reading, seekable; it fetches blocks on demand and caches `cached_blocks`.
@@ -63,14 +61,14 @@ class RemoteStore:
         UsageError if it does not exist or cannot be read; later `read` may raise it too.
         """
         cache: dict[str, Any] = {"cache_type": "blockcache", "cache_options": {"maxblocks": cached_blocks}}
-        with _errors(self.shown):
+        with _errors(self.public):
             if self.system.info(self.path).get("type") == "directory":
-                raise UsageError(f"{self.shown}: is a directory")
+                raise UsageError(f"{self.public}: is a directory")
             file = self.system.open(self.path, "rb", block_size=BLOCK, **cache)
         if not file.seekable():
             file.close()
-            raise UsageError(f"{self.shown}: cannot be read in parts; download it and give the file")
-        return io.BufferedReader(_RemoteReader(self.shown, file), 1 << 20)
+            raise UsageError(f"{self.public}: cannot be read in parts; download it and give the file")
+        return io.BufferedReader(_RemoteReader(self.public, file), 1 << 20)
 
     def expand(self) -> list[str]:
         """Return the addresses that a pattern or a directory stands for, in order; an object is one address.
@@ -78,7 +76,7 @@ class RemoteStore:
         A directory stands for the files directly in it. Files with names that begin with `.` or `_` are left
         out: programs leave them as notes (`_SUCCESS`).
         """
-        with _errors(self.shown):
+        with _errors(self.public):
             try:
                 if _GLOB.search(self.path):
                     entries = self.system.glob(self.path, detail=True).values()
@@ -88,7 +86,7 @@ class RemoteStore:
                     return [self._address]
                 names = [str(entry["name"]) for entry in entries if entry["type"] == "file"]
             except ValueError:
-                raise UsageError(f"{self.shown}: is no pattern; `**` stands alone between slashes") from None
+                raise UsageError(f"{self.public}: is no pattern; `**` stands alone between slashes") from None
             listed = sorted(name for name in names if not name.rpartition("/")[2].startswith((".", "_")))
             whole, path = self._address.rstrip("/"), self.path.rstrip("/")
             if whole.endswith(path):  # a host may stand before the path
@@ -96,7 +94,7 @@ class RemoteStore:
             else:
                 listed = [self.system.unstrip_protocol(name) for name in listed]
         if not listed:
-            raise UsageError(f"{self.shown}: there is no file; check the address")
+            raise UsageError(f"{self.public}: there is no file; check the address")
         return listed
 
     def _is_directory(self) -> bool:
@@ -110,21 +108,21 @@ class RemoteStore:
 
 
 @contextmanager
-def _errors(shown: str) -> Iterator[None]:
+def _errors(public: str) -> Iterator[None]:
     """Turn any error of a storage into a UsageError."""
     try:
         yield
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-        raise UsageError(f"{shown}: {describe_error(error)}") from None
+        raise UsageError(f"{public}: {describe_error(error)}") from None
 
 
 class _RemoteReader(io.RawIOBase):
     """A file of fsspec that raises UsageError."""
 
-    def __init__(self, shown: str, file: Any) -> None:
-        self._shown, self._file = shown, file
+    def __init__(self, public: str, file: Any) -> None:
+        self._public, self._file = public, file
 
     def readable(self) -> bool:
         return True
@@ -140,7 +138,7 @@ class _RemoteReader(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        with _errors(self._shown):
+        with _errors(self._public):
             data = self._file.read(len(view))
         view[: len(data)] = data
         return len(data)

@@ -131,9 +131,9 @@ class RemoteFile(io.RawIOBase):
         With `compress`, the name's ending decides; off, the bytes are written as they are.
         """
         self._done = True  # until there is something to discard
-        self._shown, self._system, self._path = store.shown, store.system, store.path
-        if self._shown.endswith("/"):
-            raise UsageError(f"{self._shown}: is a directory; give the address of a file, or `-` for stdout")
+        self._public, self._system, self._path = store.public, store.system, store.path
+        if self._public.endswith("/"):
+            raise UsageError(f"{self._public}: is a directory; give the address of a file, or `-` for stdout")
         self._staged = self._path
         protocols = self._system.protocol
         protocols = {protocols} if isinstance(protocols, str) else set(protocols)
@@ -143,10 +143,10 @@ class RemoteFile(io.RawIOBase):
                 _probe(self._system, self._path)
             self._file = self._open()
         except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
-            raise UsageError(f"{self._shown}: cannot be written: {describe_error(error)}") from None
+            raise UsageError(f"{self._public}: cannot be written: {describe_error(error)}") from None
         self._done = False
         self._buffer = cast(BinaryIO, io.BufferedWriter(self, _BUFFER))
-        self.stream = compressed(self._shown, self._buffer) if compress else self._buffer
+        self.stream = compressed(self._public, self._buffer) if compress else self._buffer
 
     def _open(self) -> Any:
         if self._held_back:
@@ -162,7 +162,7 @@ class RemoteFile(io.RawIOBase):
             yield
         except Exception as error:  # noqa: BLE001 - each file system raises what its own libraries raise
             raise OutputError(
-                f"{self._shown}: cannot be written: {describe_error(error)}; what was paid for is kept, run "
+                f"{self._public}: cannot be written: {describe_error(error)}; what was paid for is kept, run "
                 "the same command again"
             ) from None
 
