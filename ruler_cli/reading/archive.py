@@ -73,7 +73,7 @@ class Archive(Container):
             return self._archive.read(info)
 
     @property
-    def task(self) -> str:  # type: ignore[override]  # read on demand: few need it
+    def task(self) -> str:
         """The task in the log's header."""
         header = next((info for info in self.members if info.filename == "header.json"), None)
         return "" if header is None else task_of(self.content(header))

@@ -50,17 +50,20 @@ class Container(ABC):
     unit = "line"
     once = False
     plain = False
-    task = ""
-    """The task or environment of all records, if the container names one."""
     rewritable = True
 
     def __init__(self, name: str) -> None:
         """`name` stands for the input in sentences."""
         self.name = name
 
+    @property
+    def task(self) -> str:
+        """The task or environment of all records; empty if the container names none."""
+        return ""
+
     @abstractmethod
     def records(self) -> Iterator[Line]:
-        """Yield every record from the first on, anew each time; UsageError if the container is damaged."""
+        """Yield every record from the first on, again each time; UsageError if the container is damaged."""
 
     def sample(self, count: int) -> list[Line]:
         """Return the first records, which show the format; not for a container that is read `once`."""

@@ -196,7 +196,7 @@ class Document(Container):
         return self._fd
 
     @property
-    def task(self) -> str:  # type: ignore[override]  # read on demand: few need it
+    def task(self) -> str:
         """The task that stands before the list of records."""
         head = self.read(0, min(self._shape.start, _MAX_AROUND)) if self.in_member else b""
         return task_of(head.removeprefix(BOM) + b"[]}")
@@ -257,7 +257,7 @@ class Document(Container):
 
 
 class _DocumentEncoder:
-    """Writes the document with other records; one that is left out takes its comma along."""
+    """Writes the document with other records; the comma of one that is left out goes too."""
 
     def __init__(self, document: Document, stream: BinaryIO) -> None:
         self._document, self._stream, self._records = document, stream, document.records()

@@ -152,7 +152,7 @@ class AssembledRollouts(Container):
     rewritable = False
 
     def __init__(self, name: str, unit: str, assemble: Callable[[], Iterator[Line]]) -> None:
-        """`assemble` yields the records, anew each time."""
+        """`assemble` yields the records, again each time."""
         super().__init__(name)
         self.unit, self._assemble = unit, assemble
 

@@ -80,7 +80,7 @@ class Location:
 
     @property
     def as_lines(self) -> bool:
-        """Tell if an OUTPUT of this name is JSON lines whatever INPUT is."""
+        """Tell if an OUTPUT of this name is JSON lines, for any kind of INPUT."""
         return self.stream or self.unpacked.endswith((".jsonl", ".ndjson"))
 
     @property

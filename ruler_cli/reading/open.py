@@ -142,7 +142,7 @@ def _open_text_file(name: str, fd: int) -> Container:
 def _open_text_stream(name: str, stream: BinaryIO, stack: ExitStack, reread: OpenLines | None) -> Container:
     """Open text that is no plain file: JSON lines stay a stream, a document is spooled.
 
-    `reread` opens it anew; None: it comes once. Then events are spooled too: a rollout is complete with the
+    `reread` opens it again; None: it comes once. Then events are spooled too: a rollout is complete with the
     last event.
     """
     first: list[bytes] = []

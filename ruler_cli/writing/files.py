@@ -71,11 +71,11 @@ class Output(ABC):
         """Return the output, open."""
         return self
 
-    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         """Close; without `commit` whole records stay in .partial files, and nothing stays at an address."""
+        self._close(error)
 
     @cached_property
     @abstractmethod
@@ -85,6 +85,10 @@ class Output(ABC):
     @abstractmethod
     def _publish(self) -> None:
         """Write the rest and make OUTPUT appear."""
+
+    @abstractmethod
+    def _close(self, error: BaseException | None) -> None:
+        """Close; `error` ends the context."""
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -122,10 +126,7 @@ class OutputFile(Output):
             if type(container).encoder is not Container.encoder:
                 self._advice = "it has no end yet and cannot be read; "
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Close the file."""
+    def _close(self, error: BaseException | None) -> None:
         if self._done:
             return
         try:
@@ -133,11 +134,11 @@ class OutputFile(Output):
                 if self._empty or not isinstance(self._file, LocalFile):
                     self._file.discard()
                 else:
-                    self._keep(self._file, torn=isinstance(error, OutputError))
+                    self._close_partial(self._file, torn=isinstance(error, OutputError))
         except OSError:
             return  # another error is raised already
 
-    def _keep(self, file: LocalFile, *, torn: bool) -> None:
+    def _close_partial(self, file: LocalFile, *, torn: bool) -> None:
         """Leave whole records in the partial file; a document gets its end, so that it can be read."""
         try:
             if not torn:
@@ -200,8 +201,9 @@ class OutputDirectory(Output):
             raise UsageError(f"{name}: is a file; {advice}") from None
         except BlockingIOError:
             os.close(self._locked)
-            advice = "wait for that run or give another OUTPUT"
-            raise UsageError(f"{name}: another run is writing it; {advice}") from None
+            raise UsageError(
+                f"{name}: another run is writing it; wait for that run or give another OUTPUT"
+            ) from None
         except OSError as error:
             raise UsageError(f"{name}: cannot be written: {error.strerror}") from None
 
@@ -215,10 +217,7 @@ class OutputDirectory(Output):
         container.output_directory = self.name
         self._container = container
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        """Close and unlock the directory."""
+    def _close(self, error: BaseException | None) -> None:
         if self._folder is None:
             self._staged.discard()  # a committed file stays
             return
