@@ -167,7 +167,7 @@ class _Run:
     def _open(self, stack: ExitStack) -> Input:
         settings = self._settings
         share = settings.max_failures is not None and settings.max_failures.percent  # it is one of all groups
-        source, into = settings.input, self._writer.output.into
+        source, into = settings.input, self._writer.output.write_as
         return open_input(source, stack, self._unreadable, into, once=not share)
 
     def _unreadable(self, problem: Problem) -> None:

@@ -17,9 +17,17 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.custom import tree
 from ruler_cli.formats.interface import Format, Layout
 from ruler_cli.formats.rewards import given
-from ruler_cli.reading.parse import dump, dump_shown, parse_text
+from ruler_cli.reading.parse import dump, dump_escaped, parse_text
 from ruler_cli.types import Annotation, Path, Record, Rollout
-from ruler_cli.writing.splice import Items, Object, Patches, Tree, at, read_array, read_object
+from ruler_cli.writing.splice import (
+    ListItems,
+    NewMembers,
+    ObjectSpans,
+    Patches,
+    read_array,
+    read_object,
+    span_at,
+)
 
 _LOG = "RULER explanation: "
 _ORIGINAL = "independent_reward"
@@ -44,7 +52,7 @@ def annotate(
         if obj is not None:  # a rollout that is no object cannot be annotated; the group's part counts it
             patches.put(obj, strategy(raw, obj, form.layout, annotation, on_failure).changes())
     if form.shape == "group":
-        patches.put(whole, {"ruler": dump_shown(dict(group_fields))})
+        patches.put(whole, {"ruler": dump_escaped(dict(group_fields))})
     return patches.apply()
 
 
@@ -52,23 +60,23 @@ def trajectory_bytes(record: Record, rollout: Rollout) -> bytes:
     """The bytes of a rollout's own object; empty for an item of lists."""
     if rollout.path and isinstance(rollout.path[0], int):
         return b""
-    span = at(record.line.raw, rollout.path)
+    span = span_at(record.line.raw, rollout.path)
     return record.line.raw[slice(*span)] if span else b""
 
 
-def _owners(raw: bytes, paths: Sequence[Path]) -> tuple[Object, list[Object | None]]:
-    """The record's own members, and each rollout's object with its members; None if it is no object."""
+def _owners(raw: bytes, paths: Sequence[Path]) -> tuple[ObjectSpans, list[ObjectSpans | None]]:
+    """The members of the record, and of each rollout's object; None if it is no object."""
     names = {path[0] for path in paths if len(path) == 2}
     if len(names) == 1 and all(len(path) == 2 for path in paths):
         name = str(names.pop())
-        lists: dict[str, Items] = {name: []}
+        lists: dict[str, ListItems] = {name: []}
         whole = read_object(raw, 0, lists)
         items = [lists[name][int(path[1])] for path in paths]
-        return whole, [item if isinstance(item, Object) else None for item in items]
+        return whole, [item if isinstance(item, ObjectSpans) else None for item in items]
     whole = read_object(raw)
-    owners: list[Object | None] = []
+    owners: list[ObjectSpans | None] = []
     for path in paths:
-        span = at(raw, path) if path else None
+        span = span_at(raw, path) if path else None
         if not path:
             owners.append(whole)
         elif span and raw[span[0]] == ord("{"):
@@ -85,19 +93,19 @@ def _put_in_lists(
     group_fields: Mapping[str, Any],
     on_failure: OnFailure,
 ) -> None:
-    """Annotate rollouts that are items of lists: the list of rewards item by item, and a list of annotations."""
+    """Annotate rollouts that are items of lists: the list of rewards by item, and a list of annotations."""
     raw, layout = patches.raw, form.layout
     whole = read_object(raw)
-    span = at(raw, layout.reward) if layout.reward else None
+    span = span_at(raw, layout.reward) if layout.reward else None
     rewards = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
     place: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
-    span = at(raw, place)  # looked up once: a line may hold ten thousand
+    span = span_at(raw, place)  # looked up once: a line may hold ten thousand
     earlier = read_array(raw, span[0]) if span and raw[span[0]] == ord("[") else []
     annotations, fresh = [], []
     for rollout, annotation in annotated:
         i = int(rollout.path[0])
         now = raw[slice(*rewards[i])] if i < len(rewards) else None
-        before = at(raw, (_ORIGINAL,), earlier[i][0]) if i < len(earlier) else None
+        before = span_at(raw, (_ORIGINAL,), earlier[i][0]) if i < len(earlier) else None
         original = now if before is None else raw[slice(*before)]
         if original is None and rollout.reward is not None:  # it stands elsewhere, as ROLL's agentic ones do
             original = dump(given(rollout.reward))
@@ -108,11 +116,11 @@ def _put_in_lists(
         fresh.append(score)
         annotations.append(_with_original(annotation, original))
     listed = b"[" + b", ".join(annotations) + b"]"
-    changes: Tree = {}
+    changes: NewMembers = {}
     if layout.reward and not rewards:
         changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
     if form.told_once:
-        listed = dump_shown(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
+        listed = dump_escaped(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
 
 
@@ -127,13 +135,13 @@ def _written(annotation: Annotation, layout: Layout, on_failure: OnFailure, orig
 
 def _with_original(annotation: Annotation, original: bytes | None) -> bytes:
     """The `ruler` object; the original reward's own bytes are its last member."""
-    ours = dump_shown({**annotation.fields, _ORIGINAL: None})
+    ours = dump_escaped({**annotation.fields, _ORIGINAL: None})
     if original is not None:  # `null` is the last value, in front of the closing brace
         return ours[: -len(b"null}")] + original + b"}"
     return ours
 
 
-def _merged(one: Tree, other: Tree) -> Tree:
+def _merged(one: NewMembers, other: NewMembers) -> NewMembers:
     """Two trees as one: `ruler` may stand in the object that holds the reward."""
     out = dict(one)
     for key, value in other.items():
@@ -147,17 +155,17 @@ class _OnObject:
     """The changes to a rollout's own object: the reward field and `ruler`."""
 
     text: bytes
-    obj: Object
+    obj: ObjectSpans
     layout: Layout
     annotation: Annotation
     on_failure: OnFailure
 
-    def changes(self) -> Tree:
+    def changes(self) -> NewMembers:
         """Everything that is written, `ruler` last."""
         original = self.original()
         return self._with_ruler(self.rewarded(original), original)
 
-    def _with_ruler(self, values: Tree, original: bytes | None) -> Tree:
+    def _with_ruler(self, values: NewMembers, original: bytes | None) -> NewMembers:
         return _merged(values, tree(self.layout.ruler, _with_original(self.annotation, original)))
 
     def value(self, path: Path) -> bytes | None:
@@ -172,7 +180,7 @@ class _OnObject:
             keys = read_object(holder).members if holder and holder[:1] == b"{" else {}
             first = next((key for key in keys if key != "ruler"), None)
             return None if first is None else self.value((*path[:star], first, *path[star + 1 :]))
-        span = at(self.text, path[1:], member[1]) if len(path) > 1 else member[1:]
+        span = span_at(self.text, path[1:], member[1]) if len(path) > 1 else member[1:]
         return None if span is None else self.text[slice(*span)]
 
     def original(self) -> bytes | None:
@@ -194,7 +202,7 @@ class _OnObject:
         value = self.value(place) if place else None
         return self.layout.absent if value is None else None if value == b"null" else value
 
-    def rewarded(self, original: bytes | None) -> Tree:
+    def rewarded(self, original: bytes | None) -> NewMembers:
         """The new value of the reward field; nothing if it stays as it is."""
         layout = self.layout
         if layout.reward is None:
@@ -216,7 +224,7 @@ class _OnArtTrajectory(_OnObject):
 
     __slots__ = ()
 
-    def changes(self) -> Tree:
+    def changes(self) -> NewMembers:
         """Everything that is written, `ruler` last."""
         original = self.original()
         values = self.rewarded(original)
@@ -244,15 +252,15 @@ class _OnArtTrajectory(_OnObject):
         layout = replace(self.layout, payload=None)
         return replace(self, text=inner, obj=read_object(inner), layout=layout) if quoted else None
 
-    def rewarded(self, original: bytes | None) -> Tree:
+    def rewarded(self, original: bytes | None) -> NewMembers:
         """The reward field, and `metrics` and `logs` if the shape has them."""
         # `super()` knows no class whose slots a dataclass has made anew
         values = _OnObject.rewarded(self, original)
         return _merged(values, self._extras(original)) if self.layout.extras else values
 
-    def _extras(self, original: bytes | None) -> Tree:
+    def _extras(self, original: bytes | None) -> NewMembers:
         """New values of `metrics` and `logs`; a shape that ruler does not know there is left alone."""
-        values: dict[str, Tree | bytes | None] = {}
+        values: dict[str, NewMembers | bytes | None] = {}
         score, text = self.annotation.score, str(self.annotation.fields.get("explanation", ""))
         metrics = {} if score is None else {"ruler_score": dump(score)}
         if original is not None:
@@ -270,7 +278,7 @@ class _OnArtTrajectory(_OnObject):
             elif inner:
                 values["metrics"] = changes
         logs = self.value(("logs",))
-        line = None if score is None else dump_shown(_LOG + text)
+        line = None if score is None else dump_escaped(_LOG + text)
         if logs is None or logs == b"null":
             values["logs"] = b"[" + line + b"]" if line else logs
         elif logs[:1] == b"[":

@@ -24,7 +24,7 @@ from ruler_cli.suggestions import path as nearest_path
 from ruler_cli.suggestions import question
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
 from ruler_cli.writing.output import Writer, open_output, refuse_clashes
-from ruler_cli.writing.splice import Patches, at, read_array
+from ruler_cli.writing.splice import Patches, read_array, span_at
 
 By = Literal["variance", "score", "majority"]
 _KEYS = 12
@@ -101,7 +101,7 @@ def select(
     with ExitStack() as inputs, ExitStack() as outputs:
         out = open_output(source.source, output)
         outputs.enter_context(out)
-        found = open_input(source, inputs, unreadable, out.into)
+        found = open_input(source, inputs, unreadable, out.write_as)
         on_found(found)
         refuse_itself(tally.unreadable, "lose what cannot be read")
         if found.reader is not None:
@@ -334,7 +334,7 @@ def cut(raw: bytes, form: Format, lost: Collection[Path], size: int, named: Iter
         paths |= dict.fromkeys(path for path in (ours, layout.reward) if path)
     patches = Patches(raw)
     for path in paths:
-        span = at(raw, path)
+        span = span_at(raw, path)
         if span is None or raw[span[0]] != ord("["):
             continue
         items = read_array(raw, span[0])
