@@ -133,7 +133,7 @@ class Caller:
         self._reached, self._answered = True, anyio.current_time()
         self.gate.breaker.replied()
         self.gate.answered(permit)
-        self.gate.level.replied(anyio.current_time(), permit.epoch, took)
+        self.gate.concurrency.replied(anyio.current_time(), permit.epoch, took)
         self.gate.nudge()
 
     async def _failed(
@@ -154,7 +154,7 @@ class Caller:
         if told > PATIENCE:
             return self._stop(f"{fault.reason}; it asks to wait {told:.0f} s, run again after that")
         if not fault.rate:
-            gate.level.disturbed()
+            gate.concurrency.disturbed()
         own = gate.refused(permit, told, rate=fault.rate)
         if not self._reached and tries.asked >= min(_UNREACHED, 1 + self._retries):
             return self._stop(fault.reason)

@@ -1,4 +1,4 @@
-"""A judge's cached replies in the place of a judge that is asked."""
+"""Cached replies instead of calls to the judge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
 
 
 def test_cached_only(tmp_path: Path) -> None:
-    """A cached answer is returned, what is missing is passed on; `again` passes over failed calls alone."""
+    """A cached answer is returned, a missing one is passed on; `again` passes over failed calls alone."""
 
     async def main() -> None:
         missing: list[str] = []
@@ -30,12 +30,12 @@ def test_cached_only(tmp_path: Path) -> None:
                 return [await caller.call(request, again=again) for request in requests]
 
             await cache.keep(cache.key(ONE), reply())
-            found = replace(reply(), cached=True)
-            assert (await asked(ONE, OTHER), missing) == ([found, UNANSWERED], ["other"])
+            cached_reply = replace(reply(), cached=True)
+            assert (await asked(ONE, OTHER), missing) == ([cached_reply, UNANSWERED], ["other"])
             await cache.keep(cache.key(OTHER), MARK)
             failed = replace(MARK, cached=True)
-            assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
-            assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
+            assert (await asked(ONE, OTHER), missing) == ([cached_reply, failed], [])
+            assert (await asked(ONE, OTHER, again=True), missing) == ([cached_reply, UNANSWERED], ["other"])
             assert caller.stats.unanswered == 2
 
     anyio.run(main)
