@@ -29,9 +29,11 @@ def test_file(tmp_path: Path) -> None:
         "zebra/one.jsonl": None,
     }
     for name, suggestion in suggested.items():
-        assert suggestions.file(f"{tmp_path}/{name}") == (suggestion and f"{tmp_path}/{suggestion}"), name
-    assert suggestions.file("x" * 5000 + "/y" * 5000) is None
-    assert suggestions.file("\0/\0") is None
+        assert suggestions.suggest_file(f"{tmp_path}/{name}") == (
+            suggestion and f"{tmp_path}/{suggestion}"
+        ), name
+    assert suggestions.suggest_file("x" * 5000 + "/y" * 5000) is None
+    assert suggestions.suggest_file("\0/\0") is None
 
 
 def test_path() -> None:
@@ -39,8 +41,8 @@ def test_path() -> None:
     members: list[dict[str, object]] = [{"reward": 1}]
     records = ({"task_id": 1, "meta": {"passed": True}}, {"trajectories": members})
     paths = {"task-id": "task_id", "meta.pased": "meta.passed", "passed": "meta.passed", "rewrad": "reward"}
-    assert {dotted: suggestions.path(dotted, records) for dotted in paths} == paths
-    assert suggestions.path("zebra", records) is None
+    assert {dotted: suggestions.suggest_path(dotted, records) for dotted in paths} == paths
+    assert suggestions.suggest_path("zebra", records) is None
 
 
 def test_path_of_a_hostile_record() -> None:
@@ -49,4 +51,4 @@ def test_path_of_a_hostile_record() -> None:
     for _ in range(900):
         deep = {"a": deep}
     broad: dict[str, object] = {str(i): {"x": i} for i in range(100_000)}
-    assert suggestions.path("zebra", (deep, broad)) is None
+    assert suggestions.suggest_path("zebra", (deep, broad)) is None

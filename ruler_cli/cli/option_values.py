@@ -106,7 +106,7 @@ def rubric(text: str | None) -> str | None:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         from ruler_cli import suggestions
 
-        lost = suggestions.file(text[1:]) if isinstance(error, FileNotFoundError) else None
+        lost = suggestions.suggest_file(text[1:]) if isinstance(error, FileNotFoundError) else None
         hint = suggestions.question(lost and f"@{lost}")
         raise UsageError(f"--rubric {text}: cannot be read: {why}{hint}") from None
     if not found:

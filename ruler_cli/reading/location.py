@@ -121,7 +121,7 @@ class Location:
         except IsADirectoryError:
             raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
         except FileNotFoundError:
-            meant = suggestions.file(name)
+            meant = suggestions.suggest_file(name)
             way = f"did you mean {meant}?" if meant else "check the path, or give `-` for stdin"
             raise UsageError(f"{name}: no such file; {way}") from None
         except OSError as error:
