@@ -11,7 +11,7 @@ from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.retries import CachedOnly
 from ruler_cli.types import UNANSWERED, CallError, Reply, Request
-from tests.ledger.test_reply_cache import MARK, reply
+from tests.ledger.test_reply_cache import FAILED, reply
 
 ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
 
@@ -32,8 +32,8 @@ def test_cached_only(tmp_path: Path) -> None:
             await cache.keep(cache.key(ONE), reply())
             cached_reply = replace(reply(), cached=True)
             assert (await asked(ONE, OTHER), missing) == ([cached_reply, UNANSWERED], ["other"])
-            await cache.keep(cache.key(OTHER), MARK)
-            failed = replace(MARK, cached=True)
+            await cache.keep(cache.key(OTHER), FAILED)
+            failed = replace(FAILED, cached=True)
             assert (await asked(ONE, OTHER), missing) == ([cached_reply, failed], [])
             assert (await asked(ONE, OTHER, again=True), missing) == ([cached_reply, UNANSWERED], ["other"])
             assert caller.stats.unanswered == 2
