@@ -225,14 +225,14 @@ class _Run:
     def _warn_of_coverage(self) -> None:
         """Say once that judges are shown less than half of the text, and what they are not shown."""
         coverage, self.coverage = self.coverage, None
-        for sentence in coverage.doubts() if coverage is not None else ():
+        for sentence in coverage.warnings() if coverage is not None else ():
             self._observer.warn(sentence)
         if coverage is None or coverage.share is None or coverage.share >= _HALF:
             return
         groups = f"the first {coverage.groups} groups" if coverage.groups > 1 else "the first group"
         self._observer.warn(
-            f"judges are shown {coverage.share:.0%} of the text in {groups}; not shown: {coverage.named()} "
-            "(`ruler check` names every place)"
+            f"judges are shown {coverage.share:.0%} of the text in {groups}; "
+            f"not shown: {coverage.not_shown_text()} (`ruler check` names every place)"
         )
 
     async def _judge_all(self, found: Input) -> None:

@@ -130,7 +130,7 @@ class JudgeRunner:
     def look(self, group: Group, sheet: PromptLayout) -> None:
         """Note how much of one of the first groups its first judge is shown."""
         if self._coverage is not None and not self._coverage.enough:
-            self._coverage.look(group, sheet)
+            self._coverage.add(group, sheet)
 
 
 class _GroupRun:
