@@ -38,13 +38,13 @@ def measure(folder: Path, quick: bool) -> Iterator[Result]:
 
 
 def _one(source: str, output: str, base: str) -> None:
-    """Run `score` in this process, with a clock around each look."""
-    look, spent = Coverage.add, 0.0
+    """Run `score` in this process, with a clock around each group."""
+    add, spent = Coverage.add, 0.0
 
-    def timed(self: Coverage, group: Group, sheet: PromptLayout) -> None:
+    def timed(self: Coverage, group: Group, layout: PromptLayout) -> None:
         nonlocal spent
         begin = time.thread_time()
-        look(self, group, sheet)
+        add(self, group, layout)
         spent += time.thread_time() - begin
 
     Coverage.add = timed  # type: ignore[method-assign]  # the clock of this measurement

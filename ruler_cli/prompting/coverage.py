@@ -199,7 +199,7 @@ class _PromptText:
 
 
 def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[_Leaf]:
-    """Yield path and text of each string of `shortest` characters or more, in order; none that ruler wrote."""
+    """Yield path and text of each string of `shortest` characters or more, in order, without ruler's own."""
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
         path, item, depth = stack.pop()
