@@ -69,7 +69,7 @@ class CapReached(RulerError):  # noqa: N818 - the run stops as the user asked
 
 
 class ReaderGone(RulerError):  # noqa: N818 - the end of a pipe is no error
-    """Nobody reads stdout any more."""
+    """The reader of stdout is gone."""
 
     exit_code = 0
 

@@ -159,7 +159,7 @@ def _create_private(path: Path) -> Path:
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"{file}: is no regular file")
         if status.st_uid != os.geteuid():
-            raise UsageError(f"{file}: belongs to another user, who could change what it says")
+            raise UsageError(f"{file}: belongs to another user, who could change its replies")
         if not os.access(file, os.R_OK | os.W_OK) or not os.access(real.parent, os.W_OK | os.X_OK):
             raise UsageError(f"{file}: cannot be written")
     return real

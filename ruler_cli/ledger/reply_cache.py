@@ -69,7 +69,7 @@ _ROW = 16 << 10
 """Bytes of log that a row takes beside its body: the pages of table and index."""
 _ANOTHER = "give another file with --ledger PATH, or keep no replies: --ledger none"
 _CORRECT = "correct the --ledger, or leave it out"
-_CREATED = "of several ledgers only the first is made where it is not there"
+_CREATED = "of several ledgers only the first is created"
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -297,7 +297,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             await anyio.to_thread.run_sync(work, *args, limiter=self._threads)
 
     def _insert(self, connection: sqlite3.Connection, row: _Row) -> bool:
-        """Add a row; False where another process is writing."""
+        """Add a row. Return False if another process is writing."""
         try:
             connection.execute(_INSERT, row)
         except sqlite3.Error as error:

@@ -221,7 +221,7 @@ class Gate:
     def _affordable(self, request: Request) -> bool:
         """Tell if a call fits the cap now. Close the budget if it does not and no other call may free any."""
         if self.in_flight and 2 * self.in_flight >= self._replies:
-            return False  # few replies do not tell what many calls may cost
+            return False  # few replies do not show the cost of many calls
         if self.budget.fits(self._price(request)):
             return True
         if not self.budget.open:
