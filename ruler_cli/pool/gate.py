@@ -31,7 +31,7 @@ class Permit:
     """One call that may go, with the tokens and the USD that it has reserved.
 
     `number` counts the calls that went, from 0; `began` is the loop's time at which this one went.
-    `epoch` is that of the concurrency limit then. `probe` marks a call that tries whether the judge is back.
+    `epoch` is that of the concurrency limit then. `probe` marks a call that tests if the judge is back.
     """
 
     request: Request
@@ -54,7 +54,7 @@ class _Waiting:
 
 
 class Gate:
-    """Decide if a call may go now: concurrency, limits per minute, money, cooldown and breaker together."""
+    """All limits on the calls to one judge: concurrency, amounts per minute, money, cooldown and breaker."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Gate:
         self.nudge()
 
     def refused(self, permit: Permit, seconds: float, *, rate: bool) -> bool:
-        """Note that the judge asks a call to wait `seconds`. Return True if only that call has to wait.
+        """Note that the judge asks a call to wait `seconds`. Return True if no other call has to wait.
 
         `rate` tells that a limit was passed.
         """
