@@ -56,7 +56,7 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     """Open a ledger, and create it if it is missing. Each statement is its own transaction.
 
     A statement waits WAIT seconds for others; a commit outlives the process, not a power cut. Use it
-    within `usage_errors`.
+    within `file_errors`.
     """
     real = _create_private(path)
     connection = sqlite3.connect(real, timeout=WAIT, isolation_level=None, check_same_thread=False)
@@ -69,10 +69,10 @@ def open_ledger(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_read_only(path: Path) -> sqlite3.Connection | None:
+def open_to_read(path: Path) -> sqlite3.Connection | None:
     """Open a ledger to read it, without creating or changing any file; None if it is empty.
 
-    It may belong to another user, and stand in a read-only directory. Use it within `usage_errors`.
+    It may belong to another user, and stand in a read-only directory. Use it within `file_errors`.
     """
     real = Path(os.path.realpath(path))
     if not stat.S_ISREG((status := real.stat()).st_mode):
@@ -97,7 +97,7 @@ def open_read_only(path: Path) -> sqlite3.Connection | None:
 
 
 @contextlib.contextmanager
-def usage_errors(subject: str, way_out: str) -> Iterator[None]:
+def file_errors(subject: str, way_out: str) -> Iterator[None]:
     """Turn each error with a file into a UsageError: one sentence about `subject` with a way out."""
     try:
         yield

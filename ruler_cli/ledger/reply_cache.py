@@ -31,15 +31,7 @@ import anyio.to_thread
 
 from ruler_cli.answer import reply_of
 from ruler_cli.errors import OutputError, UsageError
-from ruler_cli.ledger.database import (
-    WAIT,
-    busy,
-    files_of,
-    open_files,
-    open_ledger,
-    open_read_only,
-    usage_errors,
-)
+from ruler_cli.ledger.database import WAIT, busy, file_errors, files_of, open_files, open_ledger, open_to_read
 from ruler_cli.types import CallError, Kind, Reply, Request, Usage
 
 RowStatus = Literal["answer", "truncated", "refusal", "odd", "fault"]
@@ -152,13 +144,13 @@ class Ledger(AbstractContextManager["Ledger"]):
         if len(others) > _MANY:
             open_files()
         for other in others:  # before the first is created: a mistyped name would be an empty ledger
-            with usage_errors(f"--ledger {other}: cannot be read", _CORRECT):
+            with file_errors(f"--ledger {other}: cannot be read", _CORRECT):
                 absent = not other.exists()
             if absent:
                 raise UsageError(f"--ledger {other}: no such file; {_CREATED}")
         with ExitStack() as stack:
             if path is not None and (make or is_there(path)):
-                with usage_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
+                with file_errors(f"{path}: cannot be used as a ledger", _ANOTHER):
                     # one waits for other processes, in a thread; the other never does, in the event loop
                     patient, quick = (stack.enter_context(closing(open_ledger(path))) for _ in range(2))
                     quick.execute("PRAGMA busy_timeout = 0")
@@ -169,8 +161,8 @@ class Ledger(AbstractContextManager["Ledger"]):
             for other in others:
                 if (real := os.path.realpath(other)) not in known:
                     known.add(real)
-                    with usage_errors(f"{other}: cannot be read as a ledger", _CORRECT):
-                        only = open_read_only(other)
+                    with file_errors(f"{other}: cannot be read as a ledger", _CORRECT):
+                        only = open_to_read(other)
                     if only is not None:
                         self._files.append(_File(other, stack.enter_context(closing(only)), only))
             self.close = stack.pop_all().close

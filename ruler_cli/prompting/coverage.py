@@ -45,8 +45,6 @@ _SPEAKER = re.compile(r"^[# ]*[A-Za-z]{2,9}:\s*")
 _RULER, _LOG = "ruler", "RULER explanation: "
 """Key and beginning of what ruler itself wrote into a record."""
 
-_Leaf = tuple[str, str]
-
 
 @dataclass(slots=True)
 class Coverage:
@@ -198,7 +196,7 @@ class _PromptText:
         return at >= 0
 
 
-def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[_Leaf]:
+def _leaves(value: Any, shortest: int = SHORTEST) -> Iterator[tuple[str, str]]:
     """Yield path and text of each string of `shortest` characters or more, in order, without ruler's own."""
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
