@@ -306,7 +306,7 @@ class Estimate:
             return
         self.laid_out += 1
         self.exact = self.exact and share.groups == 1
-        self.coverage.look(group, sheet)
+        self.coverage.add(group, sheet)
         self._look(group, sheet, share.groups)
         for bill in self.bills:
             limit = bill.ask.context_tokens

@@ -119,7 +119,7 @@ class Location:
         except IsADirectoryError:
             raise UsageError(f"{name}: is a directory; give one file, or `-` for stdin") from None
         except FileNotFoundError:
-            other = suggestions.file(name)
+            other = suggestions.suggest_file(name)
             advice = f"did you mean {other}?" if other else "check the path, or give `-` for stdin"
             raise UsageError(f"{name}: no such file; {advice}") from None
         except OSError as error:

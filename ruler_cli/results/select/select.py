@@ -20,8 +20,7 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.results.annotations import Marks, refuse_unmarked
 from ruler_cli.results.scored_groups import MarkedRollout
 from ruler_cli.results.select.conditions import FIGURES, Condition
-from ruler_cli.suggestions import path as nearest_path
-from ruler_cli.suggestions import question
+from ruler_cli.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
 from ruler_cli.writing.output import Writer, open_output, refuse_clashes
 from ruler_cli.writing.splice import Patches, read_array, span_at
@@ -191,7 +190,7 @@ class _Chooser:
                 raise UsageError(f"--where {one.name}: no group of {name} has one, {_TAKES[one.name]}")
         if self._keep and self._keep.answer and have["rollouts"] and have["rollouts"] == tally.unanswered:
             path, keys = self._keep.answer, ", ".join(list(map(plain, self._record))[:_KEYS])
-            way = question(nearest_path(path, [self._record]))
+            way = question(suggest_path(path, [self._record]))
             way = plain(way) or f"; name a path below a rollout or one of {keys}"
             raise UsageError(f"--answer {plain(path)}: no rollout of {name} has an answer there{way}")
 
