@@ -14,7 +14,7 @@ import anyio.lowlevel
 
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.judges.resolve import cached_only
-from ruler_cli.judging.blocks import SIZE
+from ruler_cli.judging.adaptive import BLOCK_BYTES
 from ruler_cli.judging.group_run import GroupRun, JudgeRunner
 from ruler_cli.judging.panel import PanelJudge, judges_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
@@ -126,7 +126,7 @@ class _Rendering:
             return self._runner.start(group)
 
         # a block of groups that decide together is held, and no more
-        room, bounds = anyio.lowlevel.checkpoint, Bounds(size=SIZE)
+        room, bounds = anyio.lowlevel.checkpoint, Bounds(size=BLOCK_BYTES)
         await run(next_group, self._judge, self._deliver, lambda item: item.group.size, room, bounds)
         for sentence in () if found.survey else found.openings.sentences():
             self._observer.warn(sentence)
