@@ -94,10 +94,10 @@ def submit(
     """
     with told(resume=_again(source)):
         from ruler_cli.cli.batch_runs import run, submitting
-        from ruler_cli.ledger.database import located
+        from ruler_cli.ledger.database import ledger_path
 
         settings = replace(options, max_cost=max_cost).settings(source)
-        settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
+        settings, most = replace(settings, ledger=ledger_path(ledger)), timeout if wait else None
         run(lambda providers, halt: submitting(settings, providers, halt, settle, most))
 
 
@@ -187,9 +187,9 @@ def _again(source: str = "") -> str:
 
 
 def _place(text: str | None) -> Path:
-    from ruler_cli.ledger.database import located
+    from ruler_cli.ledger.database import ledger_path
 
-    place = located(text)
+    place = ledger_path(text)
     if place is None:
         raise UsageError("--ledger none: batches are on record in a ledger; give its path, or leave it out")
     return place

@@ -130,9 +130,12 @@ _PREFIXES = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
 
 @dataclass(frozen=True, slots=True)
 class ResolvedJudge:
-    """A judge, not yet open, with its price and its context in tokens, if known; `embedded` has no model."""
+    """A judge, not yet open, with its price and its context in tokens, if known; `embedded`: without a model.
 
-    judge: Judge
+    `judge` is None if only its cached replies count.
+    """
+
+    judge: Judge | None
     price: Price | None
     context: int | None
     embedded: bool = False
@@ -165,14 +168,15 @@ def answer_format_of(settings: JudgeSettings) -> AnswerFormat:
     return first_format(settings, (address_of(settings) or LOCAL) if _is_direct(settings) else None)
 
 
-def cached_only(settings: JudgeSettings) -> ModelInfo:
-    """Look up a judge whose cached replies alone count; UsageError if its replies are never cached."""
+def cached_only(settings: JudgeSettings) -> ResolvedJudge:
+    """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
             f"judge {settings.model}: it is asked as it is needed, and the ledger keeps no answers of it; "
             "name the judge whose answers are kept, with -m"
         )
-    return model_of(settings)
+    model = model_of(settings)
+    return ResolvedJudge(None, model.price, model.context)
 
 
 def _judge(settings: JudgeSettings) -> Judge:

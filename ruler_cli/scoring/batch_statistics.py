@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from ruler_cli.config import CombineSettings
 from ruler_cli.formats.rewards import PASSING
-from ruler_cli.observer import BatchFigures, Odd, Pair
+from ruler_cli.observer import BatchFigures, Contradiction, Pair
 from ruler_cli.scoring import window_shifts
 from ruler_cli.scoring.position_bias import PositionBias
 from ruler_cli.scoring.reliability import Anova, NoiseEstimator, NoisePrior
@@ -271,15 +271,15 @@ class _Listing:
     def __init__(self, *, lowest: bool) -> None:
         self.number = 0
         self._sign = 1 if lowest else -1
-        self._candidates: list[Odd] = []
+        self._candidates: list[Contradiction] = []
 
     def add(self, key: str, rollout: int, score: float) -> None:
         self.number += 1
         printable = "".join(c if c.isprintable() else "\ufffd" for c in key[:_KEY])  # it stands in reports
-        self._candidates.append(Odd(printable + "…" * (len(key) > _KEY), rollout, score))
+        self._candidates.append(Contradiction(printable + "…" * (len(key) > _KEY), rollout, score))
         if len(self._candidates) > 2 * _LISTED:
             self._candidates = list(self.listed())
 
-    def listed(self) -> tuple[Odd, ...]:
+    def listed(self) -> tuple[Contradiction, ...]:
         """At most `_LISTED` of them, the most extreme first; of equal scores the first added."""
         return tuple(sorted(self._candidates, key=lambda odd: self._sign * odd.score)[:_LISTED])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum, sqrt
 
-from ruler_cli.observer import Bin
+from ruler_cli.observer import PositionBin
 
 _INNER = 6
 """Equal bins between the first position and the last, so that each position of a group of 8 has its own."""
@@ -112,11 +112,11 @@ class PositionBias:
         """Tell if there are enough groups to correct for the bias."""
         return self.groups >= ENOUGH
 
-    def bins(self) -> tuple[Bin, ...]:
+    def bins(self) -> tuple[PositionBin, ...]:
         """The bins with any score, from the first position to the last."""
         edges = [0.0, *(i / _INNER for i in range(_INNER + 1)), 1.0]
         return tuple(
-            Bin(
+            PositionBin(
                 edges[i],
                 edges[i + 1],
                 bin_.mean,

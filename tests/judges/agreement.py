@@ -39,9 +39,9 @@ def judged(group: Group) -> list[float]:
     ask = AskSettings()
     layout = build_layout(group, ask)
     prompt = write_prompt(layout, ask)
-    reply = asyncio.run(Offline().ask(prompt.request))
-    parsed = parse(reply.text, prompt.request.labels)
-    scores = {prompt.labels[label]: score for label, (score, _) in parsed.entries.items()}
+    reply = asyncio.run(Offline().ask(prompt))
+    parsed = parse(reply.text, prompt.labels)
+    scores = {prompt.shown[label]: score for label, (score, _) in parsed.entries.items()}
     return [scores[owner] for owner in layout.owner if owner is not None]
 
 
