@@ -55,7 +55,7 @@ _NAME = "check the model's name (-m) and the endpoint (--api-base, which usually
 _MEMORY = "the server's memory does not hold this model: choose a smaller one with -m"
 _TIER = "this account's tier takes no request of that size: raise it, or use another model with -m"
 _GATEWAY = "the gateway has no key for this model: set it there, or use another model with -m"
-_MOVED = "the endpoint sends elsewhere, where a key must not follow; give its real address as --api-base"
+_MOVED = "the endpoint redirects to another address, to which no key is sent; give that one as --api-base"
 
 _ANY = ""
 _SPENT = (

@@ -172,8 +172,8 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
     """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
-            f"judge {settings.model}: it is asked as it is needed, and the ledger keeps no answers of it; "
-            "name the judge whose answers are kept, with -m"
+            f"judge {settings.model}: its replies are never cached; name the judge whose replies are cached, "
+            "with -m"
         )
     model = model_of(settings)
     return ResolvedJudge(None, model.price, model.context)
