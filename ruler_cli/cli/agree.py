@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ruler_cli.cli.messages import told
+from ruler_cli.cli.messages import report_errors
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
 from ruler_cli.errors import UsageError
 
@@ -33,7 +33,7 @@ def command(
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    with told():
+    with report_errors():
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
         where = [

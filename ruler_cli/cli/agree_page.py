@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import typer
 
-from ruler_cli.cli.messages import one_line, safe, safe_value, say
+from ruler_cli.cli.messages import one_line, print_stderr, safe, safe_value
 from ruler_cli.cli.progress import Problems
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
@@ -74,7 +74,7 @@ def agree(where: list[InputSettings], *, as_json: bool) -> bool:
             found = measure_two(one, other, problems.tell)
         for file in files:
             if file.doubt:
-                say(f"ruler: warning: {file.doubt}")
+                print_stderr(f"ruler: warning: {file.doubt}")
         _refuse_empty(found, files)
         page = {"version": 1, "inputs": list(map(_input, where, files)), **found}
         page["labels"]["path"] = where[0].outcome

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import told
+from ruler_cli.cli.messages import report_errors
 from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, finite, with_options
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
@@ -92,7 +92,7 @@ def submit(
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    with told(resume=_again(source)):
+    with report_errors(resume=_again(source)):
         from ruler_cli.cli.batch_runs import run, submitting
         from ruler_cli.ledger.database import located
 
@@ -115,7 +115,7 @@ def status(
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not say of all of them.
     """
-    with told():
+    with report_errors():
         from ruler_cli.cli.batch_runs import listing, run
 
         place = _place(ledger)
@@ -140,7 +140,7 @@ def collect(
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    with told(resume=_again()):
+    with report_errors(resume=_again()):
         from ruler_cli.cli.batch_runs import collecting, run
 
         place, seconds = _place(ledger), timeout if wait else 0.0
@@ -171,7 +171,7 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    with told():
+    with report_errors():
         from ruler_cli.cli.batch_runs import canceling, run
 
         place = _place(ledger)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from ruler_cli.cli.messages import one_line, safe_value, told
+from ruler_cli.cli.messages import one_line, report_errors, safe_value
 from ruler_cli.cli.options import AsJson, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.config import JudgeSettings, ScoreSettings
@@ -45,7 +45,7 @@ def command(
 
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
-    with told():
+    with report_errors():
         settings = options.settings(source)
         raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
 

@@ -50,7 +50,7 @@ def escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
-def shown(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
+def printable_key(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
     """A group's key as it is printed, and as `--group` takes it back; no two keys are printed alike.
 
     One with something that cannot be seen, or that `has` says cannot be shown, is printed as `$'…'`,
@@ -65,8 +65,8 @@ def shown(key: str, has: Callable[[str], bool] = lambda _: True) -> str:
     return "$'" + "".join(c if plain(c) and c not in "\\'" else escape(c) for c in key) + "'"
 
 
-def typed(text: str) -> str:
-    """The key that `shown` printed as this text; text that is no `$'…'` is the key itself."""
+def parse_key(text: str) -> str:
+    """The key that `printable_key` printed as this text; text that is no `$'…'` is the key itself."""
     if len(text) < 3 or not (text.startswith("$'") and text.endswith("'")):
         return text
     return _ESCAPED.sub(lambda c: chr(int(c[1] or c[2] or c[3], 16)), text[2:-1])
@@ -81,14 +81,14 @@ def safe_value(value: Any) -> Any:
     return safe(value) if isinstance(value, str) else value
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """One line on stderr."""
     with suppress(OSError):  # a terminal or pipe that is gone must not end the run
         typer.echo(one_line(text), err=True)
 
 
 @contextmanager
-def told(resume: str | None = None) -> Iterator[None]:
+def report_errors(resume: str | None = None) -> Iterator[None]:
     """Turn what stops a command into one sentence and its exit code."""
     try:
         yield
@@ -96,9 +96,9 @@ def told(resume: str | None = None) -> Iterator[None]:
         if isinstance(error, ReaderGone):
             sys.stdout = None
         else:
-            say(f"ruler: {error}")
+            print_stderr(f"ruler: {error}")
             if resume and error.exit_code != 2:
-                say(f"ruler: to go on: {resume}")
+                print_stderr(f"ruler: to go on: {resume}")
         if isinstance(error, InterruptedRun):
             # at once: a thread may wait for a pipe that nobody reads or writes any more
             with suppress(OSError, AttributeError):
@@ -110,16 +110,16 @@ def told(resume: str | None = None) -> Iterator[None]:
         sys.stdout = None
         raise typer.Exit(0) from None
     except MemoryError:
-        say("ruler: a record, or what it is packed in, is too large for the memory there is")
+        print_stderr("ruler: a record, or what it is packed in, is too large for the memory there is")
         raise typer.Exit(1) from None
     except OSError as error:  # a name too long, no room for what waits on disk: no module can foresee all
         where = f"{error.filename}: " if error.filename else ""
         room = "; make room, or name another directory for what waits on disk with TMPDIR"
-        say(f"ruler: {where}{error.strerror or error}{room if error.errno == errno.ENOSPC else ''}")
+        print_stderr(f"ruler: {where}{error.strerror or error}{room if error.errno == errno.ENOSPC else ''}")
         raise typer.Exit(2 if error.filename else 1) from None
 
 
-def on_ledger(words: Sequence[str]) -> str:
+def ledger_option(words: Sequence[str]) -> str:
     """` --ledger PATH` where a command line names one: what follows must find the same."""
     rest = iter(words)
     for word in rest:
@@ -129,7 +129,7 @@ def on_ledger(words: Sequence[str]) -> str:
     return ""
 
 
-def scoring(words: Sequence[str], source: str, requests: str | None = None) -> str:
+def score_command(words: Sequence[str], source: str, requests: str | None = None) -> str:
     """`ruler score …` for a line of `ruler batch submit` or `ruler render`; OUTPUT is left to be named.
 
     `words` are those behind the command, `requests` is the argument in OUTPUT's place, if there is one.

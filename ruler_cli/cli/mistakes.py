@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ruler_cli.cli.messages import say
+from ruler_cli.cli.messages import print_stderr
 from ruler_cli.reading.location import Location
 
 OPTIONS = {
@@ -57,14 +57,14 @@ _SEVERAL = "; several files are one INPUT as a directory, or as a pattern in quo
 def explain(error: Exception) -> int | None:
     """Report on stderr what is wrong with a command line; the exit code, None for any other error."""
     if isinstance(error, typer.Abort):
-        say("ruler: aborted")
+        print_stderr("ruler: aborted")
         return 1
     if not callable(getattr(error, "format_message", None)):
         return None
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # type: ignore[attr-defined]  # the help, on stderr
     else:
-        say(f"ruler: {_ADDRESS.sub(lambda found: Location(found[0]).public, _sentence(error))}")
+        print_stderr(f"ruler: {_ADDRESS.sub(lambda found: Location(found[0]).public, _sentence(error))}")
     return int(getattr(error, "exit_code", 2))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from ruler_cli.cli.messages import say
+from ruler_cli.cli.messages import print_stderr
 from ruler_cli.cli.units import count, short
 from ruler_cli.observer import Observer, Status, Summary
 from ruler_cli.types import Problem
@@ -23,7 +23,7 @@ _NAMED = 20
 _EVERY = 30.0
 """Seconds between two progress lines where there is no terminal."""
 _MOMENT = 1.0
-"""Seconds before `waiting` shows anything."""
+"""Seconds before `group_counter` shows anything."""
 
 
 class Console(Observer):
@@ -86,7 +86,7 @@ class Console(Observer):
         elif self._mode == "log" and time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
             of = f" of {self._total}" if self._total else ""
-            say(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
+            print_stderr(f"ruler: {summary.groups}{of} groups; {_state(summary, status, self._total)}")
 
     def stopping(self, in_flight: int, grace: float) -> None:
         """Say what is waited for."""
@@ -107,7 +107,7 @@ class Console(Observer):
         more = ((self._problems, "lines that cannot be read"), (self._failures, "groups not scored"))
         for number, what in more:
             if number > self._most:
-                say(f"ruler: … and {number - self._most:.0f} more {what}")
+                print_stderr(f"ruler: … and {number - self._most:.0f} more {what}")
 
     def _once(self, text: str) -> None:
         """Show a line, unless it was shown before: a run on Ray reads INPUT twice."""
@@ -119,7 +119,7 @@ class Console(Observer):
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.clear()
-        say(text)
+        print_stderr(text)
 
 
 def _state(summary: Summary, status: Status, total: int | None) -> str:
@@ -146,7 +146,7 @@ def _money(summary: Summary, total: int | None) -> str:
 
 
 @contextmanager
-def waiting() -> Iterator[Callable[[], object]]:
+def group_counter() -> Iterator[Callable[[], object]]:
     """Call what this gives for each group that is looked at; the bar is gone at the end."""
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda: None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import safe, say, told
+from ruler_cli.cli.messages import print_stderr, report_errors, safe
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count
@@ -53,7 +53,7 @@ def command(
 
     Exit codes: 0 printed; 2 bad usage or unreadable input.
     """
-    with told():
+    with report_errors():
         from ruler_cli.judges.request_body import messages as written
         from ruler_cli.judges.resolve import answers_of, model_of
         from ruler_cli.prompting.prompt import build_layout, write_prompt
@@ -129,7 +129,7 @@ def _say_how_many(
     problem = why_unaskable(group, sheet, ask)
     if problem is not None or part is None:
         reason = f": {problem.reason}" if problem is not None else ""
-        say(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
+        print_stderr(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
         return
     ask = replace(ask, passes=max(ask.passes, part.pass_index + 1))
     passes, each = turns(sheet, ask), windows(sheet, ask)
@@ -140,4 +140,6 @@ def _say_how_many(
     if whole > 1:
         place = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {each}"
         judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""
-        say(f"ruler: group {group.key!r}: {place}{judges}; the group takes {count(whole, 'request')}")
+        print_stderr(
+            f"ruler: group {group.key!r}: {place}{judges}; the group takes {count(whole, 'request')}"
+        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ruler_cli.cli.messages import on_ledger, say, scoring, told
+from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, score_command
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.units import count, size
@@ -63,7 +63,7 @@ def command(
     Exit codes: 0 written, or nothing is lacking; 1 some lines cannot be read or some groups not be asked
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
-    with told():
+    with report_errors():
         settings = replace(options, shard=shard).settings(source, requests)
         raise typer.Exit(0 if _render(settings, target) else 1)
 
@@ -75,7 +75,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     from ruler_cli.batch.render import render
     from ruler_cli.batch.request_files import RequestFiles, names_for
     from ruler_cli.batch.request_lines import LIMITS, request_line, target_of
-    from ruler_cli.cli.signals import interruptible
+    from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.group_run import judges_of
     from ruler_cli.reading.location import Location
@@ -100,7 +100,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
             large[seat] += not files[seat].put(lines[seat](key, request))
 
         try:
-            done = anyio.run(interruptible, lambda halt: render(settings, take, console, halt))
+            done = anyio.run(run_interruptible, lambda halt: render(settings, take, console, halt))
         finally:
             console.close()
         for each in files:
@@ -109,7 +109,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     for name, number in zip(targets, large, strict=True):
         if number:
             most = (LIMITS[name].bytes or 0) / 1e6
-            say(
+            print_stderr(
                 f"ruler: {count(number, 'request')} not written: larger than the {most:.0f} MB that {name} "
                 "takes; show fewer rollouts at once, with --group-size"
             )
@@ -120,7 +120,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
 def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: ScoreSettings) -> None:
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 
-    again = scoring(sys.argv[2:], settings.input.source, settings.output)
+    again = score_command(sys.argv[2:], settings.input.source, settings.output)
     before = sum(done.failed.values()) - done.unaskable
     lacking = done.groups - done.answered - sum(done.failed.values())
     parts = (
@@ -131,19 +131,21 @@ def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: Sc
     )
     for number, what, said in parts:
         if number:
-            say(f"ruler: {count(number, what)} {said}")
+            print_stderr(f"ruler: {count(number, what)} {said}")
     if not lacking:
-        say(
+        print_stderr(
             f"ruler: {count(done.groups, 'group')}: nothing is lacking, there are no requests; "
             f"`{again}` writes the output"
         )
         return
     tokens = sum(done.characters) / BYTES_PER_TOKEN
-    say(
+    print_stderr(
         f"ruler: {lacking} of {count(done.groups, 'group')} to be asked about, "
         f"{count(sum(done.requests), 'request')}, about {tokens:,.0f} prompt tokens"
     )
     for name, requests, number in made:
-        say(f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size(number)}")
-    taking = f"ruler ledger import REPLIES{on_ledger(sys.argv)}"
-    say(f"ruler: once they are answered: `{taking}`, then `{again}`")
+        print_stderr(
+            f"ruler: {'stdout' if name == '-' else name}: {count(requests, 'request')}, {size(number)}"
+        )
+    taking = f"ruler ledger import REPLIES{ledger_option(sys.argv)}"
+    print_stderr(f"ruler: once they are answered: `{taking}`, then `{again}`")

@@ -13,7 +13,7 @@ import typer
 
 from ruler_cli.cli import ray_options
 from ruler_cli.cli.contradictions import note_of_shard, refuse_summary, refuse_swapped, warnings
-from ruler_cli.cli.messages import on_ledger, say, told
+from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console, Progress
 from ruler_cli.cli.summary import closing, write_summary
@@ -45,7 +45,7 @@ def command(
     refused the run; 4 --max-cost is reached; 130 and 143 interrupted. The same command goes on.
     """
     shown = {source: Location(source).public, output: Location(output).public}
-    with told(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
+    with report_errors(resume=shlex.join(["ruler", *(shown.get(text, text) for text in sys.argv[1:])])):
         refuse_swapped(source, output)
         settings, summary = options.settings(source, output), options.summary
         quiet = options.progress == "none"
@@ -53,11 +53,11 @@ def command(
         if summary is not None:
             refuse_summary(summary, settings)
         for sentence in warnings(settings):
-            say(f"ruler: warning: {sentence}")
+            print_stderr(f"ruler: warning: {sentence}")
         if not quiet and (note := note_of_shard(settings)):
-            say(f"ruler: {note}")
+            print_stderr(f"ruler: {note}")
         if not settings.cached_only and (out := _out(settings)):
-            say(f"ruler: warning: {out}: those of this input are asked, and paid for, once more")
+            print_stderr(f"ruler: warning: {out}: those of this input are asked, and paid for, once more")
         done = (
             _run(settings, options.progress)
             if options.engine == "here"
@@ -67,17 +67,17 @@ def command(
         )
         if not quiet and not isinstance(done.stopped, ReaderGone):
             for line in closing(done.summary):
-                say(f"ruler: {line}")
+                print_stderr(f"ruler: {line}")
             if done.summary.unanswered and (out := _out(settings)):
-                collect = f"ruler batch collect{on_ledger(sys.argv)}"
-                say(f"ruler: {out}; `{collect}` takes in what is answered by now")
+                collect = f"ruler batch collect{ledger_option(sys.argv)}"
+                print_stderr(f"ruler: {out}; `{collect}` takes in what is answered by now")
         if summary is not None:
             try:
                 write_summary(summary, done.summary)
             except OutputError as error:
                 if done.stopped is None:
                     raise
-                say(f"ruler: {error}")  # the exit code is that of what stopped the run
+                print_stderr(f"ruler: {error}")  # the exit code is that of what stopped the run
         if done.stopped is not None:
             if not done.whole:
                 _say_what_is_there(settings)
@@ -90,13 +90,13 @@ def _run(
 ) -> RunResult:
     import anyio
 
-    from ruler_cli.cli.signals import interruptible
+    from ruler_cli.cli.signals import run_interruptible
     from ruler_cli.reading.location import Location
     from ruler_cli.run import score
 
     console = Console(progress, Location(settings.input.source).shown)
     try:
-        return anyio.run(interruptible, partial(way or score, settings, console))
+        return anyio.run(run_interruptible, partial(way or score, settings, console))
     finally:
         console.close()
 
@@ -139,8 +139,10 @@ def _say_what_is_there(settings: ScoreSettings) -> None:
     """Where the records are that a run has written before it stopped."""
     output = settings.output
     if Location(output).remote:
-        say(f"ruler: {Location(output).public} is as it was: it is written when the run is at its end")
+        print_stderr(
+            f"ruler: {Location(output).public} is as it was: it is written when the run is at its end"
+        )
         return
     partial = Path(output) / "*.partial" if Path(output).is_dir() else Path(output + ".partial")
     if output != "-" and (partial.exists() or any(Path(output).rglob("*.partial"))):
-        say(f"ruler: what is whole so far is in {partial}")
+        print_stderr(f"ruler: what is whole so far is in {partial}")

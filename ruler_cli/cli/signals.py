@@ -20,7 +20,7 @@ _LAST = 2.0
 """Seconds after the second signal in which threads may come to their end."""
 
 
-async def interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
+async def run_interruptible(main: Callable[[StopSignal], Awaitable[T]]) -> T:
     """Run `main`: the first signal tells it to stop, the second ends it as InterruptedRun."""
     import anyio
 
@@ -60,7 +60,7 @@ def _die_soon(code: int) -> None:
 
 
 @contextmanager
-def in_order() -> Iterator[None]:
+def unwind_on_signal() -> Iterator[None]:
     """A first signal unwinds the command, so that temporary files go; a second one ends it at once.
 
     The exit code is 128 and the signal's number. What the shell told us to ignore stays ignored.

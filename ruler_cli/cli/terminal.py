@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
-from ruler_cli.cli.messages import escape, shown, visible
+from ruler_cli.cli.messages import escape, printable_key, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -77,8 +77,8 @@ class Terminal:
         return found
 
     def key(self, key: str) -> str:
-        """A group's key in characters that stdout has; see `messages.shown`."""
-        return shown(key, self._has)
+        """A group's key in characters that stdout has; see `messages.printable_key`."""
+        return printable_key(key, self._has)
 
     def show(self, *parts: RenderableType) -> None:
         """Write some parts, one below another."""

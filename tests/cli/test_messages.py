@@ -7,7 +7,7 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ruler_cli.cli.messages import on_ledger, scoring, shown, typed
+from ruler_cli.cli.messages import ledger_option, parse_key, printable_key, score_command
 from tests.on_terminal import RAW
 
 TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d\ufe0f é日"), max_size=12)
@@ -16,10 +16,10 @@ TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d
 @given(key=TEXT, ascii_only=st.booleans())
 def test_keys_are_told_apart(key: str, *, ascii_only: bool) -> None:
     """A printed key shows everything, fits one line and gives the key back."""
-    told = shown(key, str.isascii) if ascii_only else shown(key)
+    told = printable_key(key, str.isascii) if ascii_only else printable_key(key)
     assert not RAW.search(told)
     assert "\n" not in told
-    assert typed(told) == key
+    assert parse_key(told) == key
     assert not ascii_only or told.isascii()
 
 
@@ -27,7 +27,7 @@ def test_keys_are_told_apart(key: str, *, ascii_only: bool) -> None:
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12))
 def test_a_shell_gives_the_key_back(key: str) -> None:
     """A key printed in quotes of its own is the key to bash."""
-    told = shown(key, str.isascii)
+    told = printable_key(key, str.isascii)
     if told.startswith("$'"):
         script = f"LC_ALL=C.UTF-8; printf %s {told}"
         done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=30, check=True)
@@ -37,7 +37,7 @@ def test_a_shell_gives_the_key_back(key: str) -> None:
 def test_plain_keys_stay() -> None:
     """A key of plain words is printed as it is."""
     for key in ("task-17", "a b", "日本", "[bold]", "it's", "$HOME", "a\\x1b"):
-        assert (shown(key), typed(key)) == (key, key)
+        assert (printable_key(key), parse_key(key)) == (key, key)
 
 
 def test_the_command_that_follows() -> None:
@@ -48,10 +48,10 @@ def test_the_command_that_follows() -> None:
         ("in.jsonl in.jsonl --ledger l", "in.jsonl"): "in.jsonl OUTPUT --ledger l",
     }
     for (words, requests), says in lines.items():
-        assert scoring(words.split(), "in.jsonl", requests) == f"ruler score {says} --cached-only"
+        assert score_command(words.split(), "in.jsonl", requests) == f"ruler score {says} --cached-only"
     address = "https://host/in.jsonl?token=secret"
-    told = scoring([address, "--rubric", "be kind; rm -r x"], address)
+    told = score_command([address, "--rubric", "be kind; rm -r x"], address)
     assert "--rubric 'be kind; rm -r x'" in told
     assert "secret" not in told
-    assert on_ledger(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
-    assert on_ledger(["collect"]) == ""
+    assert ledger_option(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
+    assert ledger_option(["collect"]) == ""

@@ -154,7 +154,7 @@ def test_any_line(words: list[str]) -> None:
     except Exception as error:  # noqa: BLE001 - typer keeps the class of its errors to itself
         with pytest.MonkeyPatch.context() as patch:
             said: list[str] = []
-            patch.setattr(mistakes, "say", said.append)
+            patch.setattr(mistakes, "print_stderr", said.append)
             assert mistakes.explain(error) == 2
         assert len(said) == (type(error).__name__ != "NoArgsIsHelpError")
         assert all(text.startswith("ruler: ") for text in said)

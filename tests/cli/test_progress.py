@@ -16,7 +16,7 @@ def test_a_bar_is_for_a_terminal(
     """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""
     monkeypatch.setattr(progress, "_MOMENT", moment)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
-    with progress.waiting() as one:
+    with progress.group_counter() as one:
         for _ in range(3):
             one()
     assert ("group" in capsys.readouterr().err) is (tty and not moment)
