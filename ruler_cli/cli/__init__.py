@@ -9,6 +9,7 @@ import typer
 
 from ruler_cli import __version__
 from ruler_cli.cli import agree, batch, check, ledger, prompt, render, report, score, select
+from ruler_cli.cli.messages import report_usage_error
 
 # plain help: it needs no terminal library, starts in half the time, and reads the same in a README
 app = typer.Typer(
@@ -61,9 +62,7 @@ def main() -> None:
     except KeyboardInterrupt:  # before a run has begun to listen for signals
         code = 130
     except Exception as error:
-        from ruler_cli.cli.mistakes import explain
-
-        code = explain(error)
+        code = report_usage_error(error)
         if code is None:
             raise
     sys.exit(code)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import report_errors
-from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, finite, with_options
+from ruler_cli.cli.messages import report_errors, same_command
+from ruler_cli.cli.options import (
+    ApiKeyEnv,
+    AsJson,
+    InputOptions,
+    JudgeOptions,
+    LedgerPath,
+    PassOptions,
+    ScoreOptions,
+    Source,
+    finite,
+    with_options,
+)
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,9 +68,12 @@ def _root() -> None:
 
 @app.command("submit")
 @with_options(
-    "model api_base api_key_env rubric param passes adaptive fallback escalate single group_size order seed "
-    "max_cost price group_by reward messages prompt outcome grouping format_ ledger retry_failed "
-    "wait timeout settle"
+    JudgeOptions,
+    "api_key_env",
+    PassOptions,
+    "max_cost price",
+    InputOptions,
+    "ledger retry_failed wait timeout settle",
 )
 def submit(
     source: Source,
@@ -92,11 +104,11 @@ def submit(
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    with report_errors(resume=_again(source)):
+    with report_errors(resume=same_command(source)):
         from ruler_cli.cli.batch_runs import run, submitting
         from ruler_cli.ledger.database import located
 
-        settings = replace(options, max_cost=max_cost).settings(source)
+        settings = score_settings(replace(options, max_cost=max_cost), source)
         settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
         run(lambda providers, halt: submitting(settings, providers, halt, settle, most))
 
@@ -140,7 +152,7 @@ def collect(
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    with report_errors(resume=_again()):
+    with report_errors(resume=same_command()):
         from ruler_cli.cli.batch_runs import collecting, run
 
         place, seconds = _place(ledger), timeout if wait else 0.0
@@ -178,12 +190,6 @@ def cancel(
         if bool(names) == every:
             raise UsageError("name the batches to call off, or give --all; `ruler batch status` lists them")
         run(lambda providers, _: canceling(place, providers, settle, names or [], forget), api_key_env)
-
-
-def _again(source: str = "") -> str:
-    return shlex.join(
-        ["ruler", *(Location(text).public if text == source else text for text in sys.argv[1:])]
-    )
 
 
 def _place(text: str | None) -> Path:

@@ -11,8 +11,17 @@ import orjson
 import typer
 
 from ruler_cli.cli.messages import one_line, report_errors, safe_value
-from ruler_cli.cli.options import AsJson, ScoreOptions, Source, with_options
+from ruler_cli.cli.options import (
+    AsJson,
+    InputOptions,
+    JudgeOptions,
+    PassOptions,
+    ScoreOptions,
+    Source,
+    with_options,
+)
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.reading.parse import dump
 
@@ -21,10 +30,7 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options(
-    "model api_base rubric param order seed passes group_size single fallback adaptive escalate price "
-    "group_by reward messages prompt outcome grouping format_ ledger batch as_json"
-)
+@with_options(JudgeOptions, PassOptions, InputOptions, "price ledger batch as_json")
 def command(
     source: Source,
     options: ScoreOptions,
@@ -46,7 +52,7 @@ def command(
     Exit codes: 0 all can be scored; 1 some lines or groups cannot; 2 bad usage or unreadable input.
     """
     with report_errors():
-        settings = options.settings(source)
+        settings = score_settings(options, source)
         raise typer.Exit(0 if _check(settings, batch=batch, as_json=as_json) else 1)
 
 

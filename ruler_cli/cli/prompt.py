@@ -11,6 +11,7 @@ import typer
 from ruler_cli.cli.messages import print_stderr, report_errors, safe
 from ruler_cli.cli.options import ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count
 from ruler_cli.config import AskSettings, InputSettings
 from ruler_cli.errors import UsageError
@@ -58,7 +59,7 @@ def command(
         from ruler_cli.judges.resolve import answers_of, model_of
         from ruler_cli.prompting.prompt import build_layout, write_prompt
 
-        settings = options.settings(source)
+        settings = score_settings(options, source)
         where, judges = settings.input, [settings.judge, *settings.panel]
         contexts = [model_of(judge).context for judge in judges]
         first, *others = (replace(settings.ask, context_tokens=context) for context in contexts)

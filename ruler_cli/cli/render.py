@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, score_command
-from ruler_cli.cli.options import ScoreOptions, Source, with_options
+from ruler_cli.cli.options import (
+    InputOptions,
+    JudgeOptions,
+    PassOptions,
+    ScoreOptions,
+    Source,
+    with_options,
+)
 from ruler_cli.cli.progress import Console
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count, size
 from ruler_cli.config import ScoreSettings
 
@@ -22,10 +30,7 @@ if TYPE_CHECKING:
     from ruler_cli.types import Request
 
 
-@with_options(
-    "target model api_base rubric param passes adaptive fallback escalate single group_size order seed "
-    "group_by reward messages prompt outcome grouping format_ shard ledger retry_failed"
-)
+@with_options("target", JudgeOptions, PassOptions, InputOptions, "shard ledger retry_failed")
 def command(
     source: Source,
     requests: Annotated[
@@ -64,7 +69,7 @@ def command(
     about; 2 bad usage or unreadable input; 130 and 143 interrupted, and nothing is written.
     """
     with report_errors():
-        settings = replace(options, shard=shard).settings(source, requests)
+        settings = score_settings(replace(options, shard=shard), source, requests)
         raise typer.Exit(0 if _render(settings, target) else 1)
 
 

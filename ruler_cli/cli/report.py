@@ -12,6 +12,7 @@ import typer
 from ruler_cli.cli.messages import UNSAFE, UNSEEN, print_stderr, report_errors
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
 from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
@@ -66,7 +67,7 @@ def command(
     """
     with report_errors(), unwind_on_signal():
         _refuse(output, group, max_groups, options.format_, as_json=as_json)
-        where = options.input(source, labels=labels, scored=True)
+        where = scored_input(options, source, labels)
         problems = Problems(quiet=as_json)
         if output is None:
             _look(where, problems, group, as_json=as_json)

@@ -9,6 +9,7 @@ import typer
 from ruler_cli.cli.messages import report_errors
 from ruler_cli.cli.options import Labels, Scored, ScoreOptions, with_options
 from ruler_cli.cli.progress import Console, group_counter
+from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
@@ -93,7 +94,7 @@ def command(
                 "say what to keep: --where live for groups to learn from, --keep 4 --by variance for some "
                 "rollouts of each; `ruler select --help` lists all"
             )
-        place = options.input(source, labels=labels, scored=True)
+        place = scored_input(options, source, labels)
         console = Console("log", Location(source).shown)
 
         def found(opened: Input) -> None:

@@ -21,7 +21,7 @@ _LONG = 40
 """Characters of a group's key that are shown."""
 
 
-def closing(summary: Summary) -> list[str]:
+def summary_lines(summary: Summary) -> list[str]:
     """The closing block: what the run did, for a person."""
     groups = count(max(summary.total or 0, summary.groups), "group")
     inside = f"{count(summary.rollouts, 'rollout')}, {count(summary.written, 'record')}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.cli.summary import closing
+from ruler_cli.cli.summary import summary_lines
 from ruler_cli.observer import BatchFigures, Pair, Summary
 from tests.conftest import Ruler, group, read, rollout, write
 from tests.judge_server import JudgeServer
@@ -61,12 +61,12 @@ def test_more_than_a_third() -> None:
     """It is reported from more than a third on of the groups that have something to compare."""
     cases = {(12, 0, 4): [], (12, 0, 5): ["5 of 12 groups"], (12, 9, 2): ["2 of 3 groups"], (3, 3, 0): []}
     for (scored, alone, one_score), says in cases.items():
-        told = lines("\n".join(closing(Summary(scored=scored, alone=alone, one_score=one_score))))
+        told = lines("\n".join(summary_lines(Summary(scored=scored, alone=alone, one_score=one_score))))
         assert [line.partition(" got")[0] for line in told] == says
 
 
 def test_a_panel_is_told_as_one() -> None:
     """Of several judges the line speaks of all of them."""
     several = BatchFigures(judges=(Pair(("a", "b"), None, 36, None, 0),))
-    (told,) = lines("\n".join(closing(Summary(scored=12, one_score=12, figures=several))))
+    (told,) = lines("\n".join(summary_lines(Summary(scored=12, one_score=12, figures=several))))
     assert ": these judges do not tell them apart;" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from ruler_cli.cli.messages import safe
-from ruler_cli.cli.summary import closing, figure_lines
+from ruler_cli.cli.summary import figure_lines, summary_lines
 from ruler_cli.observer import BatchFigures, Bin, Length, Odd, Pair, Summary
 
 FULL = BatchFigures(
@@ -29,7 +29,7 @@ FULL = BatchFigures(
 def test_nothing_to_say() -> None:
     """A batch of which nothing is known adds no line."""
     assert not [*figure_lines(BatchFigures(groups=3, tie_rate=0.0))]
-    assert not [line for line in closing(Summary()) if "slot" in line or "reliab" in line]
+    assert not [line for line in summary_lines(Summary()) if "slot" in line or "reliab" in line]
 
 
 def test_everything_to_say() -> None:
@@ -46,7 +46,7 @@ def test_everything_to_say() -> None:
         "1 rollout failed with a score from 0.5 on (near misses): group task 9 rollout 2 (0.90)",
         "3 rollouts without an outcome",
     ]
-    assert {*figure_lines(FULL)} <= set(closing(Summary(figures=FULL)))
+    assert {*figure_lines(FULL)} <= set(summary_lines(Summary(figures=FULL)))
 
 
 def test_a_curve_of_few_groups_is_not_told() -> None:
@@ -68,13 +68,13 @@ def test_a_hostile_key_is_shown_short_and_on_one_line() -> None:
 
 def test_windows_and_escalations_are_told() -> None:
     """How many groups were shown in windows, and how many the stronger judge scored, stands in the block."""
-    told = closing(Summary(windowed=1, escalated=2))
+    told = summary_lines(Summary(windowed=1, escalated=2))
     assert {"1 group shown in windows", "2 groups scored by the stronger judge"} <= set(told)
-    assert not [line for line in closing(Summary()) if "windows" in line or "stronger" in line]
+    assert not [line for line in summary_lines(Summary()) if "windows" in line or "stronger" in line]
 
 
 def test_every_line_once() -> None:
-    """The closing block tells each thing once."""
+    """The summary_lines block tells each thing once."""
     counts = {field.name: 2 for field in fields(Summary) if field.type == "int"}
-    told = closing(Summary(**counts))  # type: ignore[arg-type]  # by name
+    told = summary_lines(Summary(**counts))  # type: ignore[arg-type]  # by name
     assert len(set(told)) == len(told) > 10
