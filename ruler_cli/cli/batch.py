@@ -74,19 +74,11 @@ def _root() -> None:
     "max_cost price",
     InputOptions,
     "ledger retry_failed wait timeout settle",
+    max_cost="Submit nothing where all of it could cost more, by the high estimate.",
 )
 def submit(
     source: Source,
     options: ScoreOptions,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD",
-            min=0,
-            envvar="RULER_MAX_COST",
-            help="Submit nothing where all of it could cost more, by the high estimate.",
-        ),
-    ] = None,
     ledger: LedgerPath = None,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
@@ -108,7 +100,7 @@ def submit(
         from ruler_cli.cli.batch_runs import run, submitting
         from ruler_cli.ledger.database import located
 
-        settings = score_settings(replace(options, max_cost=max_cost), source)
+        settings = score_settings(options, source)
         settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
         run(lambda providers, halt: submitting(settings, providers, halt, settle, most))
 

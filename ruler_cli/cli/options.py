@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -295,28 +295,31 @@ OPTION_GROUPS = ScoreOptions.__bases__
 """In the order of `ruler score --help`."""
 
 
-def _typer_parameter(name: str, default: Any, hint: Any, metadata: Mapping[str, Any]) -> inspect.Parameter:
-    """Return a field of ScoreOptions as typer reads it in a signature."""
-    if metadata:
-        more = dict(metadata)
+_HINTS = get_type_hints(ScoreOptions, include_extras=True)
+_FIELDS = {one.name: one for one in fields(ScoreOptions)}
+
+
+def _typer_parameter(name: str, text: str | None) -> inspect.Parameter:
+    """Return a field of ScoreOptions as typer reads it in a signature, with another help if it is given."""
+    hint, more = _HINTS[name], dict(_FIELDS[name].metadata)
+    if more:
+        more["help"] = text or more["help"]
         names = more.pop("names") or (f"--{name.rstrip('_').replace('_', '-')}",)
         variable = "RULER_" + names[0].removeprefix("--").replace("-", "_").upper()
         hint = Annotated[hint, typer.Option(*names, **{"envvar": variable, **more})]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=_FIELDS[name].default, annotation=hint
+    )
 
 
-_HINTS = get_type_hints(ScoreOptions, include_extras=True)
-_SHARED = {
-    one.name: _typer_parameter(one.name, one.default, _HINTS[one.name], one.metadata)
-    for one in fields(ScoreOptions)
-}
-
-
-def with_options(*groups: type[Any] | str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(
+    *groups: type[Any] | str, **texts: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command options in the order of `groups`: groups of ScoreOptions, and names of single options.
 
     A name that is a parameter of the command is its own option. The command gets the others in `options`, a
-    ScoreOptions. Its parameters that are not named stand in front, as arguments do.
+    ScoreOptions. Its parameters that are not named stand in front, as arguments do. `texts` is the help, by
+    name, of options that differ from those of `score` in nothing else.
     """
     named = list[str]()
     for group in groups:
@@ -326,7 +329,10 @@ def with_options(*groups: type[Any] | str) -> Callable[[Callable[..., None]], Ca
         own = dict(inspect.signature(command, eval_str=True).parameters)
         del own["options"]
         shared = [name for name in named if name not in own]
-        every = [*(name for name in own if name not in named), *named]
+        parameters = [
+            *(parameter for name, parameter in own.items() if name not in named),
+            *(own.get(name) or _typer_parameter(name, texts.get(name)) for name in named),
+        ]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
@@ -334,7 +340,7 @@ def with_options(*groups: type[Any] | str) -> Callable[[Callable[..., None]], Ca
             command(options=options, **values)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
-            [(_SHARED | own)[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in every]
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
         return run
 
