@@ -287,14 +287,14 @@ def _outcomes(outcomes: Facts) -> str:
 def _estimate(left: Facts, about: str, reasons: set[bool | None]) -> Iterator[tuple[str, str]]:
     """Yield rows on the requests that are not in the ledger: calls, tokens, cost."""
     calls, cost, cap = left["calls"], left["cost_usd"], left["max_cost_usd"]
-    kept = f"{left['kept']} of {count(left['kept'] + round(calls['expected']), 'call')}"
+    cached = f"{left['kept']} of {count(left['kept'] + round(calls['expected']), 'call')}"
     if left["kept"]:
         failed = f"; {left['kept_failed']} failed, --retry-failed asks again" if left["kept_failed"] else ""
-        kept = f"{about}{kept}, not paid again{failed}"
+        cached = f"{about}{cached}, not paid again{failed}"
     thinking = _THINKING[None if None in reasons else True in reasons]
     enough = "or more lets every call go, at the highest cost" if calls["high"] else "no call is left"
     yield "calls", _calls(calls)
-    yield "kept", kept
+    yield "kept", cached
     yield "prompt tokens", _tokens(left["prompt_tokens"])
     yield "completion tokens", _tokens(left["completion_tokens"]) + thinking
     yield "cost", _NO_PRICE if cost is None else _dollars(cost)
@@ -305,11 +305,11 @@ def _judge_value(one: Facts) -> str:
     prompt, answers = one["prompt_tokens"]["expected"], one["completion_tokens"]["expected"]
     tokens = f"about {prompt:.0f} prompt and {answers:.0f} completion tokens"
     cost = "cost unknown" if one["cost_usd"] is None else _dollars(one["cost_usd"])
-    kept = f", {one['kept']} kept" if one["kept"] else ""
+    cached = f", {one['kept']} kept" if one["kept"] else ""
     too_long, context = "", one["context_tokens"]
     if one["too_long"] and context:
         too_long = f", too long for its {context:,} tokens: {count(one['too_long'], 'group')}"
-    return f"{one['model']}: {_calls(one['calls'])} calls, {tokens}, {cost}{kept}{too_long}"
+    return f"{one['model']}: {_calls(one['calls'])} calls, {tokens}, {cost}{cached}{too_long}"
 
 
 def _batch_rows(batch: Facts) -> Iterator[tuple[str, str]]:

@@ -62,7 +62,8 @@ Source = Annotated[
     ),
 ]
 Scored = Annotated[
-    str, typer.Argument(metavar="SCORED", help="What `ruler score` wrote, in any format; `-` is stdin.")
+    str,
+    typer.Argument(metavar="SCORED", help="A file written by `ruler score`, in any format; `-` is stdin."),
 ]
 ApiKeyEnv = Annotated[
     str | None,
@@ -73,7 +74,7 @@ LedgerPath = Annotated[
     typer.Option(
         metavar="PATH|none",
         envvar=LEDGER_VARIABLE,
-        help="Where paid replies are kept.  [default: ruler/ledger.sqlite in the user's cache directory]",
+        help="File of paid replies.  [default: ruler/ledger.sqlite in the user's cache directory]",
     ),
 ]
 Labels = Annotated[
@@ -156,7 +157,7 @@ class CombineOptions:
     """Options on how replies become scores; to change them costs no call."""
 
     min_passes: int = _option(
-        1, "Valid passes that a judge must have brought for its scores to count.", metavar="M", min=1
+        1, "Valid passes that a judge needs for its scores to count.", metavar="M", min=1
     )
     debias: bool = _option(False, "Correct for position bias measured over the batch.")
     standardize: bool = _option(
@@ -182,9 +183,7 @@ class CallOptions:
     rpm: float | None = _option(None, "Requests per minute.", metavar="N", min=0.01)
     tpm: float | None = _option(None, "Tokens per minute.", metavar="N", min=1)
     timeout: float = _option(JudgeSettings().timeout, "Deadline per call, seconds.", metavar="S", min=0.001)
-    retries: int = _option(
-        PoolSettings().retries, "Retries per call; waits at a limit are no retries.", min=0
-    )
+    retries: int = _option(PoolSettings().retries, "Retries per call; waits at a limit do not count.", min=0)
     max_cost: float | None = _option(None, "Stop before spending more.", metavar="USD", min=0)
     price: list[str] | None = _option(
         None,
@@ -210,7 +209,7 @@ class InputOptions:
     )
     outcome: str | None = _option(None, "Dotted path of a verifier's result.", metavar="PATH")
     grouping: Literal["auto", "line", "consecutive", "scattered"] = _option(
-        "auto", "How the records of a group lie."
+        "auto", "How the records of a group are arranged."
     )
     format_: str = _option(
         "auto",
@@ -229,7 +228,7 @@ class OutputOptions:
     )
     failed: Path | None = _option(
         None,
-        "Where lines that cannot be read and dropped records go.  [default: OUTPUT.failed.jsonl]",
+        "File for lines that cannot be read and for dropped records.  [default: OUTPUT.failed.jsonl]",
         metavar="FILE",
     )
     max_failures: str | None = _option(
@@ -243,12 +242,12 @@ class LedgerOptions:
 
     shard: str | None = _option(
         None,
-        "Judge only the groups of shard I of N; the first is 1. Limits and cost cap are this process's.",
+        "Judge only the groups of shard I of N; the first is 1. Limits and cost cap hold for this process.",
         metavar="I/N",
     )
     ledger: list[str] | None = _option(
         None,
-        "Where paid replies are kept; repeat it to read others as well, e.g. of shards.  [default: "
+        "File of paid replies; repeat it to read others as well, e.g. of shards.  [default: "
         f"ruler/ledger.sqlite in the user's cache directory]  [env var: {LEDGER_VARIABLE}]",
         metavar="PATH|none",
         envvar=None,  # typer would split the variable's value at every space
@@ -273,7 +272,7 @@ class RunOptions:
     )
     ray_workers: int | None = _option(None, "Workers of Ray.  [default: 2]", metavar="N", min=1)
     summary: Path | None = _option(None, "Write the run's summary as JSON.", metavar="FILE")
-    progress: Literal["auto", "bar", "log", "none"] = _option("auto", "What stderr shows while it runs.")
+    progress: Literal["auto", "bar", "log", "none"] = _option("auto", "Progress on stderr.")
     debug: bool = _option(False, "Show each reply.")
 
 

@@ -49,9 +49,7 @@ def command(
     options: ScoreOptions,
     target: Annotated[
         Literal["auto", "openai", "anthropic", "vllm"],
-        typer.Option(
-            envvar="RULER_TARGET", help="Whose form the requests have; auto goes by the judge's name."
-        ),
+        typer.Option(envvar="RULER_TARGET", help="Format of the requests; auto goes by the judge's name."),
     ] = "auto",
 ) -> None:
     """Write the requests that `score` would send and the ledger does not answer. Nothing is sent.

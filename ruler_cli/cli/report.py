@@ -104,8 +104,8 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
 
     source = Location(where.source)
     with ExitStack() as stack:
-        stack.push(problems.left)
-        scored = ScoredFile(where, stack, partial(problems.problem, source.shown))
+        stack.push(problems.print_on_error)
+        scored = ScoredFile(where, stack, partial(problems.add, source.shown))
         for note in scored.input.notes:
             print_stderr(f"ruler: {note}")
         # a command to type again must show no password either
@@ -130,7 +130,7 @@ def _write(where: InputSettings, problems: Problems, output: str, most: int | No
         found = write_html(
             where,
             output,
-            on_problem=partial(problems.problem, Location(where.source).shown),
+            on_problem=partial(problems.add, Location(where.source).shown),
             facts=facts,
             most=MOST_GROUPS if most is None else most,
             on_group=tick,

@@ -14,7 +14,7 @@ def test_a_bar_is_for_a_terminal(
     tty: bool, moment: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Groups are counted on a terminal, after a moment; elsewhere nothing is written."""
-    monkeypatch.setattr(progress, "_MOMENT", moment)
+    monkeypatch.setattr(progress, "_COUNTER_DELAY", moment)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
     with progress.group_counter() as one:
         for _ in range(3):
