@@ -59,14 +59,14 @@ def test_example(names: tuple[str, ...], ruler: Ruler) -> None:
 
 @each_command
 def test_example_runs(names: tuple[str, ...], ruler: Ruler, server: JudgeServer, tmp_path: Path) -> None:
-    """Each example does what it says, with the files and the judge it names."""
+    """Each example runs with the files and the judge it names."""
     groups = [group(name, 0.1, 0.9) for name in ("task-17", "task-18")]
     for one in groups:
         for member, passed in zip(one["trajectories"], (False, True), strict=True):
             member["metadata"] = {"passed": passed, "answer": 42}
     write(tmp_path / "rollouts.jsonl", groups)
-    said = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
-    response = {"status_code": 200, "request_id": "r", "body": said}
+    reply = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
+    response = {"status_code": 200, "request_id": "r", "body": reply}
     write(tmp_path / "replies.jsonl", [{"custom_id": "0f" * 16, "response": response, "error": None}])
     made = ruler("score", "rollouts.jsonl", "scored.jsonl", "-m", "simulated", "--passes", "2")
     assert made.returncode == 0, made.stderr
@@ -89,7 +89,7 @@ LEAN = {
     "render in.jsonl r.jsonl -m openai/o3": SLOW,
     "agree out.jsonl": SLOW,
 }
-"""Commands, and the packages that they do without."""
+"""Commands, and packages that they do not import."""
 
 
 def test_imports(process: Ruler, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_version(ruler: Ruler) -> None:
 
 @pytest.mark.parametrize("name", ["ledger", "batch"])
 def test_summaries_fit(name: str, ruler: Ruler) -> None:
-    """What a command does is told whole in the list of commands, on a terminal of 80 columns."""
+    """The list of commands shows each summary whole on a terminal of 80 columns."""
     listed = ruler(name, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
     assert listed.strip()
     assert not [line for line in listed.splitlines() if line.endswith(("...", "…"))]
@@ -132,8 +132,8 @@ def test_several_replies(ruler: Ruler) -> None:
 
 
 def test_shard_of_render(ruler: Ruler) -> None:
-    """What sends nothing speaks of no limits in the help of its shard."""
+    """The help of `--shard` mentions no limits in a command that sends nothing."""
     lines = ruler("render", "--help").stdout.partition("--shard")[2]
-    told = " ".join(lines.split("--ledger")[0].split())
-    assert "requests for the groups of shard I of N" in told
-    assert "cost cap" not in told
+    text = " ".join(lines.split("--ledger")[0].split())
+    assert "requests for the groups of shard I of N" in text
+    assert "cost cap" not in text

@@ -1,4 +1,4 @@
-"""Sentences on stderr: keys that strangers chose, and the command to go on with."""
+"""Keys on stderr that others chose, and the command to go on with."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TEXT = st.text(st.characters(codec=None) | st.sampled_from("\\'$\"\n\t\x1b\u200d
 @given(key=TEXT, ascii_only=st.booleans())
 def test_keys_are_told_apart(key: str, *, ascii_only: bool) -> None:
     """A printed key shows everything, fits one line and gives the key back."""
-    told = printable_key(key, str.isascii) if ascii_only else printable_key(key)
-    assert not RAW.search(told)
-    assert "\n" not in told
-    assert parse_key(told) == key
-    assert not ascii_only or told.isascii()
+    printed = printable_key(key, str.isascii) if ascii_only else printable_key(key)
+    assert not RAW.search(printed)
+    assert "\n" not in printed
+    assert parse_key(printed) == key
+    assert not ascii_only or printed.isascii()
 
 
 @settings(max_examples=10)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=12))
 def test_a_shell_gives_the_key_back(key: str) -> None:
     """A key printed in quotes of its own is the key to bash."""
-    told = printable_key(key, str.isascii)
-    if told.startswith("$'"):
-        script = f"LC_ALL=C.UTF-8; printf %s {told}"
+    printed = printable_key(key, str.isascii)
+    if printed.startswith("$'"):
+        script = f"LC_ALL=C.UTF-8; printf %s {printed}"
         done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=30, check=True)
         assert done.stdout.decode() == key
 
@@ -41,7 +41,7 @@ def test_plain_keys_stay() -> None:
 
 
 def test_the_command_that_follows() -> None:
-    """OUTPUT stands behind INPUT, options that only the other command takes go, and no secret is shown."""
+    """OUTPUT follows INPUT, options of the other command are left out, and no secret is printed."""
     lines = {
         ("--wait --timeout 5 --settle=1 in.jsonl -m openai/o3", None): "in.jsonl OUTPUT -m openai/o3",
         ("--passes 3 in.jsonl r.jsonl --target vllm", "r.jsonl"): "--passes 3 in.jsonl OUTPUT",
@@ -50,8 +50,8 @@ def test_the_command_that_follows() -> None:
     for (words, requests), says in lines.items():
         assert score_command(words.split(), "in.jsonl", requests) == f"ruler score {says} --cached-only"
     address = "https://host/in.jsonl?token=secret"
-    told = score_command([address, "--rubric", "be kind; rm -r x"], address)
-    assert "--rubric 'be kind; rm -r x'" in told
-    assert "secret" not in told
+    printed = score_command([address, "--rubric", "be kind; rm -r x"], address)
+    assert "--rubric 'be kind; rm -r x'" in printed
+    assert "secret" not in printed
     assert ledger_option(["collect", "--ledger=l.sqlite", "--ledger", "second"]) == " --ledger l.sqlite"
     assert ledger_option(["collect"]) == ""

@@ -148,16 +148,16 @@ WORDS = st.one_of(
 
 @hypothesis.given(st.lists(WORDS, max_size=6))
 def test_any_line(words: list[str]) -> None:
-    """Whatever is typed, a usage error of typer becomes one sentence, and nothing is raised on the way."""
+    """Any usage error of typer becomes one sentence, and nothing is raised."""
     try:
         code = _parsed(words)
     except Exception as error:  # noqa: BLE001 - typer keeps the class of its errors to itself
         with pytest.MonkeyPatch.context() as patch:
-            said: list[str] = []
-            patch.setattr(messages, "print_stderr", said.append)
+            printed: list[str] = []
+            patch.setattr(messages, "print_stderr", printed.append)
             assert messages.report_usage_error(error) == 2
-        assert len(said) == (type(error).__name__ != "NoArgsIsHelpError")
-        assert all(text.startswith("ruler: ") for text in said)
+        assert len(printed) == (type(error).__name__ != "NoArgsIsHelpError")
+        assert all(text.startswith("ruler: ") for text in printed)
     else:
         assert code == 0
 

@@ -1,4 +1,4 @@
-"""The bar of a command that takes longer than a moment."""
+"""The counter of a command that takes longer than a moment."""
 
 from __future__ import annotations
 
