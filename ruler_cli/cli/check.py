@@ -1,4 +1,4 @@
-"""`ruler check INPUT`: read and group as `score` would, and say what it would take."""
+"""`ruler check INPUT`: read and group as `score` would, and estimate its calls, tokens and cost."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def command(
     batch: Annotated[
         bool,
         typer.Option(
-            "--batch", envvar="RULER_BATCH", help="Show, too, what it takes by a provider's batch API."
+            "--batch", envvar="RULER_BATCH", help="Show cost and time in a provider's batch API, too."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read and group INPUT as `score` would, and estimate calls, tokens and cost. Nothing is sent.
 
-    What the ledger holds already is not counted. Figures are low, expected and high. Of more than
-    64 MB some groups are laid out, and figures that rest on them are marked with `about`.
+    Requests that the ledger answers are not counted. Figures are low, expected and high. Above 64 MB
+    some groups are laid out, and figures that rest on them are marked with `about`.
 
     Example: ruler check rollouts.jsonl -m openai/o3
 

@@ -62,7 +62,7 @@ def summary_lines(summary: Summary) -> list[str]:
         tried = ", ".join(f"{number} {kind}" for kind, number in summary.retried.items())
         out.append(f"{count(sum(summary.retried.values()), 'call')} had to be tried again: {tried}")
     if summary.unsure_usd:
-        out.append(f"calls that told no usage may have cost up to ${summary.unsure_usd:.4f} more")
+        out.append(f"calls without a stated usage may have cost up to ${summary.unsure_usd:.4f} more")
     return out
 
 

@@ -159,7 +159,7 @@ def test_panel(ruler: Ruler, several: Path) -> None:
 def test_fallback_and_adaptive(ruler: Ruler, several: Path) -> None:
     """The page names the judges that take over, and how passes are allotted."""
     found = rows(ruler("check", several, *PANEL, "--fallback", "--adaptive", "--passes", "4").stdout)
-    assert found["judge"] == "openai/o3, where it refuses openai/gpt-4o"
+    assert found["judge"] == "openai/o3, if it refuses openai/gpt-4o"
     assert found["passes"] == "up to 4 on average, 2 at least"
     assert found["calls"] == "13 (up to 52)"
     assert found["judge 2"].startswith("openai/gpt-4o: 0 (up to 26) calls")
