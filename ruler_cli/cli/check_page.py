@@ -30,7 +30,7 @@ _NO_PRICE = "unknown (give --price IN,OUT, in USD per million prompt and complet
 _THINKING = {
     True: ", thinking included",
     False: "",
-    None: "; the highest allows for thinking, which this model may do",
+    None: "; the highest allows for thinking, which is not known of this model",
 }
 _ROLES = {
     "panel": ", {}",
@@ -348,8 +348,8 @@ def _laid_out(facts: Facts) -> str:
     if facts["exact"]:
         return "the group" if facts["laid_out"] == 1 else f"all {facts['laid_out']:,} groups"
     return (
-        f"{facts['laid_out']:,} of {facts['groups']:,} groups, spread over all; tokens, cost and figures with "
-        "`about` are estimated from them"
+        f"{facts['laid_out']:,} of {facts['groups']:,} groups, spread over all; tokens, cost and figures "
+        "with `about` are estimated from them"
     )
 
 
