@@ -9,12 +9,10 @@ import typer
 
 from ruler_cli.cli.messages import report_errors, same_command
 from ruler_cli.cli.options import (
+    REQUEST_OPTIONS,
     ApiKeyEnv,
     AsJson,
-    InputOptions,
-    JudgeOptions,
     LedgerPath,
-    PassOptions,
     ScoreOptions,
     Source,
     finite,
@@ -68,12 +66,8 @@ def _root() -> None:
 
 @app.command("submit")
 @with_options(
-    JudgeOptions,
-    "api_key_env",
-    PassOptions,
-    "max_cost price",
-    InputOptions,
-    "ledger retry_failed wait timeout settle",
+    *REQUEST_OPTIONS,
+    "api_key_env max_cost price ledger retry_failed wait timeout settle",
     max_cost="Submit nothing where all of it could cost more, by the high estimate.",
 )
 def submit(

@@ -11,15 +11,7 @@ import orjson
 import typer
 
 from ruler_cli.cli.messages import one_line, report_errors, safe_value
-from ruler_cli.cli.options import (
-    AsJson,
-    InputOptions,
-    JudgeOptions,
-    PassOptions,
-    ScoreOptions,
-    Source,
-    with_options,
-)
+from ruler_cli.cli.options import REQUEST_OPTIONS, AsJson, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.config import JudgeSettings, ScoreSettings
@@ -30,7 +22,7 @@ if TYPE_CHECKING:
     from ruler_cli.types import Problem
 
 
-@with_options(JudgeOptions, PassOptions, InputOptions, "price ledger batch as_json")
+@with_options(*REQUEST_OPTIONS, "price ledger batch as_json")
 def command(
     source: Source,
     options: ScoreOptions,

@@ -50,10 +50,8 @@ def refuse_contradictions(settings: ScoreSettings) -> None:
             f"--min-passes {combine.min_passes}: is more than --passes {ask.passes}, so no group could be "
             "scored"
         )
-    if settings.adaptive:
-        _refuse_with_adaptive(settings)
-    elif settings.escalate:
-        _refuse_with_escalate(settings)
+    if settings.adaptive or settings.escalate:
+        _refuse_allotted_passes(settings)
     if settings.input.shard is not None and (combine.debias or combine.standardize):
         option = "--debias" if combine.debias else "--standardize"
         raise UsageError(
@@ -69,28 +67,22 @@ def _refuse_nan(numbers: dict[str, float | None]) -> None:
             raise UsageError(f"{name} nan: is no number; give one, or leave the option out")
 
 
-def _refuse_with_adaptive(settings: ScoreSettings) -> None:
+def _refuse_allotted_passes(settings: ScoreSettings) -> None:
+    """Raise UsageError if `--adaptive` or `--escalate`, which need all groups, cannot allot their passes."""
     from ruler_cli.judging.adaptive import FIRST
 
+    option = f"--min-passes {settings.combine.min_passes}"
+    if settings.combine.min_passes > FIRST and settings.adaptive:
+        raise UsageError(f"{option}: with --adaptive most groups get {FIRST} passes; give {FIRST} or less")
     if settings.combine.min_passes > FIRST:
         raise UsageError(
-            f"--min-passes {settings.combine.min_passes}: with --adaptive most groups get {FIRST} passes; "
-            f"give {FIRST} or less"
+            f"{option}: the judge of --escalate gives {FIRST} passes, so its scores would never count; give "
+            f"{FIRST} or less"
         )
-    if settings.input.shard is not None:
+    if settings.input.shard is not None and settings.adaptive:
         raise UsageError(
             f"--adaptive: passes are allotted among all groups, and a shard has some; give --passes {FIRST} "
             f"here, and --adaptive to {_LAST}"
-        )
-
-
-def _refuse_with_escalate(settings: ScoreSettings) -> None:
-    from ruler_cli.judging.adaptive import FIRST
-
-    if settings.combine.min_passes > FIRST:
-        raise UsageError(
-            f"--min-passes {settings.combine.min_passes}: the judge of --escalate gives {FIRST} passes, so "
-            f"its scores would never count; give {FIRST} or less"
         )
     if settings.input.shard is not None:
         raise UsageError(

@@ -292,6 +292,8 @@ class ScoreOptions(
 
 OPTION_GROUPS = ScoreOptions.__bases__
 """In the order of `ruler score --help`."""
+REQUEST_OPTIONS = (JudgeOptions, PassOptions, InputOptions)
+"""Groups that decide on the requests of a run; `check`, `render` and `batch submit` share them."""
 
 
 _HINTS = get_type_hints(ScoreOptions, include_extras=True)

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ruler_cli.cli.messages import ledger_option, print_stderr, report_errors, score_command
-from ruler_cli.cli.options import (
-    InputOptions,
-    JudgeOptions,
-    PassOptions,
-    ScoreOptions,
-    Source,
-    with_options,
-)
+from ruler_cli.cli.options import REQUEST_OPTIONS, ScoreOptions, Source, with_options
 from ruler_cli.cli.progress import Console
 from ruler_cli.cli.settings import score_settings
 from ruler_cli.cli.units import count, size
@@ -31,9 +24,7 @@ if TYPE_CHECKING:
 
 @with_options(
     "target",
-    JudgeOptions,
-    PassOptions,
-    InputOptions,
+    *REQUEST_OPTIONS,
     "shard ledger retry_failed",
     shard="Write only the requests for the groups of shard I of N; the first is 1.",
 )
