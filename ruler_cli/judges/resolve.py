@@ -172,8 +172,8 @@ def cached_only(settings: JudgeSettings) -> ResolvedJudge:
     """Resolve a judge whose cached replies alone count; UsageError if its replies are never cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
-            f"judge {settings.model}: its replies are never cached; name the judge whose replies are cached, "
-            "with -m"
+            f"judge {settings.model}: the ledger never caches its replies; name a judge whose replies it "
+            "holds, with -m"
         )
     model = model_of(settings)
     return ResolvedJudge(None, model.price, model.context)

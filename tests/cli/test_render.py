@@ -156,7 +156,7 @@ def test_bad_usage(ruler: Ruler, tmp_path: Path) -> None:
     """Bad usage of `render` is reported with the way out, and nothing is written."""
     write(tmp_path / "in.jsonl", GROUPS[:1])
     cases = {
-        "-m offline": "its replies are never cached",
+        "-m offline": "never caches its replies",
         "-m gemini/gemini-2.5-pro": "--target openai",
         "-m openai/o3 --target anthropic": "none of Anthropic's",
     }

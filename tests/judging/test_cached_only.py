@@ -113,7 +113,7 @@ def test_command(ruler: Ruler, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [["--ledger", "none"], ["-m", "offline"]])
 def test_refused(more: list[str], ruler: Ruler, tmp_path: Path) -> None:
-    """Without a ledger, or with a judge of which none is kept, there is nothing to look in."""
+    """Cached replies alone cannot count without a ledger, or for a judge that it never caches."""
     write(tmp_path / "in.jsonl", GROUPS[:2])
     done = ruler("score", "in.jsonl", "out.jsonl", "--cached-only", *more)
     assert done.returncode == 2
