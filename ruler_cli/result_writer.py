@@ -154,7 +154,7 @@ class ResultWriter:
         cost = self._panel.cost(outcome.used)
         form, fields = self._reader.format, group_fields(group, outcome, verdict, names, cost)
         marks = iter(annotations_of(group, outcome, verdict, names))
-        if not form.told_once:  # there the group's part stands on each rollout
+        if not form.group_in_record:  # there the group's part stands on each rollout
             marks = (Annotation(m.score, {**m.fields, "group": fields}) for m in marks)
         dropped = settings.on_failure == "drop" and isinstance(verdict, GroupError)
         if dropped and isinstance(verdict, GroupError) and verdict.kind == "budget":

@@ -13,7 +13,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
-from ruler_cli.formats.rewards import given
+from ruler_cli.formats.rewards import raw_value
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse
@@ -108,7 +108,7 @@ def _format(notes: Notes, reader: Reader) -> Facts:
             agreed += bool(fits(form, parse(line.raw)))
         except UnreadableError:
             continue
-    about = {"name": form.name, "family": form.family, "shape": form.shape, "tells": form.tells}
+    about = {"name": form.name, "family": form.family, "shape": form.shape, "tells": form.signature}
     return about | {"agreed": agreed, "first": len(lines)}
 
 
@@ -126,7 +126,7 @@ def _paths(notes: Notes, reader: Reader, told: InputSettings) -> dict[str, Facts
     outcome = told.outcome or (_OWN if outcomes.seen else "")
 
     def path(where: str, by: str | None, examples: list[Any], absent: int = 0) -> Facts:
-        shown = shortened(dump(given(examples[0])).decode("utf-8", "replace")) if examples else None
+        shown = shortened(dump(raw_value(examples[0])).decode("utf-8", "replace")) if examples else None
         return {"path": where, "given": bool(by), "example": shown, "absent": absent}
 
     last = [messages[-1] if said is None else said] if messages else []

@@ -24,7 +24,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import check_messages
 from ruler_cli.formats.dialects import call_of, part_of, result, turns
 from ruler_cli.formats.interface import ID_KEYS, Format, RefusedFormat, items, lookup, objects
-from ruler_cli.formats.turns import of_messages
+from ruler_cli.formats.turns import is_message_list
 from ruler_cli.reading.event_kinds import is_autogen, is_langchain
 from ruler_cli.types import Rollout
 
@@ -37,7 +37,7 @@ _STATES = ("messages", "values.messages", "channel_values.messages")
 
 def _first_list(record: Mapping[str, Any], paths: tuple[str, ...], *more: Any) -> list[Any]:
     found = (*(lookup(record, path) for path in paths), *more)
-    return next((value for value in found if of_messages(value)), [])
+    return next((value for value in found if is_message_list(value)), [])
 
 
 def _thread(record: Mapping[str, Any]) -> list[Any]:
@@ -89,7 +89,7 @@ def _chat_history(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if role not in ("tool", "function", "system"):
             role = "user" if _speaker(message) == first and not message.get("tool_calls") else "assistant"
         results = message.get("tool_responses")
-        yield from results if of_messages(results) else [{**message, "role": role}]
+        yield from results if is_message_list(results) else [{**message, "role": role}]
 
 
 def _speaker(message: Mapping[str, Any]) -> Any:
@@ -98,7 +98,7 @@ def _speaker(message: Mapping[str, Any]) -> Any:
 
 def _is_chat_history(record: Mapping[str, Any]) -> bool:
     told = any(name in record for name in ("summary", "cost", "human_input"))
-    return told and "messages" not in record and of_messages(record.get("chat_history"))
+    return told and "messages" not in record and is_message_list(record.get("chat_history"))
 
 
 def _is_langchain(record: Mapping[str, Any]) -> bool:
@@ -213,14 +213,18 @@ def _case_key(record: Mapping[str, Any]) -> str | None:
 
 
 def _history(
-    name: str, tells: str, matches: Any, read: Callable[[Any], Iterable[Any]], keys: tuple[str, ...] = ID_KEYS
+    name: str,
+    signature: str,
+    matches: Any,
+    read: Callable[[Any], Iterable[Any]],
+    keys: tuple[str, ...] = ID_KEYS,
 ) -> Format:
     """The histories of a framework, whose first word is the family."""
 
     def rollouts(record: dict[str, Any]) -> list[Rollout]:
         return [Rollout(list(read(record)), reward=record.get("reward"))]
 
-    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=keys)
+    return Format(name, name.split(maxsplit=1)[0].lower(), signature, matches, rollouts, keys=keys)
 
 
 FORMATS = (
@@ -230,11 +234,11 @@ FORMATS = (
     Format(
         name="ADK evaluations",
         family="adk",
-        tells="`evalId`, `finalEvalStatus`",
+        signature="`evalId`, `finalEvalStatus`",
         matches=_is_case,
         rollouts=_case,
         key_of=_case_key,
-        key_told="evalSetId and evalId",
+        key_description="evalSetId and evalId",
     ),
     _history(
         "AutoGen messages",

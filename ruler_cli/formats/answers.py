@@ -49,51 +49,60 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import (
-    BELOW,
+from ruler_cli.formats.chat import Messages, tools_of
+from ruler_cli.formats.interface import (
+    ID_KEYS,
+    Format,
+    RecordLayout,
+    first_at,
+    has_keys,
+    items,
+    keyed_format,
+    lookup,
+)
+from ruler_cli.formats.parallel import lists_at, no_removal, parallel_lists, value_at
+from ruler_cli.formats.prompts import (
     HISTORIES,
+    INSTRUCTION_INPUTS,
     PROMPTS,
-    asked_turns,
-    prompt_name,
-    retrieved,
+    prompt_field,
+    retrieved_turn,
+    task_turns,
     with_system,
 )
-from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, Layout, first_at, has, items, known_by, lookup
-from ruler_cli.formats.parallel import beside, known, refused, value_at
-from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.turns import (
+    ANSWER_LISTS,
     ANSWERS,
-    LISTS,
+    answer_rollout,
     answer_turns,
-    answered,
+    answers_path,
     chat_turns,
     column,
     dialogue,
+    find_answer,
     is_answer,
+    is_text_list,
     json_messages,
-    listed,
+    json_turns,
+    list_field,
+    make_rollout,
     named_turns,
-    of_texts,
-    or_fault,
     prompt_turns,
-    reply_turns,
-    rollout,
-    several,
-    text_turns,
-    told_turns,
+    read_or_error,
+    response_turns,
     with_answer,
 )
 from ruler_cli.types import Path, Rollout
 
 
 def _ultra(record: dict[str, Any]) -> list[Rollout]:
-    completions = listed(record, "completions")
+    completions = list_field(record, "completions")
     prompt = prompt_turns(record.get("instruction"), "instruction")
     out = []
     for i, item in enumerate(completions):
         path, reward = ("completions", i), lookup(item, "overall_score")
-        out.append(or_fault(partial(_completion, prompt, item, path, reward), path, reward=reward))
+        out.append(read_or_error(partial(_completion, prompt, item, path, reward), path, reward=reward))
     return out
 
 
@@ -101,19 +110,20 @@ def _completion(prompt: Messages, item: Any, path: Path, reward: Any) -> Rollout
     if not isinstance(item, dict):
         raise UnreadableError("is no object")
     answer = answer_turns(item.get("response"), f"completions[{path[1]}].response")
-    return rollout(prompt, answer, path, reward=reward)
+    return make_rollout(prompt, answer, path, reward=reward)
 
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:
-    listed = has("instruction", "completions")(record) and isinstance(record["completions"], list)
+    listed = has_keys("instruction", "completions")(record) and isinstance(record["completions"], list)
     return listed and all(isinstance(c, dict) and "response" in c for c in record["completions"])
 
 
 def _bench(record: dict[str, Any]) -> list[Rollout]:
     prompt = prompt_turns(record.get("prompt"), "prompt")
-    both = [(name, answer) for name in ("chosen", "rejected") for answer in listed(record, name)]
+    both = [(name, answer) for name in ("chosen", "rejected") for answer in list_field(record, name)]
     return [
-        answered(prompt, answer, name, i, outcome=name == "chosen") for i, (name, answer) in enumerate(both)
+        answer_rollout(prompt, answer, name, i, outcome=name == "chosen")
+        for i, (name, answer) in enumerate(both)
     ]
 
 
@@ -123,22 +133,22 @@ def _live_code(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError(f"has no list of answers in `{name}`")
     prompt = prompt_turns(record.get("question_content"), "question_content")
     graded = column(record, "graded_list", len(record[name]))
-    return [answered(prompt, said, name, i, outcome=graded[i]) for i, said in enumerate(record[name])]
+    return [answer_rollout(prompt, said, name, i, outcome=graded[i]) for i, said in enumerate(record[name])]
 
 
 def _code(record: Mapping[str, Any]) -> str:
     """The list of whole answers; a record may hold their code alone."""
-    return "output_list" if of_texts(record.get("output_list")) else "code_list"
+    return "output_list" if is_text_list(record.get("output_list")) else "code_list"
 
 
 def _samples(record: dict[str, Any]) -> list[Rollout]:
     answers = next(iter(items(record.get("resps"))), None)
     answers = [answers] if isinstance(answers, str) else items(answers)
-    if not of_texts(answers):
+    if not is_text_list(answers):
         raise UnreadableError("has no texts in `resps[0]` (log-likelihoods of choices are no rollouts)")
     prompt = _sample_prompt(record)
     return [
-        answered(prompt, answer, "resps[0]", i, member=hashed(str(i), answer))
+        answer_rollout(prompt, answer, "resps[0]", i, member=hashed_key(str(i), answer))
         for i, answer in enumerate(answers)
     ]
 
@@ -149,10 +159,10 @@ def _argument(record: Mapping[str, Any]) -> Any:
 
 def _sample_prompt(record: Mapping[str, Any]) -> Messages:
     asked = _argument(record)
-    asked = asked[0] if of_texts(asked) else asked  # a chat prompt is JSON text, in a list
+    asked = asked[0] if is_text_list(asked) else asked  # a chat prompt is JSON text, in a list
     if isinstance(asked, str) and asked.lstrip().startswith("["):
         try:
-            return text_turns(asked, "arguments")
+            return json_turns(asked, "arguments")
         except UnreadableError:
             pass  # a text that begins with a bracket
     return prompt_turns(asked, "arguments")
@@ -162,7 +172,9 @@ def _sample_key(record: Mapping[str, Any]) -> str | None:
     if record.get("doc_id") is None:
         return None
     asked = _argument(record)
-    return as_text(record["doc_id"]) + " " + hashed("prompt", record.get("doc") if asked is None else asked)
+    return (
+        key_text(record["doc_id"]) + " " + hashed_key("prompt", record.get("doc") if asked is None else asked)
+    )
 
 
 def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
@@ -173,52 +185,52 @@ def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
 
 def _place(record: Mapping[str, Any]) -> Path:
     """The place of the answers to a prompt; () if there are none."""
-    if found := several(record):
+    if found := answers_path(record):
         return found
-    lists = (name for name in LISTS if name != "choices" and isinstance(record.get(name), list))
-    return next(((name,) for name in (*lists, *(n for n in ANSWERS if of_texts(record.get(n))))), ())
+    lists = (name for name in ANSWER_LISTS if name != "choices" and isinstance(record.get(name), list))
+    return next(((name,) for name in (*lists, *(n for n in ANSWERS if is_text_list(record.get(n))))), ())
 
 
 def _matches(record: Mapping[str, Any]) -> bool:
     if "labels" in record or "conversations" in record:
         return False
     if "messages" in record:
-        return bool(several(record))
+        return bool(answers_path(record))
     where = _place(record)
     answers = value_at(record, where) if where else None
-    return isinstance(answers, list) and prompt_name(record) is not None and all(map(is_answer, answers))
+    return isinstance(answers, list) and prompt_field(record) is not None and all(map(is_answer, answers))
 
 
 def _group_place(record: Mapping[str, Any]) -> Path:
     """The same of a record that is known to be a group: there may be one answer only."""
-    return _place(record) or several(record, 1)
+    return _place(record) or answers_path(record, 1)
 
 
 def _prompt(record: dict[str, Any]) -> Messages:
     if record.get("messages") is not None:
         return chat_turns(record["messages"], "messages")
-    name = prompt_name(record)
+    name = prompt_field(record)
     if name is None:
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
-    return asked_turns(record, name)
+    return task_turns(record, name)
 
 
 def _group(record: dict[str, Any]) -> list[Rollout]:
     where = _group_place(record)
     answers = value_at(record, where) if where else None
     if not isinstance(answers, list):
-        raise UnreadableError(f"has no list of answers (`{'`, `'.join(LISTS)}`)")
+        raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     prompt = _prompt(record)
     rewards = column(record, "rewards", len(answers))
     name = ".".join(map(str, where))
     # an object that holds no answer is left to say so
-    told = [reply_turns(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
-    return [answered(prompt, said, name, i, reward=rewards[i]) for i, said in enumerate(told)]
+    told = [find_answer(a, f"{name}[{i}]") if isinstance(a, dict) else a for i, a in enumerate(answers)]
+    return [answer_rollout(prompt, said, name, i, reward=rewards[i]) for i, said in enumerate(told)]
 
 
 def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
-    apart = (*PROMPTS, *BELOW, *HISTORIES, "messages", "tools")
-    return known(record, size, (_group_place(record), ("rewards",)), apart)
+    apart = (*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools")
+    return parallel_lists(record, size, (_group_place(record), ("rewards",)), apart)
 
 
 _WHOLE = ("messages", "conversations", "conversation", "trajectories")
@@ -229,7 +241,7 @@ _TURN_LISTS = ("conversations", "conversation", "dialog", "dialogue", "turns", "
 
 def _names_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """The names of prompt and answer in a record; None for one that is not there."""
-    asked = prompt_name(record)
+    asked = prompt_field(record)
     there = [name for name in ANSWERS if name in record and is_answer(record[name])]
     said = next((name for name in there if record[name] is not None), there[0] if there else None)
     if said is None and asked == "question" and isinstance(record.get("answer"), str):
@@ -239,7 +251,9 @@ def _names_of(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
     return (
-        None not in _names_of(record) and not any(name in record for name in _WHOLE) and not several(record)
+        None not in _names_of(record)
+        and not any(name in record for name in _WHOLE)
+        and not answers_path(record)
     )
 
 
@@ -249,11 +263,11 @@ def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout
         raise UnreadableError(f"has no prompt (`{'`, `'.join(PROMPTS)}`)")
     if said is None:
         raise UnreadableError(f"has no answer (`{'`, `'.join(ANSWERS)}`)")
-    answer = told_turns(record.get(said), said, as_json=as_json)
+    answer = response_turns(record.get(said), said, as_json=as_json)
     label = record.get("label")
     outcome = label if isinstance(label, bool) else None
-    prompt, found = asked_turns(record, asked), retrieved(record)
-    one = rollout(
+    prompt, found = task_turns(record, asked), retrieved_turn(record)
+    one = make_rollout(
         prompt, [*found, *answer], tools=tools_of(record), reward=record.get("reward"), outcome=outcome
     )
     return [replace(one, prompt_length=len(prompt)) if found else one]
@@ -269,7 +283,7 @@ def _fit(records: Sequence[Mapping[str, Any]]) -> Format:
 
 _PAIR = Format(
     "prompts with a completion", "prompt-completion", "`prompt`, `completion` or other names of both",
-    _is_pair, _read_pair, ID_KEYS, rank=0, fit=_fit,
+    _is_pair, _read_pair, ID_KEYS, rank=0, refine=_fit,
 )  # fmt: skip
 
 
@@ -304,32 +318,32 @@ def _read_turns(record: dict[str, Any]) -> list[Rollout]:
 FORMATS = (
     Format(
         "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
-        lambda record: "question_content" in record and of_texts(record.get(_code(record))), _live_code,
+        lambda record: "question_content" in record and is_text_list(record.get(_code(record))), _live_code,
         ("question_id",),
-        Layout(reward=None, listed=True, lists=beside("output_list", "code_list", "graded_list")),
+        RecordLayout(reward=None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
         shape="group",
     ),
-    known_by(
+    keyed_format(
         "doc_id resps", "lm-eval samples", "lm-eval", _samples,
-        layout=Layout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
-        key_told="doc_id + hash of the prompt",
+        layout=RecordLayout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
+        key_description="doc_id + hash of the prompt",
     ),
     Format(
         "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _matches, _group,
         ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-        Layout(reward=("rewards",), listed=True, lists=_lists), shape="group", rank=0,
+        RecordLayout(reward=("rewards",), listed=True, lists=_lists), shape="group", rank=0,
     ),
-    known_by(
+    keyed_format(
         "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _bench, ("id",),
-        Layout(
+        RecordLayout(
             reward=None, listed=True,
-            lists=refused("says how many answers it has, and would be wrong without one of them"),
+            lists=no_removal("says how many answers it has, and would be wrong without one of them"),
         ),
         shape="group",
     ),
     Format(
         "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _ultra,
-        layout=Layout(reward=("overall_score",), lists=beside("models")), shape="group",
+        layout=RecordLayout(reward=("overall_score",), lists=lists_at("models")), shape="group",
     ),
     _PAIR,
     Format(

@@ -8,7 +8,7 @@ from operator import contains
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import lookup, plain
+from ruler_cli.formats.interface import lookup, printable
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 
@@ -21,7 +21,7 @@ AGENT_ROLES = (
 """Roles of the agent's own messages, and of the line with what it handed in.
 
 A tuple, since a dump may hold a role that cannot be hashed."""
-ASKING = ("user", "human", "system", "developer", "User", "Human", "USER", "HUMAN")
+USER_ROLES = ("user", "human", "system", "developer", "User", "Human", "USER", "HUMAN")
 TRANSCRIPT = "transcript"
 """The role of a message that holds a whole conversation as one text: the task and the agent's turns."""
 TEXT_KEYS = ("content", "text", "value", "parts", "message", "body", "output", "result")
@@ -117,7 +117,7 @@ def check_messages(value: Any, where: str) -> Messages:
     return out
 
 
-def first_turn(messages: Messages) -> int:
+def first_agent_turn(messages: Messages) -> int:
     """Index of the first message that the agent wrote; a Responses item without a role is its own."""
     for i, message in enumerate(messages):
         role = message.get("role")
@@ -126,7 +126,7 @@ def first_turn(messages: Messages) -> int:
     return len(messages)
 
 
-def asked_of(rollout: Rollout) -> Messages:
+def task_messages(rollout: Rollout) -> Messages:
     """The messages that put the task: the prompt if the format knows it, else all before the agent's turn.
 
     If the agent greets first, what the user says next is the task.
@@ -134,14 +134,14 @@ def asked_of(rollout: Rollout) -> Messages:
     messages = rollout.messages
     if rollout.prompt_length is not None:
         return messages[: rollout.prompt_length]
-    begin = first_turn(messages)
-    if any(map(says, messages[:begin])):
+    begin = first_agent_turn(messages)
+    if any(map(has_content, messages[:begin])):
         return messages[:begin]
     while begin < len(messages) and is_agent(messages[begin]):
         begin += 1
-    end = begin + first_turn(messages[begin:])
+    end = begin + first_agent_turn(messages[begin:])
     asked = messages[begin:end]
-    return asked if all(message.get("role") in ASKING for message in asked) else []
+    return asked if all(message.get("role") in USER_ROLES for message in asked) else []
 
 
 def is_agent(message: Mapping[str, Any]) -> bool:
@@ -152,7 +152,7 @@ def is_agent(message: Mapping[str, Any]) -> bool:
     return role in AGENT_ROLES or role == TRANSCRIPT
 
 
-def says(message: Mapping[str, Any]) -> bool:
+def has_content(message: Mapping[str, Any]) -> bool:
     """Tell if a message holds anything that a judge can be shown: text, a call, a thought, a refusal."""
     content = message.get("content")
     if isinstance(content, str) and content and not content.isspace():
@@ -162,22 +162,22 @@ def says(message: Mapping[str, Any]) -> bool:
         return True  # a call without arguments, a picture
     if "role" not in message and message.get("type") not in _WORDS:
         return True  # a Responses item that is no text
-    if holds(content) or any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
+    if has_text(content) or any(message.get(key) for key in (*CALL_KEYS, "function_call", "refusal")):
         return True
-    return any(holds(message.get(key)) for key in THOUGHT_KEYS) or bool(unread(message))
+    return any(has_text(message.get(key)) for key in THOUGHT_KEYS) or bool(other_text(message))
 
 
-def unread(message: Mapping[str, Any]) -> dict[str, Any]:
+def other_text(message: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a message that hold text and that are neither its content nor about the message."""
     known = ("content", "refusal", "function_call", *CALL_KEYS, *THOUGHT_KEYS)
     return {
         key: value
         for key, value in message.items()
-        if key not in known and key not in _LABELS and not isinstance(value, int | float) and holds(value)
+        if key not in known and key not in _LABELS and not isinstance(value, int | float) and has_text(value)
     }
 
 
-def holds(value: Any) -> bool:
+def has_text(value: Any) -> bool:
     """Tell if a JSON value holds text or a number, other than kinds and ids."""
     stack = [value]
     while stack:
@@ -194,20 +194,22 @@ def holds(value: Any) -> bool:
     return False
 
 
-def silence(messages: Messages, further: Sequence[Messages] = (), asked: int | None = None) -> str | None:
+def nothing_to_judge(
+    messages: Messages, further: Sequence[Messages] = (), asked: int | None = None
+) -> str | None:
     """The reason why a rollout shows no agent at work, as a predicate; None if the agent says something.
 
     `asked` is how many first messages are the prompt, of which none is this rollout's own.
     """
     own = messages if asked is None else messages[asked:]
     for message in reversed(own):
-        if is_agent(message) and says(message):
+        if is_agent(message) and has_content(message):
             return None
-    if any(is_agent(message) and says(message) for part in further for message in part):
+    if any(is_agent(message) and has_content(message) for part in further for message in part):
         return None
     if any(map(is_agent, own)):
         return "has only empty turns of the agent: there is nothing to judge"
-    roles = list(dict.fromkeys(plain(str(message.get("role")), 40) for message in messages))
+    roles = list(dict.fromkeys(printable(str(message.get("role")), 40) for message in messages))
     return f"has no turn of the agent to judge (its roles: {', '.join(roles[:8])})"
 
 
@@ -215,18 +217,18 @@ def _conversations(exchanges: Any) -> list[Messages]:
     """The recorded conversations, without those that a later one continues."""
     found: list[Messages] = []
     for request, response in _exchanges(exchanges):
-        conversation = _asked(request) + _answered(response)
-        said = _said(conversation)
-        found = [f for f in found if _said(f) != said[: len(f)]]
+        conversation = _request_messages(request) + _response_messages(response)
+        said = _without_nulls(conversation)
+        found = [f for f in found if _without_nulls(f) != said[: len(f)]]
         found.append(conversation)
     return found
 
 
-def _said(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     """A value without its nulls: a client that sends a message again leaves them out."""
     if isinstance(value, dict):
-        return {key: _said(v) for key, v in value.items() if v is not None and v != []}
-    return [_said(v) for v in value] if isinstance(value, list) else value
+        return {key: _without_nulls(v) for key, v in value.items() if v is not None and v != []}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -240,7 +242,7 @@ def _exchanges(value: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any
                         yield request, response
 
 
-def _asked(request: Mapping[str, Any]) -> Messages:
+def _request_messages(request: Mapping[str, Any]) -> Messages:
     out: Messages = []
     for key in ("system", "instructions"):
         if request.get(key):
@@ -254,7 +256,7 @@ def _asked(request: Mapping[str, Any]) -> Messages:
     return out
 
 
-def _answered(response: Mapping[str, Any]) -> Messages:
+def _response_messages(response: Mapping[str, Any]) -> Messages:
     choices, output = response.get("choices"), response.get("output")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         message = choices[0].get("message")

@@ -48,14 +48,14 @@ from ruler_cli.formats.chat import Messages, check_messages
 from ruler_cli.formats.dialects import calling, result
 from ruler_cli.formats.interface import (
     Format,
-    Layout,
+    RecordLayout,
     RefusedFormat,
     first_at,
-    has,
+    has_keys,
     items,
     lookup,
     objects,
-    plain,
+    printable,
 )
 from ruler_cli.formats.turns import prompt_turns, with_submission
 from ruler_cli.reading.event_kinds import is_openhands
@@ -198,7 +198,7 @@ def _prediction(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _is_prediction(record: Mapping[str, Any]) -> bool:
-    named = has("instance_id", "model_name_or_path", "model_patch")(record)
+    named = has_keys("instance_id", "model_name_or_path", "model_patch")(record)
     return named and not any(name in record for name in _CONVERSATIONS)
 
 
@@ -259,7 +259,7 @@ def _trial(record: dict[str, Any]) -> list[Rollout]:
     trajectory = record.get("trajectory")
     if not _is_atif(trajectory):
         kind = lookup(record, "result.exception_info.exception_type")
-        why = f" (the trial ended with {plain(kind)})" if isinstance(kind, str) else ""
+        why = f" (the trial ended with {printable(kind)})" if isinstance(kind, str) else ""
         raise UnreadableError(f"has no ATIF trajectory in `agent/trajectory.json`{why}")
     filed = record.get("reward_file")
     filed = filed.get("reward") if isinstance(filed, dict) else filed
@@ -275,9 +275,11 @@ def _row(record: dict[str, Any]) -> list[Rollout]:
     return [Rollout(messages, tools=tools, reward=record.get("result"), member=member)]
 
 
-def _of_instance(name: str, tells: str, matches: Any, rollouts: Callable[[Any], list[Rollout]]) -> Format:
+def _of_instance(name: str, signature: str, matches: Any, rollouts: Callable[[Any], list[Rollout]]) -> Format:
     """Rollouts at an instance of SWE-bench; the first word is the family."""
-    return Format(name, name.split(maxsplit=1)[0].lower(), tells, matches, rollouts, keys=("instance_id",))
+    return Format(
+        name, name.split(maxsplit=1)[0].lower(), signature, matches, rollouts, keys=("instance_id",)
+    )
 
 
 FORMATS = (
@@ -294,7 +296,7 @@ FORMATS = (
         _conversation,
     ),
     _of_instance(
-        "SWE-agent", "`trajectory`, `history`, `info`", has("trajectory", "history", "info"), _swe_agent
+        "SWE-agent", "`trajectory`, `history`, `info`", has_keys("trajectory", "history", "info"), _swe_agent
     ),
     _of_instance(
         "mini-swe-agent",
@@ -311,30 +313,30 @@ FORMATS = (
     Format(
         name="ATIF trajectories",
         family="atif",
-        tells="`schema_version` (ATIF-v…)",
+        signature="`schema_version` (ATIF-v…)",
         matches=_is_atif,
         rollouts=lambda record: [_atif(record)],
-        layout=Layout(reward=("extra", "reward"), ruler=("extra", "ruler")),
+        layout=RecordLayout(reward=("extra", "reward"), ruler=("extra", "ruler")),
     ),
     Format(
         name="Harbor trials",
         family="harbor",
-        tells="`result.task_name`, `trajectory`",
+        signature="`result.task_name`, `trajectory`",
         matches=lambda record: lookup(record, "result.task_name") is not None and "trajectory" in record,
         rollouts=_trial,
         keys=("result.task_name",),
-        layout=Layout(
+        layout=RecordLayout(
             reward=("result", "verifier_result", "rewards", "reward"), ruler=("result", "ruler"), lost=b""
         ),
     ),
     Format(
         name="Harbor's exported traces",
         family="harbor",
-        tells="`conversations`, `task`",
-        matches=has("conversations", "task"),
+        signature="`conversations`, `task`",
+        matches=has_keys("conversations", "task"),
         rollouts=_row,
         keys=("task",),
-        layout=Layout(reward=("result",), form=b'"%s"'),
+        layout=RecordLayout(reward=("result",), form=b'"%s"'),
     ),
 )
 REFUSALS = (

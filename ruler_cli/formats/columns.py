@@ -27,12 +27,19 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import prompt_key
 from ruler_cli.formats.chat import TRANSCRIPT, check_messages
-from ruler_cli.formats.interface import Format, Layout, has, known_by, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, lookup
 from ruler_cli.formats.named_fields import pair
-from ruler_cli.formats.parallel import columns
-from ruler_cli.formats.turns import answered, column, listed, or_fault, prompt_turns, text_turns
+from ruler_cli.formats.parallel import all_lists
+from ruler_cli.formats.prompts import prompt_key
+from ruler_cli.formats.turns import (
+    answer_rollout,
+    column,
+    json_turns,
+    list_field,
+    prompt_turns,
+    read_or_error,
+)
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
 
@@ -47,20 +54,20 @@ def _lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -
 
 
 def _roll(record: dict[str, Any]) -> list[Rollout]:
-    responses = listed(record, "responses", _STEP)
+    responses = list_field(record, "responses", _STEP)
     names = ("messages", "prompt", "scores", "id")
     asked, prompts, scores, _ = (column(record, name, len(responses)) for name in names)
     out = []
     for i, response in enumerate(responses):
         turns = prompt_turns(prompts[i], f"prompt[{i}]")
         if asked[i] is not None:
-            turns = text_turns(asked[i], f"messages[{i}]")
-        out.append(answered(turns, response, "responses", i, reward=scores[i]))
+            turns = json_turns(asked[i], f"messages[{i}]")
+        out.append(answer_rollout(turns, response, "responses", i, reward=scores[i]))
     return out
 
 
 def _roll_agentic(record: dict[str, Any]) -> list[Rollout]:
-    texts = listed(record, "messages", " (ROLL dumps it where its environment declares it)")
+    texts = list_field(record, "messages", " (ROLL dumps it where its environment declares it)")
     told, tools, scores = (column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores"))
     return [_agents(text, told[i], tools[i], scores[i], i) for i, text in enumerate(texts)]
 
@@ -77,10 +84,10 @@ def _agents(text: Any, about: Any, tools: Any, score: Any, i: int) -> Rollout:
         if isinstance(found, list) and found and all(isinstance(part, list) for part in found):
             parts = [check_messages(part, name) for part in found if part] or [check_messages([], name)]
         else:
-            parts = [text_turns(text, name)]
+            parts = [json_turns(text, name)]
         return Rollout(parts[-1], (i,), tuple(parts[:-1]), _parsed(tools), reward, key=key)
 
-    return or_fault(read, (i,), reward=reward, key=key)
+    return read_or_error(read, (i,), reward=reward, key=key)
 
 
 def _parsed(text: Any) -> Any:
@@ -91,12 +98,19 @@ def _parsed(text: Any) -> Any:
 
 
 def _swift(record: dict[str, Any]) -> list[Rollout]:
-    prompts = listed(record, "prompt", _STEP)
+    prompts = list_field(record, "prompt", _STEP)
     completions, rewards = (column(record, name, len(prompts)) for name in ("completion", "reward"))
     return [
-        answered(prompt_turns(prompt, f"prompt[{i}]"), completions[i], "completion", i, reward=rewards[i])
+        answer_rollout(
+            prompt_turns(prompt, f"prompt[{i}]"), completions[i], "completion", i, reward=rewards[i]
+        )
         for i, prompt in enumerate(prompts)
     ]
+
+
+def _is_swift_rollout(record: Mapping[str, Any]) -> bool:
+    named = {"gen_step", "prompt", "completion"} <= record.keys()
+    return named and not _lists(record, "gen_step")
 
 
 def _swift_key(record: Mapping[str, Any]) -> str | None:
@@ -115,7 +129,7 @@ def _atropos(record: dict[str, Any]) -> list[Rollout]:
         )
     scores, _ = (column(record, name, len(conversations)) for name in ("scores", "tokens"))
     return [
-        or_fault(partial(_spoken, said, i, scores[i]), (i,), reward=scores[i])
+        read_or_error(partial(_spoken, said, i, scores[i]), (i,), reward=scores[i])
         for i, said in enumerate(conversations)
     ]
 
@@ -128,26 +142,26 @@ def _spoken(conversation: Any, i: int, reward: Any) -> Rollout:
     return Rollout(messages, (i,), reward=reward)
 
 
-_SCORES = Layout(reward=("scores",), listed=True, lists=columns())
+_SCORES = RecordLayout(reward=("scores",), listed=True, lists=all_lists())
 FORMATS = (
-    known_by(
+    keyed_format(
         "tokens scores messages", "Atropos groups", "atropos", _atropos,
-        layout=Layout(
+        layout=RecordLayout(
             reward=("scores",), listed=True, refuses_null="Atropos",
-            lists=columns("group_overrides", "generation_params"),
+            lists=all_lists("group_overrides", "generation_params"),
         ),
         shape="group",
     ),
     Format(
         "ms-swift steps", "ms-swift", "`prompt`, `completion`, `step` (lists)",
         lambda record: _lists(record, "prompt", "completion", any_of=("step", "gen_step", "advantages")),
-        _swift, layout=Layout(listed=True, lists=columns()), shape="columns",
+        _swift, layout=RecordLayout(listed=True, lists=all_lists()), shape="columns",
     ),
     Format(
         "ms-swift rollouts", "ms-swift", "`gen_step`, `prompt`, `completion`",
-        lambda record: has("gen_step", "prompt", "completion")(record) and not _lists(record, "gen_step"),
+        _is_swift_rollout,
         lambda record: [pair(record, "prompt", "completion")], key_of=_swift_key,
-        key_told="hash of prompt + gen_step",
+        key_description="hash of prompt + gen_step",
     ),
     Format(
         "ROLL steps", "roll", "`responses`, `scores`, `global_step`",

@@ -11,19 +11,19 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.interface import ID_KEYS, Format, Layout, items, lookup
-from ruler_cli.formats.parallel import known, path_of
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, items, lookup
+from ruler_cli.formats.parallel import parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.turns import (
     chat_turns,
     column,
+    find_answer,
     is_answer,
     json_messages,
-    or_fault,
+    make_rollout,
     prompt_size,
     prompt_turns,
-    reply_turns,
-    rollout,
+    read_or_error,
     with_answer,
 )
 from ruler_cli.types import Line, Path, Record, Rollout
@@ -32,7 +32,7 @@ from ruler_cli.writing.splice import Patches, Tree, at, read_object
 _PROMPTS = ("prompt", "input", "question")
 
 
-def named(path: str, records: Sequence[dict[str, Any]], *, alone: bool = False) -> Format | None:
+def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool = False) -> Format | None:
     """The format of a dump whose messages stand at a dotted path; None where no record has it.
 
     A list of messages, or an answer (a text, a message, a choice): a rollout a record. A list of such
@@ -52,14 +52,14 @@ def named(path: str, records: Sequence[dict[str, Any]], *, alone: bool = False) 
         name=f"messages at `{path}`",
         family="custom",
         shape="group" if several else "trajectory",
-        tells=f"`{path}`",
+        signature=f"`{path}`",
         matches=lambda record: lookup(record, path) is not None,
         rollouts=partial(_several if several else _one, path, read),
         keys=ID_KEYS,
-        layout=Layout(
+        layout=RecordLayout(
             reward=("rewards",) if several else ("reward",),
             listed=several,
-            lists=lambda record, size: known(
+            lists=lambda record, size: parallel_lists(
                 record, size, (path_of(record, path), ("rewards",)), (*_PROMPTS, "tools")
             ),
         ),
@@ -87,7 +87,7 @@ def _several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) ->
     out = []
     for i, item in enumerate(found):
         one = partial(read, record, item, f"{path}[{i}]", path=(i,), reward=rewards[i])
-        out.append(or_fault(one, (i,), reward=rewards[i]))
+        out.append(read_or_error(one, (i,), reward=rewards[i]))
     return out
 
 
@@ -102,10 +102,10 @@ def _rollout(
         ended = with_answer(record, messages)
         return Rollout(ended, prompt_length=prompt_size(given, ended), **fields)
     asked = None if alone else next((record[k] for k in _PROMPTS if record.get(k)), None)
-    said = reply_turns(value, where)
+    said = find_answer(value, where)
     if said is None:
         raise UnreadableError(f"`{where}` is no list of messages and no answer")
-    return rollout(prompt_turns(asked, "prompt"), said, **fields)
+    return make_rollout(prompt_turns(asked, "prompt"), said, **fields)
 
 
 _TRIED = 5

@@ -21,20 +21,20 @@ import ruler_cli.formats
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats import custom
-from ruler_cli.formats.chat import asked_of, says
+from ruler_cli.formats.chat import has_content, task_messages
 from ruler_cli.formats.custom import with_reward
 from ruler_cli.formats.interface import (
-    MISSHAPEN,
     PROMPT_HASH,
+    SHAPE_ERRORS,
     Format,
     RefusedFormat,
     fits,
     items,
     lookup,
-    plain,
+    printable,
 )
-from ruler_cli.formats.reader import Reader, guarded
-from ruler_cli.formats.turns import of_texts
+from ruler_cli.formats.reader import Reader, validated
+from ruler_cli.formats.turns import is_text_list
 from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.suggestions import nearest
 from ruler_cli.suggestions import path as near_path
@@ -56,7 +56,7 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
         chosen: Format | None = _choose(name, records, told.format)
     elif told.format == "auto":
         given = [record for _, record in records]
-        chosen = custom.named(told.messages, given, alone=told.prompt is not None)
+        chosen = custom.custom_format(told.messages, given, alone=told.prompt is not None)
     else:
         raise UsageError(
             f"--messages {told.messages}: is for dumps that no format fits; leave --format {told.format} "
@@ -65,8 +65,8 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     if chosen is None:
         raise UsageError(_nowhere(name, "--messages", str(told.messages), records))
     records = [pair for pair in records if fits(chosen, pair[1])] or records
-    if chosen.fit is not None:
-        chosen = chosen.fit([record for _, record in records])
+    if chosen.refine is not None:
+        chosen = chosen.refine([record for _, record in records])
     paths = (("--prompt", told.prompt), ("--group-by", told.group_by), (told.outcome_option, told.outcome))
     for option, path in paths:
         if path is not None and not any(_has(record, path) for _, record in records):
@@ -77,7 +77,7 @@ def detect(name: str, first: Sequence[Line], told: InputSettings) -> Reader:
     if told.reward is not None:
         found = replace(found, format=with_reward(name, told.reward, found, records), reward=told.reward)
     found = replace(found, outcome=told.outcome)
-    return found.knowing(record for line, _ in records for record in _read(found, line))
+    return found.with_words(record for line, _ in records for record in _read(found, line))
 
 
 def _object(line: Line) -> dict[str, Any] | None:
@@ -90,7 +90,7 @@ def _object(line: Line) -> dict[str, Any] | None:
 def _read(found: Reader, line: Line) -> tuple[Record, ...]:
     """A record; none if it cannot be read, which is told when its turn comes."""
     try:
-        return found.glance(line)
+        return found.read_rounded(line)
     except UnreadableError:
         return ()
 
@@ -156,9 +156,9 @@ def _match(name: str, line: Line, record: Mapping[str, Any], candidates: Sequenc
 
 def _key_path(chosen: Format, records: Records) -> str:
     for _, record in records if chosen.key_of is not None else ():
-        with suppress(UnreadableError, RecursionError, *MISSHAPEN):
+        with suppress(UnreadableError, RecursionError, *SHAPE_ERRORS):
             if chosen.key_of is not None and chosen.key_of(record) is not None:
-                return chosen.key_told
+                return chosen.key_description
     there = (path for path in chosen.keys if any(lookup(record, path) is not None for _, record in records))
     return next(there, PROMPT_HASH)
 
@@ -185,14 +185,14 @@ def _has(record: Mapping[str, Any], path: str) -> bool:
 
 def _nowhere(name: str, option: str, path: str, records: Records) -> str:
     meant = near_path(path, (record for _, record in records))
-    hint = f" (did you mean {plain(meant)}?)" if meant else ""
+    hint = f" (did you mean {printable(meant)}?)" if meant else ""
     keys = _keys(records[0][1])
     return f"{name}: {option} {path}: none of the first records has it{hint}; their keys: {keys}"
 
 
 def _keys(record: Mapping[str, Any]) -> str:
     """The first keys of a record, for a sentence."""
-    return ", ".join(plain(key) for key in itertools.islice(record, 12))
+    return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
 def _no_record(name: str, first: Sequence[Line]) -> str:
@@ -204,7 +204,7 @@ def _no_record(name: str, first: Sequence[Line]) -> str:
         reason = str(error)
     with suppress(UnreadableError, UnicodeDecodeError, RecursionError):
         found = parse_text(first[0].raw.decode("utf-8", "surrogatepass"))
-        if of_texts(found):
+        if is_text_list(found):
             way = (
                 "lists of texts are answers without their tasks (generations.json of bigcode's harness); "
                 "write a line for each task, with `prompt` and `completions`"
@@ -222,9 +222,11 @@ def _unknown(name: str, line: Line, record: Mapping[str, Any], wanted: str) -> s
             return f"{name}: {line.where} {refusal.hint}"
     keys_seen = _keys(record) or "none"
     if wanted != "auto":
-        tells = "; or ".join(dict.fromkeys(f.tells for f in formats() if f.family == wanted))
+        signature = "; or ".join(dict.fromkeys(f.signature for f in formats() if f.family == wanted))
         keys_seen = f"its keys: {keys_seen}"
-        return f"{name}: {line.where} is not of the format {wanted}, which is known by {tells} ({keys_seen})"
+        return (
+            f"{name}: {line.where} is not of the format {wanted}, which is known by {signature} ({keys_seen})"
+        )
     for path, inner in _lists(record):
         inside = [_known(item) for item in inner[:3]]
         if inside and inside[0] is not None and all(one is inside[0] for one in inside):
@@ -248,9 +250,11 @@ def _known(record: Any) -> Format | None:
     best = max(found, key=lambda one: one.rank, default=None)
     try:
         rollouts = [] if best is None else best.rollouts(record)
-    except (UnreadableError, *MISSHAPEN):
+    except (UnreadableError, *SHAPE_ERRORS):
         return None
-    judged = all(guarded(one).error is None and any(map(says, asked_of(one))) for one in rollouts)
+    judged = all(
+        validated(one).error is None and any(map(has_content, task_messages(one))) for one in rollouts
+    )
     return best if rollouts and judged else None
 
 
@@ -258,10 +262,10 @@ def _nearest(record: Mapping[str, Any]) -> str:
     """The formats of which most telling keys are there, for somebody who wonders what is missing."""
     near = []
     for known in formats():
-        keys = known.tells.split("`")[1::2]
+        keys = known.signature.split("`")[1::2]
         there = sum(lookup(record, key) is not None for key in keys)
         if there and there < len(keys):
-            near.append((there / len(keys), known.name, known.tells))
+            near.append((there / len(keys), known.name, known.signature))
     near.sort(key=lambda n: -n[0])
     return "".join(f"; {name} would have {tells}" for _, name, tells in near[:2])
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ruler_cli.formats.chat import RESULT_KINDS, Messages, unread
+from ruler_cli.formats.chat import RESULT_KINDS, Messages, other_text
 from ruler_cli.formats.interface import first_at, items, lookup, objects
 from ruler_cli.reading.event_kinds import LANGCHAIN, langchain_body
 from ruler_cli.reading.parse import dump
@@ -85,7 +85,7 @@ def said(value: Any, depth: int = 0) -> Messages | None:
         if isinstance(found, str):
             return said(found)
     for key in _ANSWERS:
-        if isinstance(value.get(key), str) and unread(value).keys() - {key}:
+        if isinstance(value.get(key), str) and other_text(value).keys() - {key}:
             continue  # the answer is the object, of which a part would be shown
         if value.get(key) and (out := said(value[key], depth + 1)) is not None:
             return out

@@ -28,10 +28,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import prompt_key
-from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
-from ruler_cli.formats.interface import Format, Layout, items, known_by, lookup, objects, plain
-from ruler_cli.formats.reader import hashed
+from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
+from ruler_cli.formats.interface import Format, RecordLayout, items, keyed_format, lookup, objects, printable
+from ruler_cli.formats.prompts import prompt_key
+from ruler_cli.formats.reader import hashed_key
 from ruler_cli.formats.turns import chat_turns, prompt_turns, with_answer
 from ruler_cli.types import Rollout
 
@@ -62,7 +62,7 @@ def _inspect_messages(record: dict[str, Any]) -> Messages:
         return said if found[len(said) :] and _is_said(found[-1], said) else found
     if len(found) == len(asked):
         reason = lookup(record, "error.message")
-        why = f": {plain(reason, 200)}" if isinstance(reason, str) else ""
+        why = f": {printable(reason, 200)}" if isinstance(reason, str) else ""
         raise UnreadableError(
             f"has no messages in `messages` (Inspect writes this when a sample failed early{why})"
         )
@@ -166,7 +166,7 @@ def _is_step(record: Mapping[str, Any]) -> bool:
 def _opening(messages: Messages) -> int:
     """The number of first messages that are the task; the agent's turns may be missing."""
     roles = [message.get("role") in ("tool", "function") for message in messages]
-    return min(first_turn(messages), roles.index(True) if True in roles else len(messages))
+    return min(first_agent_turn(messages), roles.index(True) if True in roles else len(messages))
 
 
 def _step_key(record: Mapping[str, Any]) -> str:
@@ -177,29 +177,29 @@ def _step_key(record: Mapping[str, Any]) -> str:
 def _step(record: dict[str, Any]) -> list[Rollout]:
     messages = _chat(record, ": nothing was said up to this step")
     known = [_environment(record), *(record.get(name) for name in _APART)]
-    member = hashed("env", [*known, messages[: _opening(messages) + 1]])
+    member = hashed_key("env", [*known, messages[: _opening(messages) + 1]])
     return [Rollout(messages, tools=tools_of(record), reward=record.get("reward"), member=member)]
 
 
 FORMATS = (
-    known_by(
+    keyed_format(
         "messages input_metadata", "eval-protocol rows", "eval-protocol", _row, ("input_metadata.row_id",),
-        Layout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
+        RecordLayout(reward=("evaluation_result", "score"), refuses_null="eval-protocol"),
     ),
     Format(
         "eval-protocol recordings", "eval-protocol", "`env_index`, `step`, `messages`", _is_step, _step,
-        key_of=_step_key, key_told="hash of the prompt, whatever the step",
+        key_of=_step_key, key_description="hash of the prompt, whatever the step",
     ),
-    known_by(
+    keyed_format(
         "id epoch messages", "Inspect samples", "inspect", _inspect, ("id",),
-        Layout(
+        RecordLayout(
             reward=("scores", "ruler"), ruler=("metadata", "ruler"), source=("scores", "*", "value"),
             form=b'{"value": %s}', lost=b"",
         ),
     ),
-    known_by(
+    keyed_format(
         "task_id messages reward_info", "tau2-bench", "tau2", _tau2, ("task_id",),
-        Layout(
+        RecordLayout(
             reward=("reward_info", "reward"), ruler=("reward_info", "info", "ruler"),
             refuses_null="tau2-bench",
         ),

@@ -19,9 +19,18 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, check_messages
-from ruler_cli.formats.interface import Format, Layout, RefusedFormat, first_at, has, lookup, objects, plain
-from ruler_cli.formats.reader import hashed
-from ruler_cli.formats.turns import answer_turns, of_messages, or_fault, prompt_turns
+from ruler_cli.formats.interface import (
+    Format,
+    RecordLayout,
+    RefusedFormat,
+    first_at,
+    has_keys,
+    lookup,
+    objects,
+    printable,
+)
+from ruler_cli.formats.reader import hashed_key
+from ruler_cli.formats.turns import answer_turns, is_message_list, prompt_turns, read_or_error
 from ruler_cli.types import Path, Rollout
 
 _OF_A_RUN = ("sessionId",)
@@ -33,19 +42,19 @@ def _promptfoo(record: dict[str, Any]) -> list[Rollout]:
     if said is None:
         why = lookup(record, "error") or lookup(record, "response.error")
         raise UnreadableError(
-            f"has no answer in `response.output`{': ' + plain(why, 200) if isinstance(why, str) else ''}"
+            f"has no answer in `response.output`{': ' + printable(why, 200) if isinstance(why, str) else ''}"
         )
     if said == "[output stripped]":
         raise UnreadableError("has no answer: it was written with PROMPTFOO_STRIP_RESPONSE_OUTPUT")
     answer: Messages = [{"role": "assistant", "content": said}]
-    if of_messages(said) and all("function" in item or item.get("type") == "function" for item in said):
+    if is_message_list(said) and all("function" in item or item.get("type") == "function" for item in said):
         answer = [{"role": "assistant", "content": None, "tool_calls": said}]
     return [Rollout([*_asked(record), *answer], reward=record.get("score"), outcome=record.get("success"))]
 
 
 def _is_result(record: Mapping[str, Any]) -> bool:
     """Tell if it has the keys of a result; before 2024 there were no indexes."""
-    return any(has(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
+    return any(has_keys(*keys)(record) for keys in (("testIdx", "promptIdx"), ("vars", "gradingResult")))
 
 
 def _asked(record: Mapping[str, Any]) -> Messages:
@@ -67,7 +76,7 @@ def _variables(record: Mapping[str, Any]) -> dict[str, Any]:
 def _test(record: Mapping[str, Any]) -> str | None:
     """A test: its variables and its name, and the prompt where it has no variables."""
     asked = _variables(record) or lookup(record, "prompt.raw")
-    return hashed("test", [asked, lookup(record, "testCase.description")])
+    return hashed_key("test", [asked, lookup(record, "testCase.description")])
 
 
 def _bfcl(record: dict[str, Any]) -> list[Rollout]:
@@ -170,7 +179,7 @@ def _mt_bench(record: dict[str, Any]) -> list[Rollout]:
     for i, choice in enumerate(record["choices"]):
         path, reward = ("choices", i), lookup(choice, "reward")
         read = partial(_turn_by_turn, record["turns"], lookup(choice, "turns"), path, reward)
-        out.append(or_fault(read, path, reward=reward))
+        out.append(read_or_error(read, path, reward=reward))
     return out
 
 
@@ -226,7 +235,7 @@ FORMATS = (
     Format(
         "promptfoo results", "promptfoo", "`testIdx`, `promptIdx`, `prompt.raw`",
         lambda record: _is_result(record) and isinstance(lookup(record, "prompt.raw"), str), _promptfoo,
-        layout=Layout(reward=("score",)), key_of=_test, key_told="variables of the test",
+        layout=RecordLayout(reward=("score",)), key_of=_test, key_description="variables of the test",
     ),
     Format("BFCL results", "bfcl", "`id`, `result`, `inference_log`", _is_bfcl, _bfcl, ("id",)),
     Format(
@@ -249,19 +258,19 @@ REFUSALS = (
         "joined.jsonl",
     ),
     RefusedFormat(
-        lambda record: has("question_id", "text")(record) and "category" not in record,
+        lambda record: has_keys("question_id", "text")(record) and "category" not in record,
         "holds an answer or a question alone (Vicuna's, FLASK's, Gorilla's); join them: jq -c --slurpfile q "
         "QUESTIONS.jsonl '. as $a | $q[] | select((.question_id // .idx) == $a.question_id) | {prompt: "
         "(.text // .instruction), completion: $a.text}' ANSWERS.jsonl > joined.jsonl",
     ),
     RefusedFormat(
         lambda record: (
-            has("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
+            has_keys("question_id", "judge")(record) and bool({"judgment", "g1_winner"} & record.keys())
         ),
         "is a judgment of FastChat's judge, not a rollout; give the answers of `model_answer`",
     ),
     RefusedFormat(
-        has("evalId", "results"),
+        has_keys("evalId", "results"),
         "is a whole promptfoo result in one line; give the .json file, or a result a line: "
         "jq -c '.results.results[]'",
     ),

@@ -18,14 +18,14 @@ ID_KEYS = (
 )  # fmt: skip
 """Fields that generic shapes have for a group key, best first. Not `uid` or `index`: often one a rollout."""
 
-MISSHAPEN = (TypeError, KeyError, IndexError, AttributeError, ValueError)
+SHAPE_ERRORS = (TypeError, KeyError, IndexError, AttributeError, ValueError)
 """What a format module may meet in a record that only looks like one of its own."""
-Lists = Callable[[Mapping[str, Any], int], list[Path]]
+ParallelLists = Callable[[Mapping[str, Any], int], list[Path]]
 """Of a record with so many rollouts, which of its lists hold an item for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RecordLayout:
     """Where ruler writes, and what goes along with a rollout that is left out.
 
     Paths begin at the rollout's own object (`Rollout.path`). `reward` is the dump's own reward field,
@@ -57,7 +57,7 @@ class Layout:
     absent: bytes | None = None
     listed: bool = False
     refuses_null: str = ""
-    lists: Lists | None = None
+    lists: ParallelLists | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +69,44 @@ class Format:
     `matches` looks at keys only; None says "could be". Of several formats that match a record the
     highest `rank` wins: named shapes stand above generic ones. `rollouts` raises UnreadableError.
     `keys` are dotted paths of a group key, best first; `key_of` computes it where it is no field of
-    its own, and `key_told` says how. `simulated_user`: a model plays the user, so that the rollouts of a
-    task begin differently. `fit` makes it what the first records of a file show it to be, for what one
-    record alone could not tell from an agent's own text.
+    its own, and `key_description` says how. `simulated_user`: a model plays the user, so that the
+    rollouts of a task begin differently. `refine` adapts the format to the first records of a file, if one
+    record alone cannot tell.
     """
 
     name: str
     family: str
-    tells: str
+    signature: str
     matches: Callable[[Mapping[str, Any]], bool | None]
     rollouts: Callable[[dict[str, Any]], list[Rollout]]
     keys: tuple[str, ...] = ()
-    layout: Layout = Layout()
+    layout: RecordLayout = RecordLayout()
     shape: Literal["group", "trajectory", "columns"] = "trajectory"
     key_of: Callable[[Mapping[str, Any]], str | None] | None = None
-    key_told: str = ""
+    key_description: str = ""
     rank: int = 1
     simulated_user: bool = False
-    fit: Callable[[Sequence[Mapping[str, Any]]], Format] | None = None
+    refine: Callable[[Sequence[Mapping[str, Any]]], Format] | None = None
 
     @property
-    def told_once(self) -> bool:
+    def group_in_record(self) -> bool:
         """Tell if the group's part of a mark stands in the record, and not on each rollout."""
         return self.shape == "group" or (self.layout.listed and self.shape == "trajectory")
 
 
-def known_by(
+def keyed_format(
     fields: str,
     name: str,
     family: str,
     rollouts: Callable[[dict[str, Any]], list[Rollout]],
     keys: tuple[str, ...] = (),
-    layout: Layout = Layout(),
+    layout: RecordLayout = RecordLayout(),
     **more: Any,
 ) -> Format:
     """A format whose records are those with all of these fields."""
     wanted = fields.split()
-    tells = ", ".join(f"`{field}`" for field in wanted)
-    return Format(name, family, tells, has(*wanted), rollouts, keys, layout, **more)
+    signature = ", ".join(f"`{field}`" for field in wanted)
+    return Format(name, family, signature, has_keys(*wanted), rollouts, keys, layout, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +121,17 @@ def fits(shape: Format | RefusedFormat, record: Mapping[str, Any]) -> bool | Non
     """Tell if a record is of a shape; one that its test cannot look into is not."""
     try:
         return shape.matches(record)
-    except (UnreadableError, RecursionError, *MISSHAPEN):
+    except (UnreadableError, RecursionError, *SHAPE_ERRORS):
         return False
 
 
-def plain(text: str, longest: int = 60) -> str:
+def printable(text: str, longest: int = 60) -> str:
     """Text of a dump, fit for a sentence on a terminal: printable, and not long."""
     shown = "".join(c if c.isprintable() else "\ufffd" for c in text[: longest + 1])
     return shown if len(shown) <= longest else shown[:longest] + "…"
 
 
-def has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+def has_keys(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     """A test for records with all of these keys."""
     wanted = frozenset(keys)
     return lambda record: wanted <= record.keys()
@@ -162,14 +162,14 @@ def lookup(record: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(record, dict) and part in record:
             record = record[part]
-        elif isinstance(record, list) and (at := item_at(part, len(record))) is not None:
+        elif isinstance(record, list) and (at := item_index(part, len(record))) is not None:
             record = record[at]
         else:
             return None
     return record
 
 
-def item_at(part: str, size: int) -> int | None:
+def item_index(part: str, size: int) -> int | None:
     """The item of a list of this size that a part of a path names; None where there is none."""
     if part == "-1" and size:
         return size - 1

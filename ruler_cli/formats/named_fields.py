@@ -30,15 +30,24 @@ from functools import partial
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, check_messages, first_turn, tools_of
-from ruler_cli.formats.interface import Format, Layout, RefusedFormat, first_at, has, items, known_by, lookup
-from ruler_cli.formats.reader import as_text, hashed
+from ruler_cli.formats.chat import Messages, check_messages, first_agent_turn, tools_of
+from ruler_cli.formats.interface import (
+    Format,
+    RecordLayout,
+    RefusedFormat,
+    first_at,
+    has_keys,
+    items,
+    keyed_format,
+    lookup,
+)
+from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.turns import (
     answer_turns,
-    of_messages,
-    of_texts,
+    is_message_list,
+    is_text_list,
+    make_rollout,
     prompt_turns,
-    rollout,
     with_submission,
 )
 from ruler_cli.types import Rollout
@@ -49,7 +58,7 @@ _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 def pair(record: Mapping[str, Any], asked: str, said: str, reward: str = "reward", **more: Any) -> Rollout:
     """Read a prompt, its answer and the reward from the fields of these names."""
     turns = prompt_turns(record.get(asked), asked), answer_turns(record.get(said), said)
-    return rollout(*turns, reward=record.get(reward), **more)
+    return make_rollout(*turns, reward=record.get(reward), **more)
 
 
 def _pair(asked: str, said: str, reward: str = "reward") -> Callable[[dict[str, Any]], list[Rollout]]:
@@ -103,7 +112,7 @@ def _slime(record: dict[str, Any]) -> list[Rollout]:
         raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
     reward = record.get("reward")
     outcome = reward.get("acc") if isinstance(reward, dict) else None
-    return [rollout(asked, said, tools=tools_of(record), reward=reward, outcome=outcome)]
+    return [make_rollout(asked, said, tools=tools_of(record), reward=reward, outcome=outcome)]
 
 
 def _is_miles(record: Mapping[str, Any]) -> bool:
@@ -124,9 +133,9 @@ _RULES = "responses_create_params.instructions"
 def _gym_key(record: Mapping[str, Any]) -> str | None:
     index, agent = first_at(record, "_ng_task_index", "task_idx"), lookup(record, "agent_ref.name")
     if index is not None:
-        return as_text(index if agent is None else [agent, index])
+        return key_text(index if agent is None else [agent, index])
     asked = lookup(record, _INPUT) or _gym_task(record) or _task_said(record)
-    return hashed("input", [lookup(record, _RULES), asked]) if asked else None
+    return hashed_key("input", [lookup(record, _RULES), asked]) if asked else None
 
 
 def _gym_task(record: Mapping[str, Any]) -> str | None:
@@ -138,7 +147,7 @@ def _gym_task(record: Mapping[str, Any]) -> str | None:
 def _task_said(record: Mapping[str, Any]) -> Messages:
     """The part of the output before the agent's first turn."""
     said = _parts(lookup(record, "response.output"))[-1]
-    return said[: first_turn(said)]
+    return said[: first_agent_turn(said)]
 
 
 def _parts(output: Any) -> list[Messages]:
@@ -174,7 +183,7 @@ def _gym(record: dict[str, Any]) -> list[Rollout]:
     said = with_submission(record, last)
     tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
     reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
-    return [rollout(_gym_asked(record), said, histories=tuple(earlier), tools=tools, reward=reward)]
+    return [make_rollout(_gym_asked(record), said, histories=tuple(earlier), tools=tools, reward=reward)]
 
 
 def _rl(record: dict[str, Any]) -> list[Rollout]:
@@ -189,9 +198,9 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _rl_messages(content: Any) -> Messages:
-    if of_messages(content):
+    if is_message_list(content):
         return check_messages(content, "content[0]")
-    if not of_texts(content):
+    if not is_text_list(content):
         raise UnreadableError("has neither texts nor messages in `content[0]`")
     if len(content) < 2:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
@@ -199,11 +208,11 @@ def _rl_messages(content: Any) -> Messages:
     return [*asked, *answer_turns("".join(content[1:]), "content[0]")]
 
 
-_SCORE = Layout(reward=("score",))
+_SCORE = RecordLayout(reward=("score",))
 FORMATS = (
     # `{rollout,eval-rollout}/{version}/{task_id}.jsonl` of `areal/infra/workflow_executor.py`
     # `_dump_trajectory`: each file is one group, so files are given together.
-    known_by(
+    keyed_format(
         "task_id sample_idx prompt completion", "AReaL rollouts", "areal",
         _pair("prompt", "completion"), ("task_id",),
     ),
@@ -211,7 +220,7 @@ FORMATS = (
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
     # `env_extras.extra_info.index` comes again in another data source and on each step. `score` may be a
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
-    known_by(
+    keyed_format(
         "input_prompt output_response score", "SkyRL evaluations", "skyrl",
         _pair("input_prompt", "output_response", "score"), layout=_SCORE,
     ),
@@ -224,19 +233,19 @@ FORMATS = (
     # does not know: ruler's own stands in `metadata`, which is free.
     Format(
         "slime samples", "slime", "`group_index`, `prompt`, `response`",
-        lambda record: has("group_index", "prompt", "response")(record) and not _is_miles(record),
-        _slime, ("group_index",), Layout(ruler=("metadata", "ruler")),
+        lambda record: has_keys("group_index", "prompt", "response")(record) and not _is_miles(record),
+        _slime, ("group_index",), RecordLayout(ruler=("metadata", "ruler")),
     ),
     # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
-    known_by("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
-    known_by(
+    keyed_format("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
+    keyed_format(
         "task_id traj", "tau-bench", "tau-bench",
         partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
-        ("task_id",), Layout(refuses_null="tau-bench"), simulated_user=True,
+        ("task_id",), RecordLayout(refuses_null="tau-bench"), simulated_user=True,
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
-    known_by(
+    keyed_format(
         "example_id turns", "tinker evaluations", "tinker",
         partial(_messages, name="turns", otherwise="written when an example ended in an error"),
         ("example_id",),
@@ -254,7 +263,7 @@ FORMATS = (
     Format(
         "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
         partial(_is_verl, uid=True), _verl, layout=_SCORE,
-        key_of=_verl_group, key_told="uid without its two numbers",
+        key_of=_verl_group, key_description="uid without its two numbers",
     ),
     Format(
         "verl", "verl", "`input`, `output`, `score`, `step`",
@@ -264,17 +273,17 @@ FORMATS = (
         "NeMo-Gym rollouts", "nemo-gym", "`responses_create_params`, `response`",
         lambda record: isinstance(record.get("responses_create_params"), dict) and "response" in record,
         _gym, ("_ng_task_index",), key_of=_gym_key,
-        key_told=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
+        key_description=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
     ),
     Format(
         "NeMo-RL rollouts", "nemo-rl", "`content`, `rewards`, `idx`",
-        lambda record: has("rewards", "idx")(record) and isinstance(record.get("content"), list), _rl,
-        layout=Layout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
+        lambda record: has_keys("rewards", "idx")(record) and isinstance(record.get("content"), list), _rl,
+        layout=RecordLayout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
 )  # fmt: skip
 REFUSALS = (
     RefusedFormat(
-        has("group_idx", "total_reward"),
+        has_keys("group_idx", "total_reward"),
         "holds lengths and rewards and no text (tinker's rollout summaries); give the file with the turns",
     ),
 )

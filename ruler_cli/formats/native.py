@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import SYSTEM, with_system
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, Layout
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
+from ruler_cli.formats.prompts import SYSTEM, with_system
 from ruler_cli.formats.turns import (
+    ANSWER_LISTS,
     ANSWERS,
-    FIELDS,
-    LISTS,
+    SUBMISSION_FIELDS,
+    answers_path,
     chat_turns,
-    listed,
+    list_field,
     prompt_size,
-    several,
     with_answer,
     with_submission,
 )
@@ -30,7 +30,7 @@ from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Path, Rollout
 
 _BESIDE = frozenset((
-    *SYSTEM, *ANSWERS, *LISTS, *FIELDS, *(path.split(".", 1)[0] for path in TOOLS),
+    *SYSTEM, *ANSWERS, *ANSWER_LISTS, *SUBMISSION_FIELDS, *(path.split(".", 1)[0] for path in TOOLS),
     "messages_and_choices", "exchanges", "additional_histories",
 ))  # fmt: skip
 """Fields beside `messages` that belong to the conversation."""
@@ -61,11 +61,11 @@ def read_trajectory(value: Any, path: Path = ()) -> Rollout:
 
 def read_group(record: dict[str, Any]) -> list[Rollout]:
     """All trajectories of a group line; one that cannot be read does not stop the others."""
-    trajectories = listed(record, "trajectories", ", though the file is one group per line")
+    trajectories = list_field(record, "trajectories", ", though the file is one group per line")
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
-def read_line(record: dict[str, Any]) -> list[Rollout]:
+def read_single(record: dict[str, Any]) -> list[Rollout]:
     """The one trajectory of a trajectory line."""
     if isinstance(record.get("trajectories"), list):
         raise UnreadableError("is a whole group, though the file is one trajectory per line")
@@ -93,18 +93,18 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
     if payload is None:
         if "trajectory_index" in record and record["trajectory_index"] is None:
             raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
-        return read_line(record)
+        return read_single(record)
     try:
         inner = parse_text(payload) if isinstance(payload, str) else None
     except UnreadableError:
         inner = None
     if not isinstance(inner, dict):
         raise UnreadableError("holds no JSON object in `trajectory_json`")
-    return read_line(inner)
+    return read_single(inner)
 
 
 _ART = ("messages_and_choices", "exchanges")
-_LAYOUT, _ART_LAYOUT = Layout(extras=True), Layout(extras=True, absent=b"0.0", refuses_null="ART")
+_LAYOUT, _ART_LAYOUT = RecordLayout(extras=True), RecordLayout(extras=True, absent=b"0.0", refuses_null="ART")
 FORMATS = (
     Format(
         "ART table rows", "art", "`group_index` with `trajectory_json` or `group_metadata`", _is_row,
@@ -117,7 +117,7 @@ FORMATS = (
     ),
     Format(
         "ART trajectories", "art", "`messages_and_choices` or `exchanges`",
-        lambda record: any(key in record for key in _ART) and not _is_row(record), read_line,
+        lambda record: any(key in record for key in _ART) and not _is_row(record), read_single,
         ("group_id", "group_index", "metadata.group_id", "metadata.scenario_id"), _ART_LAYOUT,
     ),
     Format(
@@ -127,6 +127,7 @@ FORMATS = (
     ),
     Format(
         "native trajectories", "native", "`messages`",
-        lambda record: "messages" in record and not several(record), read_line, ID_KEYS, _LAYOUT, rank=0,
+        lambda record: "messages" in record and not answers_path(record), read_single, ID_KEYS, _LAYOUT,
+        rank=0,
     ),
 )  # fmt: skip

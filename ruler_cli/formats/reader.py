@@ -10,10 +10,10 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.asked import prompt_key, with_prompt
-from ruler_cli.formats.chat import silence
-from ruler_cli.formats.interface import MISSHAPEN, PROMPT_HASH, Format, lookup
-from ruler_cli.formats.rewards import Words
+from ruler_cli.formats.chat import nothing_to_judge
+from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, lookup
+from ruler_cli.formats.prompts import prompt_key, with_prompt
+from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.parse import parse, parse_text
 from ruler_cli.types import Line, Path, Record, Rollout
 
@@ -22,7 +22,7 @@ from ruler_cli.types import Line, Path, Record, Rollout
 class Reader:
     """Lines → records by one format.
 
-    `key` is the dotted path of the group key, PROMPT_HASH, or what `Format.key_told` says of a key
+    `key` is the dotted path of the group key, PROMPT_HASH, or what `Format.key_description` says of a key
     that is computed. `reward` and `outcome` are the user's own paths, None: what the format reads.
     `prompt` is the user's path of the task's text, put before a conversation that does not begin with it.
     `labels` are of files, by their names: of several files whose keys count anew a label belongs to the
@@ -36,15 +36,15 @@ class Reader:
     outcome: str | None = None
     prompt: str | None = None
     labels: Mapping[str, str] | None = None
-    labelled: str = ""
-    words: tuple[Words, Words] = (Words(), Words())
+    label_kind: str = ""
+    words: tuple[FieldWords, FieldWords] = (FieldWords(), FieldWords())
 
-    def knowing(self, records: Iterable[Record]) -> Reader:
+    def with_words(self, records: Iterable[Record]) -> Reader:
         """The same reader, with the words of these records known to it."""
         rewards, outcomes = self.words
         for record in records:
             for rollout in record.rollouts:
-                rewards, outcomes = rewards.with_(rollout.reward), outcomes.with_(rollout.outcome)
+                rewards, outcomes = rewards.including(rollout.reward), outcomes.including(rollout.outcome)
         return self if (rewards, outcomes) == self.words else replace(self, words=(rewards, outcomes))
 
     def read(self, line: Line) -> tuple[Record, ...]:
@@ -54,7 +54,7 @@ class Reader:
         """
         return self._records(line, exact=True)
 
-    def glance(self, line: Line) -> tuple[Record, ...]:
+    def read_rounded(self, line: Line) -> tuple[Record, ...]:
         """Read one line as `read` does, but for integers beyond 64 bits in messages and rewards.
 
         The group key is the same to the last digit, and so is what cannot be read.
@@ -70,7 +70,7 @@ class Reader:
             return self._shaped(parse(line.raw, exact=exact), line)
         except RecursionError:
             raise UnreadableError("is nested too deeply to be read; flatten the record") from None
-        except MISSHAPEN as error:  # one net for all modules, which look at what a stranger wrote
+        except SHAPE_ERRORS as error:  # one net for all modules, which look at what a stranger wrote
             raise UnreadableError(f"is not of the shape of {self.format.name} ({error!r:.80})") from None
 
     def _shaped(self, value: dict[str, Any], line: Line) -> tuple[Record, ...]:
@@ -79,7 +79,7 @@ class Reader:
             rollouts = tuple(with_prompt(r, self._asked(value, r), self.prompt) for r in rollouts)
             if self.format.shape == "trajectory" and rollouts[0].error is not None:
                 raise UnreadableError(rollouts[0].error)
-        rollouts = tuple(map(guarded, rollouts))
+        rollouts = tuple(map(validated, rollouts))
         if self.format.layout.listed:
             for path in (self.reward, self.key if self.format.shape == "columns" and self._by_path else None):
                 _refuse_uneven(value, path, len(rollouts))
@@ -109,8 +109,8 @@ class Reader:
             if key is None and rollout.key is not None:
                 key = rollout.key
             if key is None:
-                key, rollout = _hashed_or_apart(rollout, i, value.get("step"))  # noqa: PLW2901 - with its fault
-            groups.setdefault(as_text(key), []).append(rollout)
+                key, rollout = _prompt_key_or_error(rollout, i, value.get("step"))  # noqa: PLW2901 - with its fault
+            groups.setdefault(key_text(key), []).append(rollout)
         return tuple(
             Record(line, tuple(found), f"{line.where}: {key}", part=i, parts=len(groups))
             for i, (key, found) in enumerate(groups.items())
@@ -123,19 +123,19 @@ class Reader:
 
     @property
     def _by_path(self) -> bool:
-        return self.key not in (PROMPT_HASH, self.format.key_told)
+        return self.key not in (PROMPT_HASH, self.format.key_description)
 
     def _key_of(self, value: dict[str, Any], line: Line, rollouts: tuple[Rollout, ...]) -> str:
-        if self.format.key_of is not None and self.key == self.format.key_told:
+        if self.format.key_of is not None and self.key == self.format.key_description:
             computed = self.format.key_of(value)
             if computed is None:
                 raise UnreadableError(f"has no group key ({self.key})")
             return computed
         found = lookup(value, self.key) if self._by_path else None
         if found is None and self._by_path and self.format.shape == "group" and rollouts:
-            found = lookup(owner(value, rollouts[0]), self.key)  # each rollout of the group may have it
+            found = lookup(rollout_object(value, rollouts[0]), self.key)
         if found is not None:
-            return as_text(found)
+            return key_text(found)
         if self.format.shape == "group":
             return line.where
         if self.key != PROMPT_HASH:
@@ -143,23 +143,23 @@ class Reader:
         return prompt_key(rollouts[0], value.get("step"))
 
     def _overlaid(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
-        reward = rollout.reward if self.reward is None else self.at(value, rollout, self.reward)
-        outcome = rollout.outcome if self.outcome is None else self.at(value, rollout, self.outcome)
-        return _told(rollout, reward, outcome)
+        reward = rollout.reward if self.reward is None else self.value_at(value, rollout, self.reward)
+        outcome = rollout.outcome if self.outcome is None else self.value_at(value, rollout, self.outcome)
+        return _with_rewards(rollout, reward, outcome)
 
     def _asked(self, value: dict[str, Any], rollout: Rollout) -> Any:
         """The value at `prompt`: of a record whose rollouts are items of lists the record's own."""
         path = self.prompt or ""
         one = self.format.layout.listed and self.format.shape == "group"
-        return lookup(value, path) if one else self.at(value, rollout, path)
+        return lookup(value, path) if one else self.value_at(value, rollout, path)
 
-    def at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
+    def value_at(self, value: dict[str, Any], rollout: Rollout, path: str) -> Any:
         """What stands at a dotted path below a rollout of a record, else below the record itself."""
         if self.format.layout.listed:
             found = lookup(value, path)
             at = rollout.path[-1]
             return found[at] if isinstance(found, list) and isinstance(at, int) and at < len(found) else None
-        own = owner(value, rollout)
+        own = rollout_object(value, rollout)
         found = lookup(own, path)
         return found if found is not None or own is value else lookup(value, path)
 
@@ -176,13 +176,15 @@ class Reader:
         where = ".".join(map(str, layout.ruler))
         _refuse_foreign(value, "ruler", listed=form.shape == "columns")
         # items of lists have one owner, the record
-        for holder in [value] if layout.listed else [owner(value, rollout) for rollout in rollouts]:
+        for holder in [value] if layout.listed else [rollout_object(value, rollout) for rollout in rollouts]:
             _refuse_foreign(holder, where, listed=form.shape == "columns")
             _refuse_blocked(holder, layout.ruler)
             _refuse_blocked(holder, layout.reward or ())
         if "ruler" not in value and form.shape != "trajectory" and layout.ruler == ("ruler",):
             return rollouts
-        return (self._with_first_reward(rollout, self.mark(value, rollout)) for rollout in rollouts)
+        return (
+            self._with_first_reward(rollout, self.previous_annotation(value, rollout)) for rollout in rollouts
+        )
 
     @staticmethod
     def _with_first_reward(rollout: Rollout, mark: Mapping[str, Any] | None) -> Rollout:
@@ -191,37 +193,37 @@ class Reader:
         first = mark.get("independent_reward")
         # without one the score stands in its place, unless the reward is read from another
         known = first is not None or rollout.reward == mark.get("score")
-        return _told(rollout, first, rollout.outcome) if known else rollout
+        return _with_rewards(rollout, first, rollout.outcome) if known else rollout
 
     def _with_verdict(self, rollout: Rollout) -> Rollout:
         """The rollout, its words verdicts, or known to be none."""
         reward, outcome = self.words[0].read(rollout.reward), self.words[1].read(rollout.outcome)
         same = reward is rollout.reward and outcome is rollout.outcome
-        return rollout if same else _told(rollout, reward, outcome)
+        return rollout if same else _with_rewards(rollout, reward, outcome)
 
-    def mark(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
+    def previous_annotation(self, value: dict[str, Any], rollout: Rollout) -> dict[str, Any] | None:
         """What ruler wrote on a rollout of a record in an earlier run; None where it wrote nothing."""
         if self.format.layout.listed:
             where = "ruler" if self.format.shape == "columns" else "ruler.rollouts"
             mark = lookup(value, f"{where}.{rollout.path[-1]}")
         else:
-            mark = lookup(owner(value, rollout), ".".join(map(str, self.format.layout.ruler)))
+            mark = lookup(rollout_object(value, rollout), ".".join(map(str, self.format.layout.ruler)))
         if isinstance(mark, str):
             mark = parse_text(mark)
         return mark if isinstance(mark, dict) else None
 
 
-def guarded(rollout: Rollout) -> Rollout:
+def validated(rollout: Rollout) -> Rollout:
     """The rollout, with a fault if it shows nothing that the agent did, or holds what is no message."""
     if rollout.error is not None:
         return rollout
     if any({*map(type, part)} - {dict} for part in (rollout.messages, *rollout.histories)):
         return replace(rollout, error="has among its messages what is no JSON object")
-    reason = silence(rollout.messages, rollout.histories, rollout.prompt_length)
+    reason = nothing_to_judge(rollout.messages, rollout.histories, rollout.prompt_length)
     return rollout if reason is None else replace(rollout, error=reason)
 
 
-def _told(one: Rollout, reward: Any, outcome: Any) -> Rollout:
+def _with_rewards(one: Rollout, reward: Any, outcome: Any) -> Rollout:
     """A rollout with another reward and outcome; `replace` takes four times as long."""
     before, behind = (
         (one.messages, one.path, one.histories, one.tools),
@@ -230,7 +232,7 @@ def _told(one: Rollout, reward: Any, outcome: Any) -> Rollout:
     return Rollout(*before, reward, one.error, outcome, *behind)
 
 
-def owner(value: Any, rollout: Rollout) -> Any:
+def rollout_object(value: Any, rollout: Rollout) -> Any:
     """A rollout's own object in its record: the record itself where rollouts are items of lists."""
     if rollout.path[:1] and isinstance(rollout.path[0], int):
         return value
@@ -239,7 +241,7 @@ def owner(value: Any, rollout: Rollout) -> Any:
     return value
 
 
-def _hashed_or_apart(rollout: Rollout, i: int, step: Any) -> tuple[str, Rollout]:
+def _prompt_key_or_error(rollout: Rollout, i: int, step: Any) -> tuple[str, Rollout]:
     """The key of a rollout in a columnar record; one without a prompt is at fault, in a group of its own."""
     try:
         return prompt_key(rollout, step), rollout
@@ -247,13 +249,13 @@ def _hashed_or_apart(rollout: Rollout, i: int, step: Any) -> tuple[str, Rollout]
         return f"rollout {i}", rollout if rollout.error else replace(rollout, error=str(error))
 
 
-def hashed(name: str, value: Any) -> str:
+def hashed_key(name: str, value: Any) -> str:
     """A group key made of any JSON value: equal values have equal keys."""
-    text = as_text(value).encode("utf-8", "surrogatepass")
+    text = key_text(value).encode("utf-8", "surrogatepass")
     return f"{name}-" + blake2b(text, digest_size=8).hexdigest()
 
 
-def as_text(value: Any) -> str:
+def key_text(value: Any) -> str:
     """A group key as text: any JSON value, equal for equal values, integers of any size."""
     if isinstance(value, str):
         return value

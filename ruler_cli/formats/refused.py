@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.interface import RefusedFormat, has
-from ruler_cli.formats.turns import is_agents, several, with_answer
+from ruler_cli.formats.interface import RefusedFormat, has_keys
+from ruler_cli.formats.turns import answers_path, is_reply, with_answer
 
 
 def _asks_only(record: Mapping[str, Any]) -> bool:
     """Whether all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
     messages = record.get("messages")
-    if not isinstance(messages, list) or not messages or several(record):
+    if not isinstance(messages, list) or not messages or answers_path(record):
         return False
     try:
-        if is_agents(with_answer(record, messages)[-1]):
+        if is_reply(with_answer(record, messages)[-1]):
             return False
     except UnreadableError:
         return False
@@ -39,7 +39,7 @@ _SPANS = (
 
 def _spans(record: Mapping[str, Any]) -> bool:
     """Whether it is a profiler's or a tracer's span: `traces.jsonl` is a name of those, too."""
-    return any(has(*wanted.split())(record) for wanted in _SPANS)
+    return any(has_keys(*wanted.split())(record) for wanted in _SPANS)
 
 
 def _by_columns(record: Mapping[str, Any]) -> bool:
@@ -53,30 +53,32 @@ def _by_columns(record: Mapping[str, Any]) -> bool:
 
 def _numbered(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     """A test for objects whose members are objects with these keys."""
-    return lambda record: bool(record) and all(map(has(*keys), itertools.islice(record.values(), 3)))
+    return lambda record: bool(record) and all(map(has_keys(*keys), itertools.islice(record.values(), 3)))
 
 
 _PROMPTS = {"prompt", "messages", "request", "input", "question", "query"}
 _ANSWERS = {"completion", "completions", "response", "responses", "output", "outputs", "messages"}
 
+_TERMINAL_BENCH = (has_keys("results", "n_resolved"), has_keys("trial_name", "is_resolved"))
+
 REFUSALS = (
     RefusedFormat(
-        has("trajectory_groups"),
+        has_keys("trajectory_groups"),
         "holds several groups in one line among others; write one a line: jq -c '.trajectory_groups[]'",
     ),
     RefusedFormat(
-        has("prompt_tokens", "response_tokens"),
+        has_keys("prompt_tokens", "response_tokens"),
         "holds token ids only (open-instruct); decode them first and write `prompt` and `completion`",
     ),
     RefusedFormat(
-        has("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"
+        has_keys("tokens", "scores"), "holds token ids only; let Atropos write `messages` along with them"
     ),
     RefusedFormat(
-        has("responses_create_params"),
+        has_keys("responses_create_params"),
         "holds NeMo-Gym's inputs and no `response`; give the file with the rollouts",
     ),
     RefusedFormat(
-        has("prompt", "completions", "labels"),
+        has_keys("prompt", "completions", "labels"),
         "is stepwise supervision: its completions are steps of one answer, not rollouts",
     ),
     RefusedFormat(
@@ -84,7 +86,7 @@ REFUSALS = (
         "holds a prompt and no answer (verl's training set); give the file with the rollouts",
     ),
     RefusedFormat(
-        has("custom_id", "body"),
+        has_keys("custom_id", "body"),
         "is a request of a batch, not a rollout; write `prompt` and `completion` of each with its answer",
     ),
     RefusedFormat(
@@ -94,7 +96,7 @@ REFUSALS = (
         "response: $a.response.body}' ANSWERS.jsonl > joined.jsonl",
     ),
     RefusedFormat(
-        has("mapping", "title"),
+        has_keys("mapping", "title"),
         "is a conversation of ChatGPT's export, which is a tree; write its last branch: jq -c '. as $c | "
         "[(.current_node // (.mapping | to_entries | map(select((.value.children // []) == [])) | last.key)) "
         "| recurse($c.mapping[.].parent // empty)] | reverse | "
@@ -103,22 +105,22 @@ REFUSALS = (
         'select(.content != "")) | {messages: .}\'',
     ),
     RefusedFormat(
-        lambda record: has("code", "input", "output")(record) and "????" in f"{record['input']}",
+        lambda record: has_keys("code", "input", "output")(record) and "????" in f"{record['input']}",
         "holds the two questions that CRUXEval asks of a function, and no answer; give the rollouts",
     ),
     RefusedFormat(
-        has("post", "patch"),
+        has_keys("post", "patch"),
         "is what a client sends to LangSmith, in halves; export the runs from there, a trace a line",
     ),
     RefusedFormat(
-        has("spanContext", "attributes"),
+        has_keys("spanContext", "attributes"),
         "is a span as OpenTelemetry's JavaScript keeps it; write its ids as an exporter does: jq -c '(if "
         'type == "array" then .[] else . end) | {name, context: {trace_id: .spanContext.traceId, span_id: '
         ".spanContext.spanId}, parent_id: (.parentSpanContext.spanId // .parentSpanId), start_time: "
         ".startTime, attributes}'",
     ),
     RefusedFormat(
-        lambda record: has("parts", "kind")(record) and record["kind"] in ("request", "response"),
+        lambda record: has_keys("parts", "kind")(record) and record["kind"] in ("request", "response"),
         "is a message of Pydantic AI; write those of a run as one line: jq -c '{messages: [.[] | .kind as $k "
         '| .parts[] | if .part_kind == "tool-call" then {role: "assistant", content: [{type: "tool_call", '
         'id: .tool_call_id, name: .tool_name, arguments: .args}]} elif .part_kind == "tool-return" then '
@@ -132,7 +134,7 @@ REFUSALS = (
         "(to_entries[0].value | keys_unsorted[]) as $i | $t | map_values(.[$i])'",
     ),
     RefusedFormat(
-        lambda record: has("results", "n_resolved")(record) or has("trial_name", "is_resolved")(record),
+        lambda record: any(test(record) for test in _TERMINAL_BENCH),
         "says which tasks of Terminal-Bench were resolved, and nothing that an agent said or did; give its "
         "logs (Harbor, which came after it, writes `agent/trajectory.json`)",
     ),
@@ -149,12 +151,12 @@ REFUSALS = (
         ".available_tools, response: .answer.final_answer}' (its steps: `.answer.answer_details`)",
     ),
     RefusedFormat(
-        has("eval", "samples"),
+        has_keys("eval", "samples"),
         "is a whole Inspect log in one line; give the .json or .eval file, or a sample a line: "
         "jq -c '.samples[]'",
     ),
     RefusedFormat(
-        has("simulations", "info"),
+        has_keys("simulations", "info"),
         "is a whole tau2-bench result in one line; give the .json file, or write one simulation a line: "
         "jq -c '.simulations[]'",
     ),
@@ -164,7 +166,7 @@ REFUSALS = (
         "`llm.…`, `input`); let the tracer record contents, or give the file with the rollouts",
     ),
     RefusedFormat(
-        has("traces", "export_metadata"),
+        has_keys("traces", "export_metadata"),
         "holds several traces in one object (LangSmith); write one a line: jq -c '.traces[]'",
     ),
     RefusedFormat(

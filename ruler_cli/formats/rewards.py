@@ -42,22 +42,22 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FieldWords:
     """Which words a field of rewards or outcomes has: some that passed, some that failed, and others."""
 
     good: bool = False
     bad: bool = False
     others: bool = False
 
-    def with_(self, value: Any) -> Words:
+    def including(self, value: Any) -> FieldWords:
         """The same with one more value, of any kind."""
         if value is None or type(value) is float:  # as in most dumps
             return self
-        said = _word(given(value))
+        said = _word(raw_value(value))
         if said is None or said in _NEITHER:
             return self
         good, bad = said in _PASSED, said in _FAILED
-        return Words(self.good or good, self.bad or bad, self.others or not (good or bad))
+        return FieldWords(self.good or good, self.bad or bad, self.others or not (good or bad))
 
     def read(self, value: Any) -> Any:
         """A value as it is, or a Label where its word is no verdict in this field."""
@@ -70,7 +70,7 @@ class Words:
         return value if sure and not self.others else Label(value)
 
 
-def given(value: Any) -> Any:
+def raw_value(value: Any) -> Any:
     """A reward or an outcome as it stands in the dump."""
     return value.value if isinstance(value, Label) else value
 

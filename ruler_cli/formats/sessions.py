@@ -253,7 +253,7 @@ def _is_codex_sub_agent(record: Record) -> bool:
     return (isinstance(source, dict) and "subagent" in source) or lookup(head, "thread_source") == "subagent"
 
 
-def _format(family: str, agent: str, tells: str, fits: Fits, read: Read, aside: Fits) -> Format:
+def _format(family: str, agent: str, signature: str, fits: Fits, read: Read, aside: Fits) -> Format:
     """The sessions of one agent, without those that are `aside`."""
 
     def rollouts(record: dict[str, Any]) -> list[Rollout]:
@@ -268,7 +268,7 @@ def _format(family: str, agent: str, tells: str, fits: Fits, read: Read, aside: 
     return Format(
         name=f"{agent} sessions",
         family=family,
-        tells=tells,
+        signature=signature,
         # a document of messages would be taken for one of another kind
         matches=lambda record: fits(record) and ("messages" in record or not aside(record)),
         rollouts=rollouts,

@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, first_turn
+from ruler_cli.formats.chat import Messages, first_agent_turn
 from ruler_cli.formats.conversations import (
     Conversation,
     conversations_of,
@@ -41,7 +41,7 @@ from ruler_cli.formats.dialects import (
     text_of,
 )
 from ruler_cli.formats.interface import Format, first_at, items, lookup
-from ruler_cli.formats.reader import as_text
+from ruler_cli.formats.reader import key_text
 from ruler_cli.formats.trace_spans import Span, decoded, spans_of
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Rollout
@@ -141,7 +141,7 @@ def _with_ends(conversations: list[Conversation], root: Span) -> Messages:
     question = asked(root.asked)
     if question and not _is_asked(_last_words(question), conversations):
         messages = [*question, *messages]
-    elif first_turn(messages) == 0:  # nothing stands before it by which a task could be told
+    elif first_agent_turn(messages) == 0:  # nothing stands before it by which a task could be told
         opening = [m for m in messages if m.get("role") == "user"][:1]
         given = [] if root.asked in NOTHING else [{"role": "user", "content": as_json(root.asked)}]
         messages = [*(question or opening or given), *messages]
@@ -233,10 +233,10 @@ def item_of(record: Mapping[str, Any]) -> str | None:
     for holder in (record, trace, metadata, *_listed(record)):
         found = (lookup(holder, path) for path in _ITEMS)
         if (item := next((v for v in found if isinstance(v, str | int) and v != ""), None)) is not None:
-            return as_text(item)
+            return key_text(item)
         named = lookup(holder, "metadata.attributes")
         if isinstance(named, Mapping) and named.get("langfuse.experiment.item.id"):
-            return as_text(named["langfuse.experiment.item.id"])
+            return key_text(named["langfuse.experiment.item.id"])
     return None
 
 
@@ -260,15 +260,15 @@ def _is_run(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("run_type"), str) and ("inputs" in record or "outputs" in record)
 
 
-def _format(name: str, tells: str, matches: Any) -> Format:
+def _format(name: str, signature: str, matches: Any) -> Format:
     return Format(
         name=name,
         family="traces",
-        tells=tells,
+        signature=signature,
         matches=matches,
         rollouts=_read,
         key_of=item_of,
-        key_told="the data set's item",
+        key_description="the data set's item",
     )
 
 

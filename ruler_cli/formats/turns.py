@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import ASKING, Messages, check_messages, first_turn
+from ruler_cli.formats.chat import USER_ROLES, Messages, check_messages, first_agent_turn
 from ruler_cli.formats.dialects import text_of
 from ruler_cli.formats.interface import lookup
 from ruler_cli.reading.parse import parse_text
@@ -28,7 +28,7 @@ ROLES = {
 """The names that data sets have for who speaks → the role of a chat message."""
 
 _KEYS = (("from", "value"), ("speaker", "text"), ("from", "content"), ("role", "value"), ("role", "text"))
-_HELD = {"content", "tool_calls", "value", "text", "parts"}
+_CONTENT_KEYS = {"content", "tool_calls", "value", "text", "parts"}
 
 _MARKERS = (
     re.compile(r"(?:\A\s*|\n\n)(Human|Assistant|System):[ \t]*"),
@@ -56,7 +56,7 @@ def json_messages(text: str) -> list[Any] | None:
 
 def _is_message(value: Any) -> bool:
     """Tell if it says who speaks, by a name that people use, and what: other objects have a `role` too."""
-    if not isinstance(value, dict) or not _HELD & value.keys():
+    if not isinstance(value, dict) or not _CONTENT_KEYS & value.keys():
         return False
     who = next((value[key] for key in ("role", "from", "speaker") if key in value), None)
     return isinstance(who, str) and who.lower() in ROLES
@@ -112,7 +112,7 @@ def _split(text: str, markers: re.Pattern[str]) -> Messages:
     ]
 
 
-def asked_in(text: str) -> Messages | None:
+def dialogue_prompt(text: str) -> Messages | None:
     """The turns of a prompt that is a dialogue, without the marker at its end that asks for the answer."""
     turns = dialogue(text)
     if turns and turns[-1] == {"role": "assistant", "content": ""}:
@@ -120,7 +120,7 @@ def asked_in(text: str) -> Messages | None:
     return turns
 
 
-def pair_of(one: str, other: str) -> tuple[Messages, Messages] | None:
+def dialogue_pair(one: str, other: str) -> tuple[Messages, Messages] | None:
     """Two dialogues that begin alike → the turns of each; None where they are no dialogues.
 
     Turns up to the last marker that both have are what was asked. The rest of each is one turn: markers in
@@ -149,9 +149,9 @@ ANSWERS = (
     *("actual_output", "actualOutput", "assistant_response", "agent_response", "model_answer", "full_output"),
 )
 """Fields with an answer beside its prompt, best first. Not `answer`: that is mostly the right one."""
-LISTS = ("responses", "completions", "outputs", "generations", "choices", "rollouts")
+ANSWER_LISTS = ("responses", "completions", "outputs", "generations", "choices", "rollouts")
 """Fields with several answers to one prompt. Not `candidates`: those are mostly the options of a question."""
-_SAID = {"role", "text", "content", "message", "choices", "generated_text", "completion", "response"}
+_ANSWER_KEYS = {"role", "text", "content", "message", "choices", "generated_text", "completion", "response"}
 _PARTS = ("text", "output_text", "thinking", "tool_use", "image", "image_url", "refusal")
 
 
@@ -183,15 +183,15 @@ def answer_turns(value: Any, where: str) -> Messages:
     return check_messages([value] if isinstance(value, dict) else value, where)
 
 
-def told_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
+def response_turns(value: Any, where: str, *, as_json: bool = False) -> Messages:
     """The agent's answer, also as an API's response; `as_json`: also as JSON text of messages."""
     if as_json and isinstance(value, str) and (found := json_messages(value)) is not None:
         return chat_turns(found, where)
-    found = reply_turns(value, where)
+    found = find_answer(value, where)
     return answer_turns(value, where) if found is None else found
 
 
-def reply_turns(value: Any, where: str) -> Messages | None:
+def find_answer(value: Any, where: str) -> Messages | None:
     """The one answer in a text, a message, an API's response, or a list of one of these; None for no answer.
 
     UnreadableError where there are several, of which nobody knows the right one.
@@ -199,7 +199,7 @@ def reply_turns(value: Any, where: str) -> Messages | None:
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     if isinstance(value, list):
-        return _listed(value, where)
+        return _find_in_list(value, where)
     if not isinstance(value, Mapping):
         return None
     if isinstance(value.get("role"), str):
@@ -208,7 +208,7 @@ def reply_turns(value: Any, where: str) -> Messages | None:
         return named
     for name in ("message", "choices", "output", "body"):
         inner = value.get(name)
-        if isinstance(inner, dict | list) and (found := reply_turns(inner, f"{where}.{name}")) is not None:
+        if isinstance(inner, dict | list) and (found := find_answer(inner, f"{where}.{name}")) is not None:
             return found
     for name in ("text", "content", "generated_text", "output_text", "completion", "response", "message"):
         said = value.get(name)
@@ -217,7 +217,7 @@ def reply_turns(value: Any, where: str) -> Messages | None:
     return None
 
 
-def _listed(value: list[Any], where: str) -> Messages | None:
+def _find_in_list(value: list[Any], where: str) -> Messages | None:
     if not value or (named := named_turns(value)) is not None:
         return named if value else None
     kinds = [item.get("type") if isinstance(item, dict) else None for item in value]
@@ -227,7 +227,7 @@ def _listed(value: list[Any], where: str) -> Messages | None:
     if all(kind is not None or role for kind, role in zip(kinds, roles, strict=True)):
         return check_messages(value, where)
     if len(value) == 1:
-        return reply_turns(value[0], f"{where}[0]")
+        return find_answer(value[0], f"{where}[0]")
     if not all(is_answer(item) for item in value):
         return None
     raise UnreadableError(
@@ -238,24 +238,24 @@ def _listed(value: list[Any], where: str) -> Messages | None:
 def is_answer(value: Any) -> bool:
     """Tell if it may be an answer: nothing, a text, a message, messages, or an API's choice."""
     if isinstance(value, dict):
-        return bool(_SAID & value.keys())
-    return value is None or isinstance(value, str) or of_messages(value)
+        return bool(_ANSWER_KEYS & value.keys())
+    return value is None or isinstance(value, str) or is_message_list(value)
 
 
-def is_agents(message: Any) -> bool:
+def is_reply(message: Any) -> bool:
     """Tell if the agent wrote a message."""
-    return isinstance(message, dict) and first_turn([message]) == 0
+    return isinstance(message, dict) and first_agent_turn([message]) == 0
 
 
 def with_answer(record: Mapping[str, Any], messages: Messages) -> Messages:
     """A conversation with the answer that stands beside it, where its last message is not the agent's."""
-    if messages and is_agents(messages[-1]):
+    if messages and is_reply(messages[-1]):
         return messages
-    for name in (*ANSWERS, *LISTS):
+    for name in (*ANSWERS, *ANSWER_LISTS):
         value = record.get(name)
         if value is None or (name == "choices" and _options(value)):
             continue
-        found = reply_turns(value, name)
+        found = find_answer(value, name)
         if found is not None:
             return [*messages, *found]
     return messages
@@ -267,25 +267,25 @@ def prompt_size(given: Messages, whole: Messages) -> int | None:
     If the user's turn was the last one, earlier turns of the agent are examples, or the history of a chat.
     None: what stands before the agent's first turn.
     """
-    replies = len(whole) > len(given) and given[-1].get("role") in ASKING
-    return len(given) if replies and first_turn(given) < len(given) else None
+    replies = len(whole) > len(given) and given[-1].get("role") in USER_ROLES
+    return len(given) if replies and first_agent_turn(given) < len(given) else None
 
 
-def several(record: Mapping[str, Any], least: int = 2) -> Path:
+def answers_path(record: Mapping[str, Any], least: int = 2) -> Path:
     """The place of several answers to a prompt, or to messages without one; () if there are none."""
-    for name in (*LISTS, *ANSWERS):
+    for name in (*ANSWER_LISTS, *ANSWERS):
         value = record.get(name)
         inner = value.get("choices") if isinstance(value, dict) else None
-        found = _are_several(value, name, least) or _are_several(inner, "choices", least)
+        found = _is_answer_list(value, name, least) or _is_answer_list(inner, "choices", least)
         if found and not _ends_with_answer(record.get("messages")):
             return (name, "choices") if isinstance(value, dict) else (name,)
     return ()
 
 
-def _are_several(value: Any, name: str, least: int) -> bool:
+def _is_answer_list(value: Any, name: str, least: int) -> bool:
     if not isinstance(value, list) or len(value) < least or not all(map(is_answer, value)):
         return False
-    if name in LISTS:
+    if name in ANSWER_LISTS:
         return name != "choices" or not _options(value)
     # a list of messages under a name for one answer is one conversation
     return not any(isinstance(item, dict) and ("role" in item or "type" in item) for item in value)
@@ -293,7 +293,7 @@ def _are_several(value: Any, name: str, least: int) -> bool:
 
 def _ends_with_answer(messages: Any) -> bool:
     messages = json_messages(messages) if isinstance(messages, str) else messages
-    return isinstance(messages, list) and bool(messages) and is_agents(messages[-1])
+    return isinstance(messages, list) and bool(messages) and is_reply(messages[-1])
 
 
 def _options(value: Any) -> bool:
@@ -301,7 +301,7 @@ def _options(value: Any) -> bool:
     return isinstance(value, list) and any(not isinstance(item, dict) for item in value)
 
 
-def listed(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
+def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
     """A list of the record; UnreadableError where there is none."""
     found = record.get(name)
     if not isinstance(found, list):
@@ -309,7 +309,7 @@ def listed(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
     return found
 
 
-def or_fault(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
+def read_or_error(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rollout:
     """One rollout of several; one that cannot be read has these fields and says why."""
     try:
         return read()
@@ -317,13 +317,13 @@ def or_fault(read: Callable[[], Rollout], path: Path = (), **fields: Any) -> Rol
         return Rollout([], path, error=str(error), **fields)
 
 
-def rollout(prompt: Messages, answer: Messages, path: Path = (), **fields: Any) -> Rollout:
+def make_rollout(prompt: Messages, answer: Messages, path: Path = (), **fields: Any) -> Rollout:
     """A prompt and what followed; turns of the agent in the prompt are part of what was asked."""
-    asked = len(prompt) if first_turn(prompt) < len(prompt) else None
+    asked = len(prompt) if first_agent_turn(prompt) < len(prompt) else None
     return Rollout([*prompt, *answer], path, prompt_length=asked, **fields)
 
 
-def text_turns(value: Any, where: str) -> Messages:
+def json_turns(value: Any, where: str) -> Messages:
     """Messages that stand as JSON text."""
     if isinstance(value, str):
         try:
@@ -333,12 +333,12 @@ def text_turns(value: Any, where: str) -> Messages:
     return check_messages(value, where)
 
 
-def of_messages(value: Any) -> bool:
+def is_message_list(value: Any) -> bool:
     """Whether it is a list of messages."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
-def of_texts(value: Any) -> bool:
+def is_text_list(value: Any) -> bool:
     """Whether it is a list of texts."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
@@ -358,10 +358,10 @@ def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
     return found
 
 
-def answered(prompt: Messages, value: Any, where: str, i: int, **fields: Any) -> Rollout:
+def answer_rollout(prompt: Messages, value: Any, where: str, i: int, **fields: Any) -> Rollout:
     """The i-th item of parallel lists as a rollout; one that cannot be read keeps its prompt and says why."""
     try:
-        return rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
+        return make_rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
     except UnreadableError as error:
         return Rollout(prompt, (i,), error=str(error), **fields)
 
@@ -372,7 +372,7 @@ _HANDED_IN = (
 )
 """Places of the work that an agent handed in, a patch. Never `patch`, `test_patch` and `gold_patch`: the data
 sets of SWE-bench have the reference solution there, which tells the judge what it is to find out."""
-FIELDS = frozenset(path.split(".", 1)[0] for path in _HANDED_IN)
+SUBMISSION_FIELDS = frozenset(path.split(".", 1)[0] for path in _HANDED_IN)
 """Fields of which one is there if anything was handed in."""
 
 

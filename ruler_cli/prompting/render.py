@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, unread
+from ruler_cli.formats.chat import CALL_KEYS, RESULT_KINDS, TEXT_KEYS, other_text
 
 _SAFE_NAME = r"[A-Za-z0-9_.\-]{1,80}"
 _INVISIBLE = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -174,7 +174,7 @@ def _elsewhere(message: Mapping[str, Any], *, alone: bool) -> str:
     Nothing that a message says may become an empty line. One that shows something else, and is not `alone`,
     is looked for text only: other fields of such a message are its writer's.
     """
-    found = unread(message)
+    found = other_text(message)
     if not alone:
         found = {key: value for key, value in found.items() if key in TEXT_KEYS}
     if not found:

@@ -15,8 +15,8 @@ from typing import Any
 from ruler_cli.config import OnFailure
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.custom import tree
-from ruler_cli.formats.interface import Format, Layout
-from ruler_cli.formats.rewards import given
+from ruler_cli.formats.interface import Format, RecordLayout
+from ruler_cli.formats.rewards import raw_value
 from ruler_cli.reading.parse import dump, dump_shown, parse_text
 from ruler_cli.types import (
     Annotation,
@@ -213,7 +213,7 @@ def _lists(
         before = at(raw, (_KEPT,), earlier[i][0]) if i < len(earlier) else None
         original = now if before is None else raw[slice(*before)]
         if original is None and rollout.reward is not None:  # it stands elsewhere, as ROLL's agentic ones do
-            original = dump(given(rollout.reward))
+            original = dump(raw_value(rollout.reward))
         original = None if original == b"null" else original
         score = _written(mark, layout, on_failure, original) or b"null"
         if now is not None:
@@ -224,12 +224,12 @@ def _lists(
     changes: Tree = {}
     if layout.reward and not rewards:
         changes = tree(layout.reward, b"[" + b", ".join(fresh) + b"]")
-    if form.told_once:
+    if form.group_in_record:
         listed = dump_shown(dict(group_fields))[:-1] + b', "rollouts": ' + listed + b"}"
     patches.put(whole, {**changes, "ruler": listed})
 
 
-def _written(mark: Annotation, layout: Layout, on_failure: OnFailure, original: bytes | None) -> bytes:
+def _written(mark: Annotation, layout: RecordLayout, on_failure: OnFailure, original: bytes | None) -> bytes:
     """What stands in the reward field from now on."""
     if mark.score is not None:
         return layout.form.replace(b"%s", dump(mark.score))
@@ -261,7 +261,7 @@ class _One:
 
     text: bytes
     obj: Object
-    layout: Layout
+    layout: RecordLayout
     mark: Annotation
     on_failure: OnFailure
 

@@ -36,17 +36,17 @@ BIG = 2**64
     ],
 )
 def test_glance_keeps_keys(where: dict[str, Any]) -> None:
-    """A group key is exact at a glance too, however large its integers are."""
+    """A group key is exact at a read_rounded too, however large its integers are."""
     record = {"messages": talk("x"), **where}
     found = reader(record)
-    assert found.glance(line(record))[0].key == found.read(line(record))[0].key
+    assert found.read_rounded(line(record))[0].key == found.read(line(record))[0].key
     other = json.loads(json.dumps(record).replace(str(BIG), str(BIG + 1)))
-    assert (found.glance(line(other))[0].key == found.read(line(record))[0].key) is (other == record)
+    assert (found.read_rounded(line(other))[0].key == found.read(line(record))[0].key) is (other == record)
 
 
 @given(st.dictionaries(st.sampled_from(["group_id", "messages", "tools", "reward", "ruler"]), values))
 def test_glance_reads_what_read_does(record: dict[str, Any]) -> None:
-    """What can be read can be read at a glance, with the same key; what cannot has the same reason."""
+    """What can be read can be read at a read_rounded, with the same key; what cannot has the same reason."""
     found = reader({"group_id": "a", "messages": talk("x")})
 
     def outcome(read: Any) -> Any:
@@ -55,7 +55,7 @@ def test_glance_reads_what_read_does(record: dict[str, Any]) -> None:
         except UnreadableError as error:
             return str(error)
 
-    assert outcome(found.glance) == outcome(found.read)
+    assert outcome(found.read_rounded) == outcome(found.read)
 
 
 def test_key_inside_a_group() -> None:
@@ -63,7 +63,7 @@ def test_key_inside_a_group() -> None:
     record = {"trajectories": [{"messages": talk(x), "metadata": {"scenario_id": "s-1"}} for x in "ab"]}
     found = reader(record, group_by="metadata.scenario_id")
     assert [r.key for r in found.read(line(record))] == ["s-1"]
-    assert [r.key for r in found.glance(line(record))] == ["s-1"]
+    assert [r.key for r in found.read_rounded(line(record))] == ["s-1"]
 
 
 ROW = {"messages": talk("4"), "group_id": "g", "reward": 1, "info": {"r": 0.25}, "metrics": {"acc": 0.5}}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 
 from ruler_cli.config import InputSettings
-from ruler_cli.formats.rewards import Words, number, passed
-from ruler_cli.formats.rewards import given as as_given
+from ruler_cli.formats.rewards import FieldWords, number, passed
+from ruler_cli.formats.rewards import raw_value as as_given
 from ruler_cli.reading.input import open_input
 from tests.values import read, talk, values
 
@@ -100,9 +100,9 @@ def test_passed_agrees_with_number(value: Any) -> None:
 
 def says(*field: Any) -> list[bool | None]:
     """What each value of a field says, all of them known."""
-    words = Words()
+    words = FieldWords()
     for value in field:
-        words = words.with_(value)
+        words = words.including(value)
     return [passed(words.read(value)) for value in field]
 
 
@@ -139,10 +139,10 @@ def test_fields(subtests: pytest.Subtests) -> None:
 
 def test_label_is_no_number() -> None:
     """A grade among other letters is no reward either, and what stands in the dump is still known."""
-    words = Words().with_("A").with_("C")
+    words = FieldWords().including("A").including("C")
     assert number(words.read("C")) is None
     assert as_given(words.read("C")) == "C"
-    assert words.with_(words.read("C")) == words
+    assert words.including(words.read("C")) == words
 
 
 def records(*words: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.turns import several, with_answer
+from ruler_cli.formats.turns import answers_path, with_answer
 from tests.formats.changes import SCORED, keyed, said, written
 from tests.values import read, reader, talk
 
@@ -43,7 +43,7 @@ def test_beside(subtests: pytest.Subtests) -> None:
     assert with_answer({"output": "5"}, talk("4")) == talk("4")
     assert with_answer({"output": "4"}, [ASKED, CALL, TOOL]) == [ASKED, CALL, TOOL, ANSWER]
     assert with_answer({"choices": ["3", "4"]}, [ASKED]) == [ASKED]
-    assert several({"messages": [ASKED], "choices": ["3", "4"]}) == ()
+    assert answers_path({"messages": [ASKED], "choices": ["3", "4"]}) == ()
 
 
 TURNS = [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "4"}]

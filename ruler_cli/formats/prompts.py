@@ -11,8 +11,8 @@ from hashlib import blake2b
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
-from ruler_cli.formats.chat import Messages, asked_of, first_turn, says
-from ruler_cli.formats.turns import asked_in, json_messages, of_messages, prompt_turns
+from ruler_cli.formats.chat import Messages, first_agent_turn, has_content, task_messages
+from ruler_cli.formats.turns import dialogue_prompt, is_message_list, json_messages, prompt_turns
 from ruler_cli.reading.parse import dump
 from ruler_cli.types import Rollout
 
@@ -21,9 +21,9 @@ PROMPTS = (
     *("user_input", "user_prompt", "user_query", "user_message"),
 )
 """Fields with the prompt, best first."""
-BELOW = ("input", "context")
+INSTRUCTION_INPUTS = ("input", "context")
 """Fields with what an Alpaca `instruction` is about, shown below it after a blank line (`context`: Dolly)."""
-_BESIDE = ("instruction", "query", "question", "user_input", "user_query")
+_WITH_CONTEXT = ("instruction", "query", "question", "user_input", "user_query")
 """Prompts of which a `context` beside them is a part; other prompts mostly hold it themselves."""
 RETRIEVED = ("context", "contexts", "retrieved_contexts", "retrieval_context", "documents")
 """Fields with what was retrieved to answer a question, if it is a list: of promptflow, Ragas, DeepEval.
@@ -35,7 +35,7 @@ HISTORIES = ("history", "chat_history")
 _SETTING = ("system", "developer")
 
 
-def prompt_name(record: Mapping[str, Any]) -> str | None:
+def prompt_field(record: Mapping[str, Any]) -> str | None:
     """The field with the prompt: the first that holds text or messages, else the first that is there."""
     there = [name for name in PROMPTS if is_prompt(record.get(name))]
     return next((name for name in there if record[name]), there[0] if there else None)
@@ -43,17 +43,17 @@ def prompt_name(record: Mapping[str, Any]) -> str | None:
 
 def is_prompt(value: Any) -> bool:
     """Tell if it may be a prompt: a text or messages."""
-    return isinstance(value, str) or of_messages(value)
+    return isinstance(value, str) or is_message_list(value)
 
 
-def asked_turns(record: Mapping[str, Any], name: str) -> Messages:
+def task_turns(record: Mapping[str, Any], name: str) -> Messages:
     """The turns before the answer: system, earlier questions and answers, and the prompt itself."""
     value = record.get(name)
-    if name in _BESIDE and isinstance(value, str):
-        names = BELOW if name == "instruction" else BELOW[1:]
+    if name in _WITH_CONTEXT and isinstance(value, str):
+        names = INSTRUCTION_INPUTS if name == "instruction" else INSTRUCTION_INPUTS[1:]
         below = next((record[b] for b in names if isinstance(record.get(b), str) and record[b].strip()), "")
         value = "\n\n".join(part for part in (value, "" if below in value else below) if part)
-    asked = [*_earlier(record), *_turns(value, name)]
+    asked = [*_earlier(record), *_prompt_turns(value, name)]
     return with_system(record, asked)
 
 
@@ -64,20 +64,20 @@ def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
     if not isinstance(parts, list) or not all(isinstance(part, dict) and "text" in part for part in parts):
         return messages
     told = {"role": "system", "content": found}
-    if not says(told) or any(message.get("role") in _SETTING for message in messages[:1]):
+    if not has_content(told) or any(message.get("role") in _SETTING for message in messages[:1]):
         return messages
     return [told, *messages]
 
 
-def retrieved(record: Mapping[str, Any]) -> Messages:
+def retrieved_turn(record: Mapping[str, Any]) -> Messages:
     """The texts retrieved to answer the question, as one turn."""
     found = next((record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None)
     return [{"role": "context", "content": found}] if found else []
 
 
-def _turns(value: Any, where: str) -> Messages:
+def _prompt_turns(value: Any, where: str) -> Messages:
     """The turns of a prompt, also of one that is a dialogue in one text."""
-    found = asked_in(value) if isinstance(value, str) else None
+    found = dialogue_prompt(value) if isinstance(value, str) else None
     return prompt_turns(value, where) if found is None else found
 
 
@@ -86,10 +86,10 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if rollout.error is not None:
         return rollout
     try:
-        turns = _turns(value, path)
+        turns = _prompt_turns(value, path)
     except UnreadableError as error:
         return replace(rollout, error=str(error))
-    if not any(map(says, turns)):
+    if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
     after = next((i for i, m in enumerate(messages) if m.get("role") not in _SETTING), len(messages))
@@ -100,10 +100,10 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     asked = after + len(turns)
     if rollout.prompt_length is not None:
         asked = rollout.prompt_length + len(turns)
-    elif first_turn(turns) == len(turns):
+    elif first_agent_turn(turns) == len(turns):
         return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]])
     else:
-        asked += first_turn(messages[after:])
+        asked += first_agent_turn(messages[after:])
     return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]], prompt_length=asked)
 
 
@@ -111,16 +111,16 @@ def _begins(messages: Messages, turns: Messages) -> bool:
     """Tell if a conversation says these turns at its beginning, or their one text in its first turns."""
     if len(turns) == 1:
         text = turns[0].get("content")
-        before = messages[: first_turn(messages)]
-        return any(text == m.get("content") or _holds(m.get("content"), text) for m in before)
+        before = messages[: first_agent_turn(messages)]
+        return any(text == m.get("content") or _contains(m.get("content"), text) for m in before)
     told = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
     return told == [(turn.get("role"), turn.get("content")) for turn in turns]
 
 
-def _holds(content: Any, text: Any) -> bool:
+def _contains(content: Any, text: Any) -> bool:
     """Tell if a content, or a part of it, is a text or holds it."""
     if isinstance(content, list):
-        return any(_holds(part.get("text"), text) for part in content if isinstance(part, dict))
+        return any(_contains(part.get("text"), text) for part in content if isinstance(part, dict))
     return isinstance(content, str) and isinstance(text, str) and text.strip() in content
 
 
@@ -155,8 +155,8 @@ _APART = {"role", "content", "type", "id"}
 
 def prompt_key(rollout: Rollout, step: Any) -> str:
     """A hash of the prompt and of the training step; UnreadableError if nothing was asked."""
-    asked = asked_of(rollout)
-    if not any(map(says, asked)):
+    asked = task_messages(rollout)
+    if not any(map(has_content, asked)):
         raise UnreadableError(
             "has no text before the agent's first turn, so that nothing tells which task it is of; name the "
             "group key with --group-by PATH, or the task's text with --prompt PATH"
