@@ -37,36 +37,37 @@ _BESIDE = frozenset((
 
 
 def read_trajectory(value: Any, path: Path = ()) -> Rollout:
-    """One trajectory object, native or ART; what cannot be judged says so in `fault`."""
+    """Read one trajectory object, native or ART; if it cannot be judged, the rollout has an `error`."""
     if not isinstance(value, dict):
         return Rollout([], path, error="is no object")
     try:
-        found, asked = value.get("messages"), None
-        if found is None:
+        own, prompt_length = value.get("messages"), None
+        if own is None:
             messages = with_system(value, messages_of(value))
         else:
-            messages = chat_turns(found, "messages")
-            if _BESIDE.isdisjoint(value):  # as in most dumps, and in half the time
+            messages = chat_turns(own, "messages")
+            if _BESIDE.isdisjoint(value):  # fast, as most dumps have none of these
                 tools = value.get("tools") and tools_of(value)
                 return Rollout(messages, path, tools=tools, reward=value.get("reward"))
             given = with_system(value, messages)
             messages = with_answer(value, given)
-            asked = prompt_size(given, messages)
+            prompt_length = prompt_size(given, messages)
         further = histories(value)
     except UnreadableError as error:
         return Rollout([], path, reward=value.get("reward"), error=str(error))
-    shown = with_submission(value, messages)
-    return Rollout(shown, path, further, tools_of(value), value.get("reward"), prompt_length=asked)
+    messages = with_submission(value, messages)
+    tools, reward = tools_of(value), value.get("reward")
+    return Rollout(messages, path, further, tools, reward, prompt_length=prompt_length)
 
 
 def read_group(record: dict[str, Any]) -> list[Rollout]:
-    """All trajectories of a group line; one that cannot be read does not stop the others."""
+    """Read all trajectories of a group line; one that cannot be read does not stop the others."""
     trajectories = list_field(record, "trajectories", ", though the file is one group per line")
     return [read_trajectory(t, ("trajectories", i)) for i, t in enumerate(trajectories)]
 
 
 def read_single(record: dict[str, Any]) -> list[Rollout]:
-    """The one trajectory of a trajectory line."""
+    """Read the one trajectory of a trajectory line; UnreadableError if it cannot be judged."""
     if isinstance(record.get("trajectories"), list):
         raise UnreadableError("is a whole group, though the file is one trajectory per line")
     rollout = read_trajectory(record)
@@ -76,8 +77,8 @@ def read_single(record: dict[str, Any]) -> list[Rollout]:
     return [replace(rollout, outcome=label)] if isinstance(label, bool) else [rollout]
 
 
-def _groups(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool | None:
-    """Tell if a trajectory has one of these keys; `empty` is what a group without trajectories comes to."""
+def _is_group(record: Mapping[str, Any], *keys: str, empty: bool | None) -> bool | None:
+    """Tell if a trajectory of a group has one of these keys; return `empty` if none has."""
     trajectories = record.get("trajectories")
     if not isinstance(trajectories, list):
         return False
@@ -112,7 +113,7 @@ FORMATS = (
     ),
     Format(
         "ART groups", "art", "`trajectories` with `messages_and_choices` or `exchanges` in each",
-        lambda record: _groups(record, *_ART, empty=False if record.get("trajectories") else None),
+        lambda record: _is_group(record, *_ART, empty=False if record.get("trajectories") else None),
         read_group, ("group_id", "metadata.scenario_id"), _ART_LAYOUT, shape="group",
     ),
     Format(
@@ -122,7 +123,7 @@ FORMATS = (
     ),
     Format(
         "native groups", "native", "`trajectories` with `messages` in each",
-        lambda record: _groups(record, "messages", empty=None), read_group, ("group_id",), _LAYOUT,
+        lambda record: _is_group(record, "messages", empty=None), read_group, ("group_id",), _LAYOUT,
         shape="group",
     ),
     Format(

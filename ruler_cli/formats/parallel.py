@@ -1,7 +1,7 @@
-"""Lists that run parallel to the rollouts of a record: which of them lose an item when a rollout is left out.
+"""Lists with one item for each rollout of a record, which lose an item when a rollout is left out.
 
-A list that loses an item too few, or one that was not parallel and loses one, pairs every later item with
-another rollout, and nothing tells. So what a format does not know is refused, not guessed.
+If the wrong list loses an item, or the right one does not, every later item belongs to another rollout, and
+nobody notices. So lists that a format does not know are refused, not guessed at.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ruler_cli.types import Path
 
 
 def all_lists(*apart: str) -> ParallelLists:
-    """Every list of the record has an item for each rollout, but for what stands in these fields."""
+    """Take every list of the record as parallel, except in these fields."""
 
     def lists(record: Mapping[str, Any], size: int) -> list[Path]:
         names = [name for name, value in record.items() if isinstance(value, list) and name not in apart]
@@ -25,7 +25,7 @@ def all_lists(*apart: str) -> ParallelLists:
 
 
 def lists_at(*names: str) -> ParallelLists:
-    """These lists do, where the record has them, and no others."""
+    """Take only the lists in these fields as parallel, if the record has them."""
 
     def lists(record: Mapping[str, Any], size: int) -> list[Path]:
         return _of_size(record, size, [(name,) for name in names])
@@ -36,24 +36,24 @@ def lists_at(*names: str) -> ParallelLists:
 def parallel_lists(
     record: Mapping[str, Any], size: int, paths: Iterable[Path], apart: Iterable[str] = ()
 ) -> list[Path]:
-    """The lists at these paths do, where there are any; others of as many items might, and are refused.
+    """Return those of these paths that lead to lists; UnreadableError if another list has `size` items.
 
-    `apart` are fields that are read as something else.
+    Lists in the fields `apart` are of another kind and are ignored.
     """
-    found = _of_size(record, size, paths)
-    # what ruler writes is parallel, or the group's
-    where = _unknown_list(record, size, (), {("ruler",), *found, *((name,) for name in apart)})
-    if where:
-        shown = printable(".".join(where))
+    lists = _of_size(record, size, paths)
+    # ruler's own lists are parallel, or belong to the group
+    unknown = _unknown_list(record, size, (), {("ruler",), *lists, *((name,) for name in apart)})
+    if unknown:
+        where = printable(".".join(unknown))
         raise UnreadableError(
-            f"has as many items at `{shown}` as rollouts, and nothing tells whether they belong together; "
-            f"take `{shown}` out, or write the dump with a rollout per line"
+            f"has as many items at `{where}` as rollouts, and nothing tells whether they belong together; "
+            f"take `{where}` out, or write the dump with a rollout per line"
         )
-    return found
+    return lists
 
 
 def no_removal(reason: str) -> ParallelLists:
-    """No rollout of such a record can be left out; the reason follows the place of the record."""
+    """Refuse to leave a rollout of such a record out; the reason follows the name of the record."""
 
     def lists(_record: Mapping[str, Any], _size: int) -> list[Path]:
         raise UnreadableError(reason)
@@ -62,24 +62,24 @@ def no_removal(reason: str) -> ParallelLists:
 
 
 def path_of(record: Any, dotted: str) -> Path:
-    """Where `interface.lookup` finds the value at a dotted path; () where there is none."""
+    """Return the path to the value that `interface.lookup` returns for a dotted path; () if there is none."""
     if isinstance(record, dict) and dotted in record:
         return (dotted,)
-    found: list[str | int] = []
+    path: list[str | int] = []
     for part in dotted.split("."):
-        if isinstance(record, list) and (at := item_index(part, len(record))) is not None:
-            found.append(at)
-            record = record[at]
+        if isinstance(record, list) and (index := item_index(part, len(record))) is not None:
+            path.append(index)
+            record = record[index]
         elif isinstance(record, dict) and part in record:
-            found.append(part)
+            path.append(part)
             record = record[part]
         else:
             return ()
-    return tuple(found)
+    return tuple(path)
 
 
 def value_at(record: Any, path: Path) -> Any:
-    """What stands at a path; None where nothing does."""
+    """Return the value at a path; None if there is none."""
     for part in path:
         if isinstance(record, list) and isinstance(part, int) and part < len(record):
             record = record[part]
@@ -91,7 +91,8 @@ def value_at(record: Any, path: Path) -> Any:
 
 
 def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> list[Path]:
-    found = []
+    """Return the paths that lead to lists; UnreadableError if one has not `size` items."""
+    lists = []
     for path in paths:
         value = value_at(record, path)
         if not isinstance(value, list):
@@ -102,18 +103,17 @@ def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> lis
                 f"has {len(value)} items at `{where}` for {size} rollouts: nobody knows which of them belong "
                 "to a rollout that is left out"
             )
-        found.append(path)
-    return found
+        lists.append(path)
+    return lists
 
 
-def _unknown_list(value: Any, size: int, at: tuple[str, ...], known: Collection[Path]) -> tuple[str, ...]:
-    """Where another list of this size stands, in an object or in objects below it; () for nowhere."""
-    if at in known:
+def _unknown_list(value: Any, size: int, path: tuple[str, ...], known: Collection[Path]) -> tuple[str, ...]:
+    """Return the path of a list of `size` items that is not known, here or in objects below; () if none."""
+    if path in known:
         return ()
     if isinstance(value, list):
-        return at if len(value) == size else ()
-    if isinstance(value, Mapping):
-        return next(
-            (found for k, v in value.items() if (found := _unknown_list(v, size, (*at, k), known))), ()
-        )
-    return ()
+        return path if len(value) == size else ()
+    if not isinstance(value, Mapping):
+        return ()
+    below = (_unknown_list(inner, size, (*path, key), known) for key, inner in value.items())
+    return next(filter(None, below), ())

@@ -1,7 +1,4 @@
-"""The prompt of a record that has fields for prompt and answer: where it stands, and what belongs to it.
-
-The group key of a rollout that has none: a hash of what was asked.
-"""
+"""The prompt of a record with fields for prompt and answer, and the prompt's hash as a group key."""
 
 from __future__ import annotations
 
@@ -22,67 +19,69 @@ PROMPTS = (
 )
 """Fields with the prompt, best first."""
 INSTRUCTION_INPUTS = ("input", "context")
-"""Fields with what an Alpaca `instruction` is about, shown below it after a blank line (`context`: Dolly)."""
+"""Fields with the input of an Alpaca `instruction`, shown below it after a blank line (`context`: Dolly)."""
 _WITH_CONTEXT = ("instruction", "query", "question", "user_input", "user_query")
-"""Prompts of which a `context` beside them is a part; other prompts mostly hold it themselves."""
+"""Prompts that a `context` beside them completes; other prompts mostly hold it themselves."""
 RETRIEVED = ("context", "contexts", "retrieved_contexts", "retrieval_context", "documents")
-"""Fields with what was retrieved to answer a question, if it is a list: of promptflow, Ragas, DeepEval.
+"""Fields with a list of texts retrieved to answer a question: of promptflow, Ragas, DeepEval.
 
-It is shown, but it is no part of the key: another system has retrieved something else for the same question.
+They are shown, but are no part of the key: another system retrieves other texts for the same question.
 """
 SYSTEM = ("system", "system_prompt")
 HISTORIES = ("history", "chat_history")
-_SETTING = ("system", "developer")
+_SYSTEM_ROLES = ("system", "developer")
 
 
 def prompt_field(record: Mapping[str, Any]) -> str | None:
-    """The field with the prompt: the first that holds text or messages, else the first that is there."""
-    there = [name for name in PROMPTS if is_prompt(record.get(name))]
-    return next((name for name in there if record[name]), there[0] if there else None)
+    """Return the field with the prompt: the first that holds text or messages, preferably not empty."""
+    present = [name for name in PROMPTS if is_prompt(record.get(name))]
+    return next((name for name in present if record[name]), present[0] if present else None)
 
 
 def is_prompt(value: Any) -> bool:
-    """Tell if it may be a prompt: a text or messages."""
+    """Tell if a value may be a prompt: a text or messages."""
     return isinstance(value, str) or is_message_list(value)
 
 
 def task_turns(record: Mapping[str, Any], name: str) -> Messages:
-    """The turns before the answer: system, earlier questions and answers, and the prompt itself."""
+    """Return the turns before the answer: system, earlier questions and answers, and the prompt itself."""
     value = record.get(name)
     if name in _WITH_CONTEXT and isinstance(value, str):
         names = INSTRUCTION_INPUTS if name == "instruction" else INSTRUCTION_INPUTS[1:]
-        below = next((record[b] for b in names if isinstance(record.get(b), str) and record[b].strip()), "")
-        value = "\n\n".join(part for part in (value, "" if below in value else below) if part)
-    asked = [*_earlier(record), *_prompt_turns(value, name)]
-    return with_system(record, asked)
+        context = next((record[b] for b in names if isinstance(record.get(b), str) and record[b].strip()), "")
+        value = "\n\n".join(part for part in (value, "" if context in value else context) if part)
+    return with_system(record, [*_earlier(record), *_prompt_turns(value, name)])
 
 
 def with_system(record: Mapping[str, Any], messages: Messages) -> Messages:
-    """A conversation behind the system prompt that stands beside it, a text or parts with `text`."""
-    found = next((record[name] for name in SYSTEM if record.get(name)), None)
-    parts = [{"text": found}] if isinstance(found, str) else found
+    """Put the record's system prompt, a text or parts with `text`, before a conversation without one."""
+    prompt = next((record[name] for name in SYSTEM if record.get(name)), None)
+    parts = [{"text": prompt}] if isinstance(prompt, str) else prompt
     if not isinstance(parts, list) or not all(isinstance(part, dict) and "text" in part for part in parts):
         return messages
-    told = {"role": "system", "content": found}
-    if not has_content(told) or any(message.get("role") in _SETTING for message in messages[:1]):
+    system = {"role": "system", "content": prompt}
+    if not has_content(system) or any(message.get("role") in _SYSTEM_ROLES for message in messages[:1]):
         return messages
-    return [told, *messages]
+    return [system, *messages]
 
 
 def retrieved_turn(record: Mapping[str, Any]) -> Messages:
-    """The texts retrieved to answer the question, as one turn."""
-    found = next((record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None)
-    return [{"role": "context", "content": found}] if found else []
+    """Return the texts retrieved to answer the question, as a list of one turn or of none."""
+    texts = next((record[name] for name in RETRIEVED if isinstance(record.get(name), list)), None)
+    return [{"role": "context", "content": texts}] if texts else []
 
 
 def _prompt_turns(value: Any, where: str) -> Messages:
-    """The turns of a prompt, also of one that is a dialogue in one text."""
-    found = dialogue_prompt(value) if isinstance(value, str) else None
-    return prompt_turns(value, where) if found is None else found
+    """Return the turns of a prompt, also of one that is a dialogue in one text."""
+    turns = dialogue_prompt(value) if isinstance(value, str) else None
+    return prompt_turns(value, where) if turns is None else turns
 
 
 def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
-    """A rollout whose conversation begins with the task that the user named, behind its system prompt."""
+    """Put the task, the value at `path`, before a rollout's conversation and behind its system prompt.
+
+    A conversation that begins with the task stays as it is. The rollout gets an error if the task is empty.
+    """
     if rollout.error is not None:
         return rollout
     try:
@@ -92,56 +91,55 @@ def with_prompt(rollout: Rollout, value: Any, path: str) -> Rollout:
     if not any(map(has_content, turns)):
         return replace(rollout, error=f"has no prompt at `{path}`")
     messages = rollout.messages
-    after = next((i for i, m in enumerate(messages) if m.get("role") not in _SETTING), len(messages))
-    if turns[0].get("role") in _SETTING:
-        after = 0
-    if _begins(messages[after:], turns) or _begins(messages, turns):
+    start = next((i for i, m in enumerate(messages) if m.get("role") not in _SYSTEM_ROLES), len(messages))
+    if turns[0].get("role") in _SYSTEM_ROLES:
+        start = 0
+    if _begins(messages[start:], turns) or _begins(messages, turns):
         return rollout
-    asked = after + len(turns)
-    if rollout.prompt_length is not None:
-        asked = rollout.prompt_length + len(turns)
-    elif first_agent_turn(turns) == len(turns):
-        return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]])
-    else:
-        asked += first_agent_turn(messages[after:])
-    return replace(rollout, messages=[*messages[:after], *turns, *messages[after:]], prompt_length=asked)
+    prompt_length = rollout.prompt_length
+    if prompt_length is not None:
+        prompt_length += len(turns)
+    elif first_agent_turn(turns) < len(turns):
+        prompt_length = start + len(turns) + first_agent_turn(messages[start:])
+    messages = [*messages[:start], *turns, *messages[start:]]
+    return replace(rollout, messages=messages, prompt_length=prompt_length)
 
 
 def _begins(messages: Messages, turns: Messages) -> bool:
-    """Tell if a conversation says these turns at its beginning, or their one text in its first turns."""
+    """Tell if a conversation begins with these turns, or has their one text before the agent's first turn."""
     if len(turns) == 1:
         text = turns[0].get("content")
         before = messages[: first_agent_turn(messages)]
         return any(text == m.get("content") or _contains(m.get("content"), text) for m in before)
-    told = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
-    return told == [(turn.get("role"), turn.get("content")) for turn in turns]
+    first = [(m.get("role"), m.get("content")) for m in messages[: len(turns)]]
+    return first == [(turn.get("role"), turn.get("content")) for turn in turns]
 
 
 def _contains(content: Any, text: Any) -> bool:
-    """Tell if a content, or a part of it, is a text or holds it."""
+    """Tell if a message's content, or a part of it, contains a text."""
     if isinstance(content, list):
         return any(_contains(part.get("text"), text) for part in content if isinstance(part, dict))
     return isinstance(content, str) and isinstance(text, str) and text.strip() in content
 
 
 def _earlier(record: Mapping[str, Any]) -> Messages:
-    """Turns before the prompt: messages, or pairs of a question and its answer."""
+    """Return the turns before the prompt, from messages or pairs of a question and its answer."""
     name = next((name for name in HISTORIES if record.get(name)), None)
     value = None if name is None else record[name]
     if isinstance(value, str):
         return prompt_turns(value, "history") if json_messages(value) else []
-    if name is None or not isinstance(value, list) or not all(map(_round, value)):
+    if name is None or not isinstance(value, list) or not all(map(_pair, value)):
         return prompt_turns(value, name or "")
     return [
-        {"role": role, "content": said}
+        {"role": role, "content": content}
         for pair in value
-        for role, said in zip(("user", "assistant"), _round(pair) or (), strict=False)
-        if said is not None
+        for role, content in zip(("user", "assistant"), _pair(pair) or (), strict=False)
+        if content is not None
     ]
 
 
-def _round(value: Any) -> list[Any] | None:
-    """A question and its answer: a list of two, or promptflow's `inputs` and `outputs` of one text each."""
+def _pair(value: Any) -> list[Any] | None:
+    """Return a question and its answer, from a list or promptflow's `inputs` and `outputs`; else None."""
     if isinstance(value, list):
         return value
     if isinstance(value, dict) and value.keys() == {"inputs", "outputs"}:
@@ -150,25 +148,25 @@ def _round(value: Any) -> list[Any] | None:
     return None
 
 
-_APART = {"role", "content", "type", "id"}
+_NOT_IN_KEY = {"role", "content", "type", "id"}
 
 
 def prompt_key(rollout: Rollout, step: Any) -> str:
-    """A hash of the prompt and of the training step; UnreadableError if nothing was asked."""
-    asked = task_messages(rollout)
-    if not any(map(has_content, asked)):
+    """Return a hash of the prompt and of the training step; UnreadableError if the prompt is empty."""
+    task = task_messages(rollout)
+    if not any(map(has_content, task)):
         raise UnreadableError(
             "has no text before the agent's first turn, so that nothing tells which task it is of; name the "
             "group key with --group-by PATH, or the task's text with --prompt PATH"
         )
-    prompt = [[message.get("role"), message.get("content"), *_more(message)] for message in asked]
+    prompt = [[message.get("role"), message.get("content"), *_other_fields(message)] for message in task]
     return "prompt-" + blake2b(dump([prompt, step]), digest_size=8).hexdigest()
 
 
-def _more(message: Mapping[str, Any]) -> list[Any]:
-    """All else of a message without content, or with calls: two of them need not be the same."""
+def _other_fields(message: Mapping[str, Any]) -> list[Any]:
+    """Return the other fields of a message without content, or with calls, which alone tell two apart."""
     if message.get("content") is not None and not message.get("tool_calls"):
         return []
-    apart = _APART | {"name"} if "role" in message else _APART
-    more = {name: value for name, value in message.items() if name not in apart and value}
-    return [more] if more else []
+    excluded = _NOT_IN_KEY | {"name"} if "role" in message else _NOT_IN_KEY
+    fields = {name: value for name, value in message.items() if name not in excluded and value}
+    return [fields] if fields else []
