@@ -1,25 +1,25 @@
 """Dumps of trainers, one rollout a line: a prompt and an answer in two fields, or messages in one.
 
-Texts may hold lines like `user` and the special tokens of a chat template; a model can
-write these too, so that an answer is one turn whatever it holds.
+Texts may hold lines like `user` and the special tokens of a chat template. A model can write these too, so an
+answer is one turn whatever its text.
 
 NeMo-Gym: `rollouts.jsonl` of `gym eval run`, OpenAI Responses items (`nemo_gym/rollout_collection.py`
 `RolloutCollectionHelper.run_from_config`), in the order in which rollouts finish. Traps:
 - `response.output` holds the whole rollout, results of tools too; `input` is a list of items or a text.
-- `_ng_task_index` begins anew in each environment, so the group is it and `agent_ref.name`; older files have
-  neither: there an equal `responses_create_params.input` is a group.
+- `_ng_task_index` begins anew in each environment, so the group key is it and `agent_ref.name`; older files
+  have neither: there an equal `responses_create_params.input` is a group.
 - `input` may be empty: then the task stands in `metadata` beside it (`anyswe_agent`), or the output begins
-  with it (`gdpval`; `aviary`, whose output is a list of lists, each all that was said up to a step).
-- What a coding agent handed in stands beside the response (`model_patch`).
-- Rows of the failures file (`_ng_failure_class`) were answered; their reward is none, as the verifier failed.
+  with it (`gdpval`; `aviary`, whose output is a list of lists, each the whole conversation up to a step).
+- The patch of a coding agent stands beside the response (`model_patch`).
+- Rows of the failures file (`_ng_failure_class`) have an answer but no reward, because the verifier failed.
 - The materialized inputs, without a `response`, are refused.
 
 NeMo-RL: `train_data_step{N}.jsonl` and `val_data_step{N}.jsonl` of GRPO (`nemo_rl/utils/logger.py`
 `log_batched_dict_as_jsonl`). Traps:
 - Every value is wrapped in a list of one: `{"content": [[…]], "rewards": [1.0]}`, and so is ruler's score.
-- In training `content[0]` holds texts without roles: the first is the prompt, what follows is one turn, as
-  nobody can say who wrote which. In validation it holds messages.
-- No group id: rollouts with an equal prompt are a group, of messages all up to the answer.
+- In training `content[0]` holds texts without roles: the first is the prompt, the others are one turn, as
+  nothing tells who wrote each. In validation it holds messages.
+- No group id: rollouts with an equal prompt are a group; of messages, the prompt is all before the answer.
 """
 
 from __future__ import annotations
@@ -55,25 +55,25 @@ from ruler_cli.types import Rollout
 _VERL_UID = re.compile(r"(?P<session>(?P<group>.+)_\d+)_\d+", re.DOTALL)
 
 
-def pair(record: Mapping[str, Any], asked: str, said: str, reward: str = "reward", **more: Any) -> Rollout:
+def pair(record: Mapping[str, Any], prompt: str, answer: str, reward: str = "reward", **more: Any) -> Rollout:
     """Read a prompt, its answer and the reward from the fields of these names."""
-    turns = prompt_turns(record.get(asked), asked), answer_turns(record.get(said), said)
+    turns = prompt_turns(record.get(prompt), prompt), answer_turns(record.get(answer), answer)
     return make_rollout(*turns, reward=record.get(reward), **more)
 
 
-def _pair(asked: str, said: str, reward: str = "reward") -> Callable[[dict[str, Any]], list[Rollout]]:
-    return lambda record: [pair(record, asked, said, reward)]
+def _pair(prompt: str, answer: str, reward: str = "reward") -> Callable[[dict[str, Any]], list[Rollout]]:
+    return lambda record: [pair(record, prompt, answer, reward)]
 
 
-def _messages(record: dict[str, Any], name: str, otherwise: str) -> list[Rollout]:
+def _messages(record: dict[str, Any], name: str, cause: str) -> list[Rollout]:
     if not record.get(name):
-        raise UnreadableError(f"has no messages in `{name}` ({otherwise})")
+        raise UnreadableError(f"has no messages in `{name}` ({cause})")
     return [Rollout(check_messages(record[name], name), reward=record.get("reward"))]
 
 
 def _is_trl(record: Mapping[str, Any]) -> bool:
-    listed = any(isinstance(record.get(name), list) for name in ("step", "advantage"))
-    return {"prompt", "completion", "step", "advantage"} <= record.keys() and not listed
+    columnar = any(isinstance(record.get(name), list) for name in ("step", "advantage"))
+    return {"prompt", "completion", "step", "advantage"} <= record.keys() and not columnar
 
 
 def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
@@ -82,14 +82,15 @@ def _verl_uid(record: Mapping[str, Any]) -> re.Match[str] | None:
 
 
 def _is_verl(record: Mapping[str, Any], *, uid: bool) -> bool:
-    named = {"input", "output", "score", "step"} <= record.keys() and isinstance(record["input"], str)
-    return named and (_verl_uid(record) is not None) == uid
+    has_fields = {"input", "output", "score", "step"} <= record.keys() and isinstance(record["input"], str)
+    return has_fields and (_verl_uid(record) is not None) == uid
 
 
 def _verl(record: dict[str, Any]) -> list[Rollout]:
-    """A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session.
+    """Read a rollout of verl; `acc` is the outcome.
 
-    They carry one score and are parts of one rollout. `acc` is a verdict of the reward function.
+    A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session. They have
+    one score and are parts of one rollout.
     """
     uid = _verl_uid(record)
     member = uid["session"] if uid else None
@@ -97,22 +98,22 @@ def _verl(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _slime(record: dict[str, Any]) -> list[Rollout]:
-    """Recorded `messages` are the conversation; `response` is empty where a sample was aborted.
+    """Read a sample of slime or miles: from `messages` if it has them, else from `prompt` and `response`.
 
-    `reward` may be a dict of which the trainer picks a key (`--reward-key`). ruler's is a number in its
-    place, or at that key with `--reward reward.KEY`.
+    `response` is empty if the sample was aborted. `reward` may be an object from which the trainer picks a
+    key (`--reward-key`). ruler writes a number in its place, or at that key with `--reward reward.KEY`.
     """
-    asked: Messages = []
+    prompt: Messages = []
     if record.get("messages"):
-        said = check_messages(record["messages"], "messages")
+        answer = check_messages(record["messages"], "messages")
     elif record.get("response") is not None:
-        asked = prompt_turns(record.get("prompt"), "prompt")
-        said = answer_turns(record["response"], "response")
+        prompt = prompt_turns(record.get("prompt"), "prompt")
+        answer = answer_turns(record["response"], "response")
     else:
         raise UnreadableError("has neither `messages` nor `response`: the sample was never generated")
     reward = record.get("reward")
     outcome = reward.get("acc") if isinstance(reward, dict) else None
-    return [make_rollout(asked, said, tools=tools_of(record), reward=reward, outcome=outcome)]
+    return [make_rollout(prompt, answer, tools=tools_of(record), reward=reward, outcome=outcome)]
 
 
 def _is_miles(record: Mapping[str, Any]) -> bool:
@@ -134,27 +135,27 @@ def _gym_key(record: Mapping[str, Any]) -> str | None:
     index, agent = first_at(record, "_ng_task_index", "task_idx"), lookup(record, "agent_ref.name")
     if index is not None:
         return key_text(index if agent is None else [agent, index])
-    asked = lookup(record, _INPUT) or _gym_task(record) or _task_said(record)
-    return hashed_key("input", [lookup(record, _RULES), asked]) if asked else None
+    task = lookup(record, _INPUT) or _gym_task(record) or _output_task(record)
+    return hashed_key("input", [lookup(record, _RULES), task]) if task else None
 
 
 def _gym_task(record: Mapping[str, Any]) -> str | None:
-    """The task where the input is empty; never `instance_dict` beside it, which holds the solution too."""
-    found = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
-    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+    """Return the task of a record with an empty input; never `instance_dict`, which holds the solution."""
+    texts = (lookup(record, f"responses_create_params.metadata.{name}") for name in _TASKS)
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
 
 
-def _task_said(record: Mapping[str, Any]) -> Messages:
-    """The part of the output before the agent's first turn."""
-    said = _parts(lookup(record, "response.output"))[-1]
-    return said[: first_agent_turn(said)]
+def _output_task(record: Mapping[str, Any]) -> Messages:
+    """Return the part of the output before the agent's first turn."""
+    output = _conversations(lookup(record, "response.output"))[-1]
+    return output[: first_agent_turn(output)]
 
 
-def _parts(output: Any) -> list[Messages]:
-    """The items of an output; of a list of lists, each is what the agent was shown at a step and answered.
+def _conversations(output: Any) -> list[Messages]:
+    """Return the items of an output, or the lists of a list of lists: each is the conversation up to a step.
 
-    Those with which another begins are left out, of equal ones all but the last. What a later one does not
-    continue stays: a context that was compacted, another attempt.
+    A list that another one continues is left out, and of equal ones all but the last. A list that no other
+    one continues stays: a context that was compacted, another attempt.
     """
     if not (isinstance(output, list) and output and all(isinstance(item, list) for item in output)):
         return [check_messages(output, "response.output")]
@@ -166,46 +167,48 @@ def _parts(output: Any) -> list[Messages]:
     ]
 
 
-def _gym_asked(record: Mapping[str, Any]) -> Messages:
-    told = lookup(record, _RULES)
-    system = [{"role": "system", "content": told}] if isinstance(told, str) and told else []
-    asked = lookup(record, _INPUT)
-    if not asked and not _task_said(record):
-        asked = _gym_task(record)
-    return [*system, *prompt_turns(asked, "input")]
+def _gym_prompt(record: Mapping[str, Any]) -> Messages:
+    rules = lookup(record, _RULES)
+    system = [{"role": "system", "content": rules}] if isinstance(rules, str) and rules else []
+    value = lookup(record, _INPUT)
+    if not value and not _output_task(record):
+        value = _gym_task(record)
+    return [*system, *prompt_turns(value, "input")]
 
 
 def _gym(record: dict[str, Any]) -> list[Rollout]:
     output = lookup(record, "response.output")
     if not output:
         raise UnreadableError("has no items in `response.output`: the agent failed before it answered")
-    *earlier, last = _parts(output)
-    said = with_submission(record, last)
+    *earlier, last = _conversations(output)
+    answer = with_submission(record, last)
     tools = tools_of({"tools": lookup(record, "responses_create_params.tools")})
     reward = None if record.get("_ng_failure_class") is not None else record.get("reward")
-    return [make_rollout(_gym_asked(record), said, histories=tuple(earlier), tools=tools, reward=reward)]
+    return [make_rollout(_gym_prompt(record), answer, histories=tuple(earlier), tools=tools, reward=reward)]
 
 
-def _rl(record: dict[str, Any]) -> list[Rollout]:
+def _nemo_rl(record: dict[str, Any]) -> list[Rollout]:
     return [
-        Rollout(_rl_messages(_unwrapped(record.get("content"))), reward=_unwrapped(record.get("rewards")))
+        Rollout(
+            _nemo_rl_messages(_unwrapped(record.get("content"))), reward=_unwrapped(record.get("rewards"))
+        )
     ]
 
 
 def _unwrapped(value: Any) -> Any:
-    """What a list of one wraps."""
+    """Return the only item of a list of one; None for other values."""
     return value[0] if len(items(value)) == 1 else None
 
 
-def _rl_messages(content: Any) -> Messages:
+def _nemo_rl_messages(content: Any) -> Messages:
     if is_message_list(content):
         return check_messages(content, "content[0]")
     if not is_text_list(content):
         raise UnreadableError("has neither texts nor messages in `content[0]`")
     if len(content) < 2:
         raise UnreadableError("has a prompt and no answer in `content[0]`")
-    asked = [{"role": "user", "content": content[0]}] if content[0] else []
-    return [*asked, *answer_turns("".join(content[1:]), "content[0]")]
+    prompt = [{"role": "user", "content": content[0]}] if content[0] else []
+    return [*prompt, *answer_turns("".join(content[1:]), "content[0]")]
 
 
 _SCORE = RecordLayout(reward=("score",))
@@ -218,7 +221,7 @@ FORMATS = (
     ),
     # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
-    # `env_extras.extra_info.index` comes again in another data source and on each step. `score` may be a
+    # `env_extras.extra_info.index` repeats in another data source and on each step. `score` may be a
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
     keyed_format(
         "input_prompt output_response score", "SkyRL evaluations", "skyrl",
@@ -240,14 +243,14 @@ FORMATS = (
     keyed_format("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
     keyed_format(
         "task_id traj", "tau-bench", "tau-bench",
-        partial(_messages, name="traj", otherwise="tau-bench writes this when a run crashed"),
+        partial(_messages, name="traj", cause="tau-bench writes this when a run crashed"),
         ("task_id",), RecordLayout(refuses_null="tau-bench"), simulated_user=True,
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
     keyed_format(
         "example_id turns", "tinker evaluations", "tinker",
-        partial(_messages, name="turns", otherwise="written when an example ended in an error"),
+        partial(_messages, name="turns", cause="written when an example ended in an error"),
         ("example_id",),
     ),
     # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
@@ -277,7 +280,8 @@ FORMATS = (
     ),
     Format(
         "NeMo-RL rollouts", "nemo-rl", "`content`, `rewards`, `idx`",
-        lambda record: has_keys("rewards", "idx")(record) and isinstance(record.get("content"), list), _rl,
+        lambda record: has_keys("rewards", "idx")(record) and isinstance(record.get("content"), list),
+        _nemo_rl,
         layout=RecordLayout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Shapes that people have and that hold nothing to judge: each with the way out."""
+"""Shapes that hold nothing to judge, each with a hint for the user."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ruler_cli.formats.interface import RefusedFormat, has_keys
 from ruler_cli.formats.turns import answers_path, is_reply, with_answer
 
 
-def _asks_only(record: Mapping[str, Any]) -> bool:
-    """Whether all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
+def _prompt_only(record: Mapping[str, Any]) -> bool:
+    """Tell if all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
     messages = record.get("messages")
     if not isinstance(messages, list) or not messages or answers_path(record):
         return False
@@ -25,10 +25,10 @@ def _asks_only(record: Mapping[str, Any]) -> bool:
 
 
 def _figures_only(record: Mapping[str, Any]) -> bool:
-    """Whether nothing but numbers stands there, one level down too: metrics (SkyRL, ART's history)."""
+    """Tell if a record and its objects hold only numbers: metrics (SkyRL, ART's history)."""
     flat = [v for value in record.values() for v in (value.values() if isinstance(value, dict) else [value])]
-    known = [v for v in flat if v is not None]
-    return bool(known) and all(isinstance(v, int | float) for v in known)
+    values = [v for v in flat if v is not None]
+    return bool(values) and all(isinstance(v, int | float) for v in values)
 
 
 _SPANS = (
@@ -37,13 +37,13 @@ _SPANS = (
 )  # fmt: skip
 
 
-def _spans(record: Mapping[str, Any]) -> bool:
-    """Whether it is a profiler's or a tracer's span: `traces.jsonl` is a name of those, too."""
-    return any(has_keys(*wanted.split())(record) for wanted in _SPANS)
+def _is_span(record: Mapping[str, Any]) -> bool:
+    """Tell if a record is a profiler's or tracer's span: their files are called `traces.jsonl`, too."""
+    return any(has_keys(*keys.split())(record) for keys in _SPANS)
 
 
 def _by_columns(record: Mapping[str, Any]) -> bool:
-    """Tell if each field is an object of rows, which are numbered from 0."""
+    """Tell if each field is an object of rows numbered from 0."""
     columns = list(record.values())
     return len(columns) > 1 and all(
         isinstance(column, dict) and "0" in column and column.keys() == columns[0].keys()
@@ -52,7 +52,7 @@ def _by_columns(record: Mapping[str, Any]) -> bool:
 
 
 def _numbered(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
-    """A test for objects whose members are objects with these keys."""
+    """Return a test for objects whose members are objects with these keys."""
     return lambda record: bool(record) and all(map(has_keys(*keys), itertools.islice(record.values(), 3)))
 
 
@@ -161,7 +161,7 @@ REFUSALS = (
         "jq -c '.simulations[]'",
     ),
     RefusedFormat(
-        _spans,
+        _is_span,
         "is a span of a tracer or profiler that holds nothing a model was asked or said (no `gen_ai.…`, "
         "`llm.…`, `input`); let the tracer record contents, or give the file with the rollouts",
     ),
@@ -174,7 +174,7 @@ REFUSALS = (
         "is a page of an API's answer (Langfuse); write one trace a line: jq -c '.data[]'",
     ),
     RefusedFormat(
-        _asks_only,
+        _prompt_only,
         "holds no turn of an agent: these are prompts (OpenAI RFT's, a data set's); give the rollouts",
     ),
     RefusedFormat(
