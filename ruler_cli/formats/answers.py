@@ -59,7 +59,7 @@ from ruler_cli.formats.interface import (
     keyed_format,
     lookup,
 )
-from ruler_cli.formats.parallel import lists_at, no_removal, parallel_lists, value_at
+from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
 from ruler_cli.formats.prompts import (
     HISTORIES,
     INSTRUCTION_INPUTS,
@@ -73,11 +73,10 @@ from ruler_cli.formats.reader import hashed_key, key_text
 from ruler_cli.formats.turns import (
     ANSWER_LISTS,
     ANSWERS,
-    answer_rollout,
+    all_conversations,
     answer_turns,
     answers_path,
     chat_turns,
-    column,
     dialogue,
     find_answer,
     is_answer,
@@ -196,8 +195,7 @@ def _is_group(record: Mapping[str, Any]) -> bool:
         return False
     if "messages" in record:
         return bool(answers_path(record))
-    path = _path(record)
-    answers = value_at(record, path) if path else None
+    answers = value_at(record, _path(record))
     return isinstance(answers, list) and prompt_field(record) is not None and all(map(is_answer, answers))
 
 
@@ -217,7 +215,7 @@ def _prompt(record: dict[str, Any]) -> Messages:
 
 def _group(record: dict[str, Any]) -> list[Rollout]:
     path = _group_path(record)
-    answers = value_at(record, path) if path else None
+    answers = value_at(record, path)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
     prompt = _prompt(record)
@@ -250,11 +248,8 @@ def _pair_fields(record: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _is_pair(record: Mapping[str, Any]) -> bool:
-    return (
-        None not in _pair_fields(record)
-        and not any(name in record for name in _WHOLE)
-        and not answers_path(record)
-    )
+    whole = any(name in record for name in _WHOLE)
+    return None not in _pair_fields(record) and not whole and not answers_path(record)
 
 
 def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout]:
@@ -274,11 +269,9 @@ def _read_pair(record: dict[str, Any], *, as_json: bool = False) -> list[Rollout
 
 
 def _refine(records: Sequence[Mapping[str, Any]]) -> Format:
-    """Read answers as JSON text of messages if all of them are: one alone may be an agent's own text."""
+    """Read answers as JSON text of messages if all of them are."""
     answers = [record.get(name) for record in records if (name := _pair_fields(record)[1]) is not None]
-    texts = [text for text in answers if isinstance(text, str)]
-    whole = bool(texts) and all(map(json_messages, texts))
-    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if whole else _PAIR
+    return replace(_PAIR, rollouts=partial(_read_pair, as_json=True)) if all_conversations(answers) else _PAIR
 
 
 _PAIR = Format(
@@ -310,8 +303,8 @@ def _read_turns(record: dict[str, Any]) -> list[Rollout]:
     name = _turns_field(record)
     if name is None:
         raise UnreadableError(f"has no turns in `{'`, `'.join(_TURN_LISTS)}`")
-    messages = with_answer(record, _as_dialogue(record[name]) or chat_turns(record[name], name))
-    messages = with_system(record, messages)
+    turns = _as_dialogue(record[name]) or chat_turns(record[name], name)
+    messages = with_system(record, with_answer(record, turns))
     return [Rollout(messages, tools=tools_of(record) or None, reward=record.get("reward"))]
 
 

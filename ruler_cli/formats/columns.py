@@ -16,7 +16,7 @@ the same prompt comes again in another `gen_step`, which therefore belongs to th
 
 Atropos: one group a line, `data_path_to_save_groups` (`atroposlib/envs/base.py`), with `messages` only with
 `include_messages`. Traps: if an environment gives no messages of its own, the base class writes one user
-message with the whole decoded text, which is the rollout and no question; `scores` is null in groups that
+message with the whole json_value text, which is the rollout and no question; `scores` is null in groups that
 only distil.
 """
 
@@ -28,19 +28,11 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import TRANSCRIPT, check_messages
-from ruler_cli.formats.interface import Format, RecordLayout, keyed_format, lookup
+from ruler_cli.formats.interface import Format, RecordLayout, json_value, keyed_format, lookup
 from ruler_cli.formats.named_fields import pair
-from ruler_cli.formats.parallel import all_lists
+from ruler_cli.formats.parallel import all_lists, answer_rollout, column
 from ruler_cli.formats.prompts import prompt_key
-from ruler_cli.formats.turns import (
-    answer_rollout,
-    column,
-    json_turns,
-    list_field,
-    prompt_turns,
-    read_or_error,
-)
-from ruler_cli.reading.parse import parse_text
+from ruler_cli.formats.turns import json_turns, list_field, prompt_turns, read_or_error
 from ruler_cli.types import Rollout
 
 _GROUP = ("tag", "group_id", "episode_id", "seed")
@@ -74,43 +66,30 @@ def _roll_agentic(record: dict[str, Any]) -> list[Rollout]:
 
 def _episode(text: Any, data: Any, tools: Any, score: Any, i: int) -> Rollout:
     """Read item i of an agentic step: one conversation, or several that a context was cut into."""
-    data = _parsed(data)
+    data = json_value(data)
     env = lookup(data, "env_info")
     reward = lookup(data, "reward_info.episode_reward") if score is None else score
     key = "_".join(str(env.get(part)) for part in _GROUP) if isinstance(env, dict) else None
 
     def read() -> Rollout:
-        value, name = _parsed(text), f"messages[{i}]"
+        value, name = json_value(text), f"messages[{i}]"
         if isinstance(value, list) and value and all(isinstance(part, list) for part in value):
             parts = [check_messages(part, name) for part in value if part] or [check_messages([], name)]
         else:
             parts = [json_turns(text, name)]
-        return Rollout(parts[-1], (i,), tuple(parts[:-1]), _parsed(tools), reward, key=key)
+        return Rollout(parts[-1], (i,), tuple(parts[:-1]), json_value(tools), reward, key=key)
 
     return read_or_error(read, (i,), reward=reward, key=key)
-
-
-def _parsed(text: Any) -> Any:
-    try:
-        return parse_text(text) if isinstance(text, str) else text
-    except UnreadableError:
-        return None
 
 
 def _swift(record: dict[str, Any]) -> list[Rollout]:
     prompts = list_field(record, "prompt", _STEP)
     completions, rewards = (column(record, name, len(prompts)) for name in ("completion", "reward"))
+    turns = [prompt_turns(prompt, f"prompt[{i}]") for i, prompt in enumerate(prompts)]
     return [
-        answer_rollout(
-            prompt_turns(prompt, f"prompt[{i}]"), completions[i], "completion", i, reward=rewards[i]
-        )
-        for i, prompt in enumerate(prompts)
+        answer_rollout(turns[i], completion, "completion", i, reward=rewards[i])
+        for i, completion in enumerate(completions)
     ]
-
-
-def _is_swift_rollout(record: Mapping[str, Any]) -> bool:
-    named = {"gen_step", "prompt", "completion"} <= record.keys()
-    return named and not _lists(record, "gen_step")
 
 
 def _swift_key(record: Mapping[str, Any]) -> str | None:
@@ -159,7 +138,8 @@ FORMATS = (
     ),
     Format(
         "ms-swift rollouts", "ms-swift", "`gen_step`, `prompt`, `completion`",
-        _is_swift_rollout,
+        lambda record: {"gen_step", "prompt", "completion"} <= record.keys()
+        and not _lists(record, "gen_step"),
         lambda record: [pair(record, "prompt", "completion")], key_of=_swift_key,
         key_description="hash of prompt + gen_step",
     ),

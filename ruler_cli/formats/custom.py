@@ -12,14 +12,13 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
 from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, items, lookup
-from ruler_cli.formats.parallel import parallel_lists, path_of
+from ruler_cli.formats.parallel import column, parallel_lists, path_of
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.turns import (
+    all_conversations,
     chat_turns,
-    column,
     find_answer,
     is_answer,
-    json_messages,
     make_rollout,
     prompt_size,
     prompt_turns,
@@ -43,11 +42,9 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
     values = [value for value in (lookup(record, path) for record in records) if value is not None]
     if not values:
         return None
-    texts = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    texts = [text for text in texts if isinstance(text, str)]
-    whole = bool(texts) and all(map(json_messages, texts))
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
-    read = partial(_rollout, whole=whole, alone=alone)
+    read = partial(_rollout, whole=all_conversations(parts), alone=alone)
     return Format(
         name=f"messages at `{path}`",
         family="custom",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Path, Rollout
 
 PROMPT_HASH = "hash of the prompt"
@@ -146,6 +147,14 @@ def items(value: Any) -> list[Any]:
 def objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list."""
     return [item for item in items(value) if isinstance(item, dict)]
+
+
+def json_value(value: Any) -> Any:
+    """Return the value of JSON text, None if a text is no JSON, and any other value unchanged."""
+    try:
+        return parse_text(value) if isinstance(value, str) else value
+    except UnreadableError:
+        return None
 
 
 def first_at(record: Any, *paths: str) -> Any:

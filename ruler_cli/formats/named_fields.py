@@ -188,11 +188,8 @@ def _gym(record: dict[str, Any]) -> list[Rollout]:
 
 
 def _nemo_rl(record: dict[str, Any]) -> list[Rollout]:
-    return [
-        Rollout(
-            _nemo_rl_messages(_unwrapped(record.get("content"))), reward=_unwrapped(record.get("rewards"))
-        )
-    ]
+    messages = _nemo_rl_messages(_unwrapped(record.get("content")))
+    return [Rollout(messages, reward=_unwrapped(record.get("rewards")))]
 
 
 def _unwrapped(value: Any) -> Any:

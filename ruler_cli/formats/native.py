@@ -13,7 +13,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import TOOLS, histories, messages_of, tools_of
-from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, json_value
 from ruler_cli.formats.prompts import SYSTEM, with_system
 from ruler_cli.formats.turns import (
     ANSWER_LISTS,
@@ -26,7 +26,6 @@ from ruler_cli.formats.turns import (
     with_answer,
     with_submission,
 )
-from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Path, Rollout
 
 _BESIDE = frozenset((
@@ -95,10 +94,7 @@ def _read_row(record: dict[str, Any]) -> list[Rollout]:
         if "trajectory_index" in record and record["trajectory_index"] is None:
             raise UnreadableError("is the sentinel row of an empty group: there is nothing to score")
         return read_single(record)
-    try:
-        inner = parse_text(payload) if isinstance(payload, str) else None
-    except UnreadableError:
-        inner = None
+    inner = json_value(payload) if isinstance(payload, str) else None
     if not isinstance(inner, dict):
         raise UnreadableError("holds no JSON object in `trajectory_json`")
     return read_single(inner)

@@ -10,8 +10,33 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
+from ruler_cli.formats.chat import Messages
 from ruler_cli.formats.interface import ParallelLists, item_index, printable
-from ruler_cli.types import Path
+from ruler_cli.formats.turns import answer_turns, make_rollout
+from ruler_cli.types import Path, Rollout
+
+
+def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
+    """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
+
+    UnreadableError if it is no list of that length.
+    """
+    values = record.get(name)
+    if values is None:
+        return [None] * size
+    if not isinstance(values, list):
+        raise UnreadableError(f"`{name}` is no list, though it should hold one item for each rollout")
+    if len(values) != size:
+        raise UnreadableError(f"`{name}` has {len(values)} items for {size} rollouts")
+    return values
+
+
+def answer_rollout(prompt: Messages, value: Any, where: str, i: int, **fields: Any) -> Rollout:
+    """Return item i of parallel lists as a rollout; if it cannot be read, with its prompt and the reason."""
+    try:
+        return make_rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
+    except UnreadableError as error:
+        return Rollout(prompt, (i,), error=str(error), **fields)
 
 
 def all_lists(*apart: str) -> ParallelLists:

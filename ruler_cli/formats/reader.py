@@ -11,7 +11,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import nothing_to_judge
-from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, lookup
+from ruler_cli.formats.interface import PROMPT_HASH, SHAPE_ERRORS, Format, json_value, lookup
 from ruler_cli.formats.prompts import prompt_key, with_prompt
 from ruler_cli.formats.rewards import FieldWords
 from ruler_cli.reading.parse import parse, parse_text
@@ -180,12 +180,10 @@ class Reader:
             _refuse_occupied(holder, layout.reward or ())
         if "ruler" not in value and form.shape != "trajectory" and layout.ruler == ("ruler",):
             return rollouts
-        return (
-            self._with_first_reward(rollout, self.previous_annotation(value, rollout)) for rollout in rollouts
-        )
+        return (self._with_first_reward(value, rollout) for rollout in rollouts)
 
-    @staticmethod
-    def _with_first_reward(rollout: Rollout, annotation: Mapping[str, Any] | None) -> Rollout:
+    def _with_first_reward(self, value: dict[str, Any], rollout: Rollout) -> Rollout:
+        annotation = self.previous_annotation(value, rollout)
         if not annotation:
             return rollout
         first = annotation.get("independent_reward")
@@ -222,19 +220,10 @@ def validated(rollout: Rollout) -> Rollout:
     return rollout if reason is None else replace(rollout, error=reason)
 
 
-def _with_rewards(one: Rollout, reward: Any, outcome: Any) -> Rollout:
+def _with_rewards(r: Rollout, reward: Any, outcome: Any) -> Rollout:
     """Return a rollout with another reward and outcome; `replace` takes four times as long."""
     return Rollout(
-        one.messages,
-        one.path,
-        one.histories,
-        one.tools,
-        reward,
-        one.error,
-        outcome,
-        one.member,
-        one.key,
-        one.prompt_length,
+        r.messages, r.path, r.histories, r.tools, reward, r.error, outcome, r.member, r.key, r.prompt_length
     )
 
 
@@ -296,10 +285,7 @@ def _refuse_foreign(holder: Any, path: str, *, listed: bool) -> None:
     """
     value = lookup(holder, path)
     if isinstance(value, str):
-        try:
-            value = parse_text(value) or False
-        except UnreadableError:
-            value = False
+        value = json_value(value) or False
     several = listed and isinstance(value, list) and bool(value)
     for annotation in value if several else [value]:
         if annotation is None:

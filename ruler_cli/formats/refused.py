@@ -59,8 +59,6 @@ def _numbered(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
 _PROMPTS = {"prompt", "messages", "request", "input", "question", "query"}
 _ANSWERS = {"completion", "completions", "response", "responses", "output", "outputs", "messages"}
 
-_TERMINAL_BENCH = (has_keys("results", "n_resolved"), has_keys("trial_name", "is_resolved"))
-
 REFUSALS = (
     RefusedFormat(
         has_keys("trajectory_groups"),
@@ -134,7 +132,9 @@ REFUSALS = (
         "(to_entries[0].value | keys_unsorted[]) as $i | $t | map_values(.[$i])'",
     ),
     RefusedFormat(
-        lambda record: any(test(record) for test in _TERMINAL_BENCH),
+        lambda record: (
+            {"results", "n_resolved"} <= record.keys() or {"trial_name", "is_resolved"} <= record.keys()
+        ),
         "says which tasks of Terminal-Bench were resolved, and nothing that an agent said or did; give its "
         "logs (Harbor, which came after it, writes `agent/trajectory.json`)",
     ),

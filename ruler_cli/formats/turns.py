@@ -1,4 +1,4 @@
-"""Texts, messages and API responses → chat messages; columns → rollouts.
+"""Texts, messages and API responses → chat messages.
 
 A text (JSON of messages, or a dialogue with a marker before each turn) is read as several turns only if a
 person or a program put the whole conversation into it. An agent's answer beside a prompt is one turn,
@@ -8,13 +8,13 @@ whatever its text: an agent can write turns that never took place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import USER_ROLES, Messages, check_messages, first_agent_turn
 from ruler_cli.formats.dialects import text_of
-from ruler_cli.formats.interface import lookup
+from ruler_cli.formats.interface import json_value, lookup
 from ruler_cli.reading.parse import parse_text
 from ruler_cli.types import Path, Rollout
 
@@ -49,14 +49,17 @@ def json_messages(text: str) -> list[Any] | None:
     """Return the messages that a text holds as JSON; None if it holds anything else."""
     if text[:64].lstrip()[:1] not in ("[", "{"):
         return None
-    try:
-        value = parse_text(text)
-    except UnreadableError:
-        return None
+    value = json_value(text)
     value = [value] if isinstance(value, dict) else value
     if isinstance(value, list) and value and all(_is_message(item) for item in value):
         return value
     return None
+
+
+def all_conversations(values: Iterable[Any]) -> bool:
+    """Tell if all texts among these values are JSON of messages; one alone may be an agent's own text."""
+    texts = [value for value in values if isinstance(value, str)]
+    return bool(texts) and all(map(json_messages, texts))
 
 
 def _is_message(value: Any) -> bool:
@@ -354,29 +357,6 @@ def is_message_list(value: Any) -> bool:
 def is_text_list(value: Any) -> bool:
     """Tell if a value is a list of texts, at least one."""
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
-
-
-def column(record: Mapping[str, Any], name: str, size: int) -> list[Any]:
-    """Return a field that holds one item for each of `size` rollouts, all None if it is absent.
-
-    UnreadableError if it is no list of that length.
-    """
-    values = record.get(name)
-    if values is None:
-        return [None] * size
-    if not isinstance(values, list):
-        raise UnreadableError(f"`{name}` is no list, though it should hold one item for each rollout")
-    if len(values) != size:
-        raise UnreadableError(f"`{name}` has {len(values)} items for {size} rollouts")
-    return values
-
-
-def answer_rollout(prompt: Messages, value: Any, where: str, i: int, **fields: Any) -> Rollout:
-    """Return item i of parallel lists as a rollout; if it cannot be read, with its prompt and the reason."""
-    try:
-        return make_rollout(prompt, answer_turns(value, f"{where}[{i}]"), (i,), **fields)
-    except UnreadableError as error:
-        return Rollout(prompt, (i,), error=str(error), **fields)
 
 
 _SUBMISSIONS = (
