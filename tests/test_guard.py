@@ -120,10 +120,10 @@ def test_arguments(name: str, key: str) -> None:
 
 @pytest.mark.parametrize("part", [[1.0], ["said"], [ASKED, None], [ASKED, [ASKED]]])
 def test_no_messages(part: list[Any]) -> None:
-    """What is no object among the messages of a rollout is its fault, whatever format it is of."""
+    """A message that is no object is an error of its rollout, in any format."""
     whole = talk("42")
     for rollout in (Rollout([*part, *whole]), Rollout(whole, histories=(part,))):
-        assert validated(rollout).error == "has among its messages what is no JSON object"
+        assert validated(rollout).error == "has a message that is no JSON object"
     assert validated(Rollout(whole)).error is None
 
 

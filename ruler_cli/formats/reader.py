@@ -50,7 +50,7 @@ class Reader:
     def read(self, line: Line) -> tuple[Record, ...]:
         """Read one line: one record, or one for each group of a columnar line.
 
-        UnreadableError if it cannot be scored, with the reason.
+        UnreadableError with the reason if it cannot be scored.
         """
         return self._records(line, exact=True)
 
@@ -215,7 +215,7 @@ def validated(rollout: Rollout) -> Rollout:
     if rollout.error is not None:
         return rollout
     if any({*map(type, part)} - {dict} for part in (rollout.messages, *rollout.histories)):
-        return replace(rollout, error="has among its messages what is no JSON object")
+        return replace(rollout, error="has a message that is no JSON object")
     reason = nothing_to_judge(rollout.messages, rollout.histories, rollout.prompt_length)
     return rollout if reason is None else replace(rollout, error=reason)
 

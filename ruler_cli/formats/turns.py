@@ -256,7 +256,7 @@ def is_answer(value: Any) -> bool:
 
 
 def is_reply(message: Any) -> bool:
-    """Tell if a value is a message of the agent, by its role or for want of one."""
+    """Tell if a value is a message with a role of the agent, or without a role."""
     return isinstance(message, dict) and first_agent_turn([message]) == 0
 
 
@@ -277,8 +277,8 @@ def with_answer(record: Mapping[str, Any], messages: Messages) -> Messages:
 def prompt_size(given: Messages, whole: Messages) -> int | None:
     """Return the number of messages in a prompt with turns of the agent; None for all before its first turn.
 
-    `given` is the conversation, `whole` the same with the answer that stood beside it. If the user's turn
-    was the last one, earlier turns of the agent are examples or the history of a chat.
+    `given` is the conversation, `whole` the same with the answer from beside it. If `given` ends with the
+    user's turn, earlier turns of the agent are examples or the history of a chat.
     """
     replies = len(whole) > len(given) and given[-1].get("role") in USER_ROLES
     return len(given) if replies and first_agent_turn(given) < len(given) else None
@@ -318,7 +318,7 @@ def _are_options(value: Any) -> bool:
 
 
 def list_field(record: Mapping[str, Any], name: str, more: str = "") -> list[Any]:
-    """Return the list in a field of the record; UnreadableError if it is none, with `more` as its end."""
+    """Return the list in a field of the record; else an UnreadableError whose message ends with `more`."""
     value = record.get(name)
     if not isinstance(value, list):
         raise UnreadableError(f"has no list `{name}`{more}")
