@@ -94,7 +94,7 @@ from ruler_cli.formats.turns import (
 from ruler_cli.types import Path, Rollout
 
 
-def _ultra(record: dict[str, Any]) -> list[Rollout]:
+def _read_ultra(record: dict[str, Any]) -> list[Rollout]:
     completions = list_field(record, "completions")
     prompt = prompt_turns(record.get("instruction"), "instruction")
     out = []
@@ -116,7 +116,7 @@ def _is_ultra(record: Mapping[str, Any]) -> bool:
     return has_list and all(isinstance(c, dict) and "response" in c for c in record["completions"])
 
 
-def _bench(record: dict[str, Any]) -> list[Rollout]:
+def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
     prompt = prompt_turns(record.get("prompt"), "prompt")
     both = [(name, answer) for name in ("chosen", "rejected") for answer in list_field(record, name)]
     return [
@@ -125,7 +125,7 @@ def _bench(record: dict[str, Any]) -> list[Rollout]:
     ]
 
 
-def _live_code(record: dict[str, Any]) -> list[Rollout]:
+def _read_live_code(record: dict[str, Any]) -> list[Rollout]:
     name = _code_field(record)
     if not isinstance(record.get(name), list):
         raise UnreadableError(f"has no list of answers in `{name}`")
@@ -141,7 +141,7 @@ def _code_field(record: Mapping[str, Any]) -> str:
     return "output_list" if is_text_list(record.get("output_list")) else "code_list"
 
 
-def _samples(record: dict[str, Any]) -> list[Rollout]:
+def _read_samples(record: dict[str, Any]) -> list[Rollout]:
     answers = next(iter(items(record.get("resps"))), None)
     answers = [answers] if isinstance(answers, str) else items(answers)
     if not is_text_list(answers):
@@ -182,7 +182,7 @@ def _sample_lists(record: Mapping[str, Any], size: int) -> list[Path]:
     return [("resps", 0), ("filtered_resps", 0)] if each else [("resps", 0)]
 
 
-def _path(record: Mapping[str, Any]) -> Path:
+def _list_path(record: Mapping[str, Any]) -> Path:
     """Return the path of the answers to a prompt; () if there are none."""
     if path := answers_path(record):
         return path
@@ -195,16 +195,16 @@ def _is_group(record: Mapping[str, Any]) -> bool:
         return False
     if "messages" in record:
         return bool(answers_path(record))
-    answers = value_at(record, _path(record))
+    answers = value_at(record, _list_path(record))
     return isinstance(answers, list) and prompt_field(record) is not None and all(map(is_answer, answers))
 
 
 def _group_path(record: Mapping[str, Any]) -> Path:
     """Return the same for a record that is known to be a group, which may have only one answer."""
-    return _path(record) or answers_path(record, 1)
+    return _list_path(record) or answers_path(record, 1)
 
 
-def _prompt(record: dict[str, Any]) -> Messages:
+def _group_prompt(record: dict[str, Any]) -> Messages:
     if record.get("messages") is not None:
         return chat_turns(record["messages"], "messages")
     name = prompt_field(record)
@@ -213,12 +213,12 @@ def _prompt(record: dict[str, Any]) -> Messages:
     return task_turns(record, name)
 
 
-def _group(record: dict[str, Any]) -> list[Rollout]:
+def _read_group(record: dict[str, Any]) -> list[Rollout]:
     path = _group_path(record)
     answers = value_at(record, path)
     if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers (`{'`, `'.join(ANSWER_LISTS)}`)")
-    prompt = _prompt(record)
+    prompt = _group_prompt(record)
     rewards = column(record, "rewards", len(answers))
     name = ".".join(map(str, path))
     # of an object without an answer None remains, which becomes the error of its rollout
@@ -226,7 +226,7 @@ def _group(record: dict[str, Any]) -> list[Rollout]:
     return [answer_rollout(prompt, answer, name, i, reward=rewards[i]) for i, answer in enumerate(values)]
 
 
-def _lists(record: Mapping[str, Any], size: int) -> list[Path]:
+def _group_lists(record: Mapping[str, Any], size: int) -> list[Path]:
     apart = (*PROMPTS, *INSTRUCTION_INPUTS, *HISTORIES, "messages", "tools")
     return parallel_lists(record, size, (_group_path(record), ("rewards",)), apart)
 
@@ -282,12 +282,12 @@ _PAIR = Format(
 
 def _turns_field(record: Mapping[str, Any]) -> str | None:
     """Return the field that holds the turns, else one that is a dialogue in one text; None if neither."""
-    turns = (name for name in _TURN_LISTS if _are_turns(record.get(name)))
+    turns = (name for name in _TURN_LISTS if _is_turns(record.get(name)))
     texts = (name for name in ("text", *_TURN_LISTS) if _as_dialogue(record.get(name)) is not None)
     return next(turns, None) or next(texts, None)
 
 
-def _are_turns(value: Any) -> bool:
+def _is_turns(value: Any) -> bool:
     if isinstance(value, str):
         return json_messages(value) is not None
     if not isinstance(value, list) or not value or not isinstance(value[0], dict):
@@ -312,23 +312,22 @@ FORMATS = (
     Format(
         "LiveCodeBench outputs", "code", "`question_content`, `code_list`",
         lambda record: "question_content" in record and is_text_list(record.get(_code_field(record))),
-        _live_code,
-        ("question_id",),
+        _read_live_code, ("question_id",),
         RecordLayout(reward=None, listed=True, lists=lists_at("output_list", "code_list", "graded_list")),
         shape="group",
     ),
     keyed_format(
-        "doc_id resps", "lm-eval samples", "lm-eval", _samples,
+        "doc_id resps", "lm-eval samples", "lm-eval", _read_samples,
         layout=RecordLayout(reward=None, listed=True, lists=_sample_lists), key_of=_sample_key,
         key_description="doc_id + hash of the prompt",
     ),
     Format(
-        "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _is_group, _group,
-        ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
-        RecordLayout(reward=("rewards",), listed=True, lists=_lists), shape="group", rank=0,
+        "prompts with a list of responses", "prompt-responses", "`prompt`, `responses`", _is_group,
+        _read_group, ("group_id", "prompt_id", "example_id", "problem_id", "task_id", "instance_id", "id"),
+        RecordLayout(reward=("rewards",), listed=True, lists=_group_lists), shape="group", rank=0,
     ),
     keyed_format(
-        "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _bench, ("id",),
+        "num_correct chosen rejected", "RewardBench 2", "rewardbench2", _read_reward_bench, ("id",),
         RecordLayout(
             reward=None, listed=True,
             lists=no_removal("says how many answers it has, and would be wrong without one of them"),
@@ -336,7 +335,7 @@ FORMATS = (
         shape="group",
     ),
     Format(
-        "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _ultra,
+        "UltraFeedback", "ultrafeedback", "`instruction`, `completions`", _is_ultra, _read_ultra,
         layout=RecordLayout(reward=("overall_score",), lists=lists_at("models")), shape="group",
     ),
     _PAIR,

@@ -35,17 +35,17 @@ from ruler_cli.formats.prompts import prompt_key
 from ruler_cli.formats.turns import json_turns, list_field, prompt_turns, read_or_error
 from ruler_cli.types import Rollout
 
-_GROUP = ("tag", "group_id", "episode_id", "seed")
+_KEY_PARTS = ("tag", "group_id", "episode_id", "seed")
 _STEP = ", though the file is one step per line"
 
 
-def _lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -> bool:
+def _has_lists(record: Mapping[str, Any], *names: str, any_of: Sequence[str] = ()) -> bool:
     """Tell if a record has lists in all of these fields, and in at least one of `any_of`."""
     has_one = any(isinstance(record.get(name), list) for name in any_of) or not any_of
     return has_one and all(isinstance(record.get(name), list) for name in names)
 
 
-def _roll_rollouts(record: dict[str, Any]) -> list[Rollout]:
+def _read_roll(record: dict[str, Any]) -> list[Rollout]:
     responses = list_field(record, "responses", _STEP)
     names = ("messages", "prompt", "scores", "id")
     conversations, prompts, scores, _ = (column(record, name, len(responses)) for name in names)
@@ -58,7 +58,7 @@ def _roll_rollouts(record: dict[str, Any]) -> list[Rollout]:
     return out
 
 
-def _roll_agentic(record: dict[str, Any]) -> list[Rollout]:
+def _read_roll_agentic(record: dict[str, Any]) -> list[Rollout]:
     texts = list_field(record, "messages", " (ROLL dumps it where its environment declares it)")
     data, tools, scores = (column(record, n, len(texts)) for n in ("trajectory_data", "tools", "scores"))
     return [_episode(text, data[i], tools[i], scores[i], i) for i, text in enumerate(texts)]
@@ -69,7 +69,7 @@ def _episode(text: Any, data: Any, tools: Any, score: Any, i: int) -> Rollout:
     data = json_value(data)
     env = lookup(data, "env_info")
     reward = lookup(data, "reward_info.episode_reward") if score is None else score
-    key = "_".join(str(env.get(part)) for part in _GROUP) if isinstance(env, dict) else None
+    key = "_".join(str(env.get(part)) for part in _KEY_PARTS) if isinstance(env, dict) else None
 
     def read() -> Rollout:
         value, name = json_value(text), f"messages[{i}]"
@@ -82,7 +82,7 @@ def _episode(text: Any, data: Any, tools: Any, score: Any, i: int) -> Rollout:
     return read_or_error(read, (i,), reward=reward, key=key)
 
 
-def _swift(record: dict[str, Any]) -> list[Rollout]:
+def _read_swift(record: dict[str, Any]) -> list[Rollout]:
     prompts = list_field(record, "prompt", _STEP)
     completions, rewards = (column(record, name, len(prompts)) for name in ("completion", "reward"))
     turns = [prompt_turns(prompt, f"prompt[{i}]") for i, prompt in enumerate(prompts)]
@@ -100,7 +100,7 @@ def _swift_key(record: Mapping[str, Any]) -> str | None:
     return prompt_key(Rollout(prompt, prompt_length=len(prompt)), record.get("gen_step")) if prompt else None
 
 
-def _atropos(record: dict[str, Any]) -> list[Rollout]:
+def _read_atropos(record: dict[str, Any]) -> list[Rollout]:
     conversations = record.get("messages")
     if not isinstance(conversations, list):
         raise UnreadableError(
@@ -124,7 +124,7 @@ def _conversation(value: Any, i: int, reward: Any) -> Rollout:
 _SCORES = RecordLayout(reward=("scores",), listed=True, lists=all_lists())
 FORMATS = (
     keyed_format(
-        "tokens scores messages", "Atropos groups", "atropos", _atropos,
+        "tokens scores messages", "Atropos groups", "atropos", _read_atropos,
         layout=RecordLayout(
             reward=("scores",), listed=True, refuses_null="Atropos",
             lists=all_lists("group_overrides", "generation_params"),
@@ -133,24 +133,24 @@ FORMATS = (
     ),
     Format(
         "ms-swift steps", "ms-swift", "`prompt`, `completion`, `step` (lists)",
-        lambda record: _lists(record, "prompt", "completion", any_of=("step", "gen_step", "advantages")),
-        _swift, layout=RecordLayout(listed=True, lists=all_lists()), shape="columns",
+        lambda record: _has_lists(record, "prompt", "completion", any_of=("step", "gen_step", "advantages")),
+        _read_swift, layout=RecordLayout(listed=True, lists=all_lists()), shape="columns",
     ),
     Format(
         "ms-swift rollouts", "ms-swift", "`gen_step`, `prompt`, `completion`",
         lambda record: {"gen_step", "prompt", "completion"} <= record.keys()
-        and not _lists(record, "gen_step"),
+        and not _has_lists(record, "gen_step"),
         lambda record: [pair(record, "prompt", "completion")], key_of=_swift_key,
         key_description="hash of prompt + gen_step",
     ),
     Format(
         "ROLL steps", "roll", "`responses`, `scores`, `global_step`",
-        lambda record: _lists(record, "responses", "scores", any_of=("global_step", "sampling_params")),
-        _roll_rollouts, ("id",), _SCORES, shape="columns",
+        lambda record: _has_lists(record, "responses", "scores", any_of=("global_step", "sampling_params")),
+        _read_roll, ("id",), _SCORES, shape="columns",
     ),
     Format(
         "ROLL agentic steps", "roll", "`trajectory_data`",
-        lambda record: _lists(record, "trajectory_data") and "responses" not in record, _roll_agentic,
-        layout=_SCORES, shape="columns",
+        lambda record: _has_lists(record, "trajectory_data") and "responses" not in record,
+        _read_roll_agentic, layout=_SCORES, shape="columns",
     ),
 )  # fmt: skip

@@ -44,14 +44,14 @@ def custom_format(path: str, records: Sequence[dict[str, Any]], *, alone: bool =
         return None
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     several = bool(items(values[0])) and _is_rollout(values[0][0])
-    read = partial(_rollout, whole=all_conversations(parts), alone=alone)
+    read = partial(_read_rollout, whole=all_conversations(parts), alone=alone)
     return Format(
         name=f"messages at `{path}`",
         family="custom",
         shape="group" if several else "trajectory",
         signature=f"`{path}`",
         matches=lambda record: lookup(record, path) is not None,
-        rollouts=partial(_several if several else _single, path, read),
+        rollouts=partial(_read_several if several else _read_single, path, read),
         keys=ID_KEYS,
         layout=RecordLayout(
             reward=("rewards",) if several else ("reward",),
@@ -69,14 +69,14 @@ def _is_rollout(item: Any) -> bool:
     return choice or isinstance(item, list | str)
 
 
-def _single(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
+def _read_single(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
     value = lookup(record, path)
     if value is None:
         raise UnreadableError(f"has nothing at `{path}`")
     return [read(record, value, path, reward=record.get("reward"))]
 
 
-def _several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
+def _read_several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) -> list[Rollout]:
     values = lookup(record, path)
     if not isinstance(values, list):
         raise UnreadableError(f"has no list at `{path}`")
@@ -88,7 +88,7 @@ def _several(path: str, read: Callable[..., Rollout], record: dict[str, Any]) ->
     return out
 
 
-def _rollout(
+def _read_rollout(
     record: dict[str, Any], value: Any, where: str, *, whole: bool, alone: bool, **fields: Any
 ) -> Rollout:
     if isinstance(value, list) or (whole and isinstance(value, str)):
@@ -117,7 +117,7 @@ def with_reward(
     if form.layout.payload is not None:
         raise UsageError(f"{name}: --reward: {form.name} keep the reward in two places; leave it out")
     own = any(dotted in record for _, record in records)  # a key that holds the dots itself
-    path: Path = (dotted,) if own else tuple(map(_part, dotted.split(".")))
+    path: Path = (dotted,) if own else tuple(map(_path_part, dotted.split(".")))
     advice = "name a field of its own"
     if "" in path and not own:
         raise UsageError(f"{name}: --reward {dotted!r}: a part of the path is empty; {advice}")
@@ -137,7 +137,7 @@ def with_reward(
     return replace(form, layout=layout)
 
 
-def _part(text: str) -> str | int:
+def _path_part(text: str) -> str | int:
     return int(text) if text.isdecimal() and len(text) < 10 else text
 
 
@@ -156,7 +156,7 @@ def _changes(path: Path, reader: Reader, line: Line) -> bool:
     except UnreadableError:
         return False  # reported when it is read
     try:
-        after = reader.read(replace(line, raw=_scored(path, reader.format, before)))
+        after = reader.read(replace(line, raw=_with_scores(path, reader.format, before)))
         return _compared(after) != _compared(before)
     except UnreadableError:
         return True
@@ -171,7 +171,7 @@ def _compared(records: Sequence[Record]) -> list[Any]:
     return fields + [(r.messages, r.histories, r.tools, r.error, r.member) for r in rollouts]
 
 
-def _scored(path: Path, form: Format, records: Sequence[Record]) -> bytes:
+def _with_scores(path: Path, form: Format, records: Sequence[Record]) -> bytes:
     """Return the bytes of a record with a number at a path of each of its rollouts."""
     raw, rollouts = records[0].line.raw, [rollout for record in records for rollout in record.rollouts]
     patches = Patches(raw)

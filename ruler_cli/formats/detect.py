@@ -52,7 +52,7 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     """
     records: Records = [(line, value) for line in first if (value := _object(line)) is not None]
     if not records:
-        raise UsageError(_no_record(name, first))
+        raise UsageError(_no_object(name, first))
     chosen = _format(name, records, settings)
     records = [pair for pair in records if fits(chosen, pair[1])] or records
     if chosen.refine is not None:
@@ -63,8 +63,8 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
         (settings.outcome_option, settings.outcome),
     )
     for option, path in paths:
-        if path is not None and not any(_has(record, path) for _, record in records):
-            raise UsageError(_missing(name, option, path, records))
+        if path is not None and not any(_has_value(record, path) for _, record in records):
+            raise UsageError(_missing_path(name, option, path, records))
     reader = Reader(chosen, settings.group_by or _key_path(chosen, records), prompt=settings.prompt)
     if not settings.group_by:
         reader = replace(reader, key=_scored_key(reader, records))
@@ -87,7 +87,7 @@ def _format(name: str, records: Records, settings: InputSettings) -> Format:
     given = [record for _, record in records]
     found = custom_format(settings.messages, given, alone=settings.prompt is not None)
     if found is None:
-        raise UsageError(_missing(name, "--messages", settings.messages, records))
+        raise UsageError(_missing_path(name, "--messages", settings.messages, records))
     return found
 
 
@@ -189,12 +189,12 @@ def _scored_key(reader: Reader, records: Records) -> str:
     return reader.key if same else path
 
 
-def _has(record: Mapping[str, Any], path: str) -> bool:
+def _has_value(record: Mapping[str, Any], path: str) -> bool:
     """Tell if a record, or a rollout of it, has a value at a path."""
     return any(lookup(one, path) is not None for one in (record, *items(record.get("trajectories"))))
 
 
-def _missing(name: str, option: str, path: str, records: Records) -> str:
+def _missing_path(name: str, option: str, path: str, records: Records) -> str:
     suggestion = near_path(path, (record for _, record in records))
     hint = f" (did you mean {printable(suggestion)}?)" if suggestion else ""
     keys = _keys(records[0][1])
@@ -206,7 +206,7 @@ def _keys(record: Mapping[str, Any]) -> str:
     return ", ".join(printable(key) for key in itertools.islice(record, 12))
 
 
-def _no_record(name: str, first: Sequence[Line]) -> str:
+def _no_object(name: str, first: Sequence[Line]) -> str:
     """Return the message for records of which none is an object, with advice by the value of the first."""
     reason, advice = "is no record", "ruler reads JSON lines, one object a line, or one JSON document"
     try:
@@ -236,7 +236,7 @@ def _no_format(name: str, line: Line, record: Mapping[str, Any], wanted: str) ->
     if wanted != "auto":
         signature = "; or ".join(dict.fromkeys(f.signature for f in formats() if f.family == wanted))
         return f"{name}: {line.where} is not of the format {wanted}, which is known by {signature} {keys}"
-    for path, inner in _lists(record):
+    for path, inner in _nested_lists(record):
         form, *others = [_judgeable_format(item) for item in inner[:3]]
         if form is not None and all(other is form for other in others):
             outer = ".[]" if line.where.startswith("item") else ""
@@ -289,7 +289,7 @@ _PARTS = re.compile(
 """Members whose items are parts of one rollout, or judgements of it."""
 
 
-def _lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+def _nested_lists(record: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Yield lists of objects and objects of objects with their jq paths, the least nested first."""
     level: list[tuple[str, Any]] = [("", record)]
     for _ in range(_MAX_DEPTH):

@@ -61,11 +61,13 @@ def pair(record: Mapping[str, Any], prompt: str, answer: str, reward: str = "rew
     return make_rollout(*turns, reward=record.get(reward), **more)
 
 
-def _pair(prompt: str, answer: str, reward: str = "reward") -> Callable[[dict[str, Any]], list[Rollout]]:
+def _pair_reader(
+    prompt: str, answer: str, reward: str = "reward"
+) -> Callable[[dict[str, Any]], list[Rollout]]:
     return lambda record: [pair(record, prompt, answer, reward)]
 
 
-def _messages(record: dict[str, Any], name: str, cause: str) -> list[Rollout]:
+def _read_messages(record: dict[str, Any], name: str, cause: str) -> list[Rollout]:
     if not record.get(name):
         raise UnreadableError(f"has no messages in `{name}` ({cause})")
     return [Rollout(check_messages(record[name], name), reward=record.get("reward"))]
@@ -86,7 +88,7 @@ def _is_verl(record: Mapping[str, Any], *, uid: bool) -> bool:
     return has_fields and (_verl_uid(record) is not None) == uid
 
 
-def _verl(record: dict[str, Any]) -> list[Rollout]:
+def _read_verl(record: dict[str, Any]) -> list[Rollout]:
     """Read a rollout of verl; `acc` is the outcome.
 
     A `uid` is `{uuid}_{session}_{output}`: an agent loop may return several outputs of one session. They have
@@ -97,7 +99,7 @@ def _verl(record: dict[str, Any]) -> list[Rollout]:
     return [pair(record, "input", "output", "score", outcome=record.get("acc"), member=member)]
 
 
-def _slime(record: dict[str, Any]) -> list[Rollout]:
+def _read_slime(record: dict[str, Any]) -> list[Rollout]:
     """Read a sample of slime or miles: from `messages` if it has them, else from `prompt` and `response`.
 
     `response` is empty if the sample was aborted. `reward` may be an object from which the trainer picks a
@@ -176,7 +178,7 @@ def _gym_prompt(record: Mapping[str, Any]) -> Messages:
     return [*system, *prompt_turns(value, "input")]
 
 
-def _gym(record: dict[str, Any]) -> list[Rollout]:
+def _read_gym(record: dict[str, Any]) -> list[Rollout]:
     output = lookup(record, "response.output")
     if not output:
         raise UnreadableError("has no items in `response.output`: the agent failed before it answered")
@@ -187,7 +189,7 @@ def _gym(record: dict[str, Any]) -> list[Rollout]:
     return [make_rollout(_gym_prompt(record), answer, histories=tuple(earlier), tools=tools, reward=reward)]
 
 
-def _nemo_rl(record: dict[str, Any]) -> list[Rollout]:
+def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
     messages = _nemo_rl_messages(_unwrapped(record.get("content")))
     return [Rollout(messages, reward=_unwrapped(record.get("rewards")))]
 
@@ -214,7 +216,7 @@ FORMATS = (
     # `_dump_trajectory`: each file is one group, so files are given together.
     keyed_format(
         "task_id sample_idx prompt completion", "AReaL rollouts", "areal",
-        _pair("prompt", "completion"), ("task_id",),
+        _pair_reader("prompt", "completion"), ("task_id",),
     ),
     # `dumped_evals/{step}/{data_source}.jsonl` of `skyrl/train/utils/trainer_utils.py`
     # `dump_per_dataset_eval_results`, in step-wise mode a step a line. Equal prompts are a group:
@@ -222,11 +224,11 @@ FORMATS = (
     # list with the reward of each token. `aggregated_results.jsonl` beside it holds figures and is refused.
     keyed_format(
         "input_prompt output_response score", "SkyRL evaluations", "skyrl",
-        _pair("input_prompt", "output_response", "score"), layout=_SCORE,
+        _pair_reader("input_prompt", "output_response", "score"), layout=_SCORE,
     ),
     # `save_debug_trajectory_data` of `miles/ray/rollout/debug_data.py`.
     Format(
-        "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _slime, ("group_index",)
+        "miles samples", "miles", "`group_index`, `sample_index`", _is_miles, _read_slime, ("group_index",)
     ),
     # `save_debug_rollout_data` of `slime/observability/rollout_data_utils.py` saves a torch pickle, which is
     # never unpickled here; its samples, exported as JSON lines, are read. Older slime refuses fields that it
@@ -234,20 +236,20 @@ FORMATS = (
     Format(
         "slime samples", "slime", "`group_index`, `prompt`, `response`",
         lambda record: has_keys("group_index", "prompt", "response")(record) and not _is_miles(record),
-        _slime, ("group_index",), RecordLayout(ruler=("metadata", "ruler")),
+        _read_slime, ("group_index",), RecordLayout(ruler=("metadata", "ruler")),
     ),
     # An item of slime's buffer has a `uid` of its own; its group is `instance_id`, and items lie apart.
-    keyed_format("uid instance_id messages", "slime buffer items", "slime", _slime, ("instance_id",)),
+    keyed_format("uid instance_id messages", "slime buffer items", "slime", _read_slime, ("instance_id",)),
     keyed_format(
         "task_id traj", "tau-bench", "tau-bench",
-        partial(_messages, name="traj", cause="tau-bench writes this when a run crashed"),
+        partial(_read_messages, name="traj", cause="tau-bench writes this when a run crashed"),
         ("task_id",), RecordLayout(refuses_null="tau-bench"), simulated_user=True,
     ),
     # `{benchmark}/trajectories.jsonl` of `tinker_cookbook/eval/benchmarks/_types.py`. `metrics` and `logs`
     # are objects of the benchmark's own and are left alone.
     keyed_format(
         "example_id turns", "tinker evaluations", "tinker",
-        partial(_messages, name="turns", cause="written when an example ended in an error"),
+        partial(_read_messages, name="turns", cause="written when an example ended in an error"),
         ("example_id",),
     ),
     # Rows of `completions/completions_{step}.parquet` of `trl/trainer/grpo_trainer.py` `GRPOTrainer.log`.
@@ -255,30 +257,30 @@ FORMATS = (
     # a column `reward`, or with `--reward NAME` one of theirs. Equal (`prompt`, `step`) are a group.
     Format(
         "TRL completions", "trl", "`prompt`, `completion`, `step`, `advantage`",
-        _is_trl, _pair("prompt", "completion"),
+        _is_trl, _pair_reader("prompt", "completion"),
     ),
     # `{rollout_data_dir}/{step}.jsonl` and `{validation_data_dir}/{step}.jsonl` of `_log_rollout_data` and
     # `_write_generations` in `verl/trainer/ppo/v1/trainer_base.py` (2026, with a `uid`) and `ray_trainer.py`
     # (2025, without; `_balance_batch` shuffles the lines, and equal (`input`, `step`) are a group).
     Format(
         "verl (V1)", "verl", "`input`, `output`, `score`, `step`, `uid`",
-        partial(_is_verl, uid=True), _verl, layout=_SCORE,
+        partial(_is_verl, uid=True), _read_verl, layout=_SCORE,
         key_of=_verl_group, key_description="uid without its two numbers",
     ),
     Format(
         "verl", "verl", "`input`, `output`, `score`, `step`",
-        partial(_is_verl, uid=False), _verl, layout=_SCORE,
+        partial(_is_verl, uid=False), _read_verl, layout=_SCORE,
     ),
     Format(
         "NeMo-Gym rollouts", "nemo-gym", "`responses_create_params`, `response`",
         lambda record: isinstance(record.get("responses_create_params"), dict) and "response" in record,
-        _gym, ("_ng_task_index",), key_of=_gym_key,
+        _read_gym, ("_ng_task_index",), key_of=_gym_key,
         key_description=f"agent_ref.name + _ng_task_index, or hash of {_INPUT}",
     ),
     Format(
         "NeMo-RL rollouts", "nemo-rl", "`content`, `rewards`, `idx`",
         lambda record: has_keys("rewards", "idx")(record) and isinstance(record.get("content"), list),
-        _nemo_rl,
+        _read_nemo_rl,
         layout=RecordLayout(reward=("rewards",), form=b"[%s]", lost=b"[null]"),
     ),
 )  # fmt: skip

@@ -125,8 +125,8 @@ def _of_size(record: Mapping[str, Any], size: int, paths: Iterable[Path]) -> lis
         if len(value) != size:
             where = printable(".".join(map(str, path)))
             raise UnreadableError(
-                f"has {len(value)} items at `{where}` for {size} rollouts: nothing tells which of them belong "
-                "to a rollout that is left out"
+                f"has {len(value)} items at `{where}` for {size} rollouts: nothing tells which of them "
+                "belong to a rollout that is left out"
             )
         lists.append(path)
     return lists

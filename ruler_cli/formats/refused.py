@@ -11,7 +11,7 @@ from ruler_cli.formats.interface import RefusedFormat, has_keys
 from ruler_cli.formats.turns import answers_path, is_reply, with_answer
 
 
-def _prompt_only(record: Mapping[str, Any]) -> bool:
+def _is_prompt_only(record: Mapping[str, Any]) -> bool:
     """Tell if all messages are the user's and the system's: a prompt of a training set (OpenAI RFT)."""
     messages = record.get("messages")
     if not isinstance(messages, list) or not messages or answers_path(record):
@@ -24,7 +24,7 @@ def _prompt_only(record: Mapping[str, Any]) -> bool:
     return all(isinstance(m, dict) and m.get("role") in ("user", "system", "developer") for m in messages)
 
 
-def _figures_only(record: Mapping[str, Any]) -> bool:
+def _is_figures_only(record: Mapping[str, Any]) -> bool:
     """Tell if a record and its objects hold only numbers: metrics (SkyRL, ART's history)."""
     flat = [v for value in record.values() for v in (value.values() if isinstance(value, dict) else [value])]
     values = [v for v in flat if v is not None]
@@ -42,7 +42,7 @@ def _is_span(record: Mapping[str, Any]) -> bool:
     return any(has_keys(*keys.split())(record) for keys in _SPANS)
 
 
-def _by_columns(record: Mapping[str, Any]) -> bool:
+def _is_by_columns(record: Mapping[str, Any]) -> bool:
     """Tell if each field is an object of rows numbered from 0."""
     columns = list(record.values())
     return len(columns) > 1 and all(
@@ -51,7 +51,7 @@ def _by_columns(record: Mapping[str, Any]) -> bool:
     )
 
 
-def _numbered(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+def _has_members(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
     """Return a test for objects whose members are objects with these keys."""
     return lambda record: bool(record) and all(map(has_keys(*keys), itertools.islice(record.values(), 3)))
 
@@ -127,7 +127,7 @@ REFUSALS = (
         '.content} else {role: (if $k == "response" then "assistant" else "user" end), content} end]}\'',
     ),
     RefusedFormat(
-        _by_columns,
+        _is_by_columns,
         "is a table by columns (pandas' `to_json`); write a row a line: jq -c '. as $t | "
         "(to_entries[0].value | keys_unsorted[]) as $i | $t | map_values(.[$i])'",
     ),
@@ -139,14 +139,14 @@ REFUSALS = (
         "logs (Harbor, which came after it, writes `agent/trajectory.json`)",
     ),
     RefusedFormat(
-        _numbered("query", "turn_history"),
+        _has_members("query", "turn_history"),
         "holds InterCode's runs by number; write one a line: jq -c '.[] | .turn_history as $t | {task_id, "
         'messages: ([{role: "user", content: .query}] + [range($t.actions | length) as $i | {role: '
         '"assistant", content: $t.actions[$i]}, {role: "tool", content: ($t.observations[$i] | '
         "tostring)}]), reward: .summary.max_reward}'",
     ),
     RefusedFormat(
-        _numbered("query", "available_tools", "answer"),
+        _has_members("query", "available_tools", "answer"),
         "holds ToolBench's answers by number; write one a line: jq -c '.[] | {query, tools: "
         ".available_tools, response: .answer.final_answer}' (its steps: `.answer.answer_details`)",
     ),
@@ -174,10 +174,10 @@ REFUSALS = (
         "is a page of an API's answer (Langfuse); write one trace a line: jq -c '.data[]'",
     ),
     RefusedFormat(
-        _prompt_only,
+        _is_prompt_only,
         "holds no turn of an agent: these are prompts (OpenAI RFT's, a data set's); give the rollouts",
     ),
     RefusedFormat(
-        _figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"
+        _is_figures_only, "holds figures only: these are metrics, not rollouts; give the file beside it"
     ),
 )

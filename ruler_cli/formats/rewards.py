@@ -53,7 +53,7 @@ class FieldWords:
         """Return the same with one more value of any type."""
         if value is None or type(value) is float:  # as in most dumps
             return self
-        word = _word(raw_value(value))
+        word = _normalized_word(raw_value(value))
         if word is None or word in _NEITHER:
             return self
         good, bad = word in _PASSED, word in _FAILED
@@ -63,7 +63,7 @@ class FieldWords:
         """Return a value unchanged, or as a Label if its word is no result of a check in this field."""
         if value is None or type(value) is float:
             return value
-        word = _word(value)
+        word = _normalized_word(value)
         if word not in _PASSED and word not in _FAILED:
             return value
         sure = word not in _AMBIGUOUS or (self.good and self.bad)
@@ -105,11 +105,11 @@ def passed(value: Any) -> bool | None:
     reward = number(value)
     if reward is not None:
         return reward >= PASSING
-    word = _word(value)
+    word = _normalized_word(value)
     return True if word in _PASSED else False if word in _FAILED else None
 
 
-def _word(value: Any) -> str | None:
+def _normalized_word(value: Any) -> str | None:
     """Return a value or its only member as a normalized word; None if it is none, or numeric text.
 
     Inspect's grades keep their case, which identifies them.
