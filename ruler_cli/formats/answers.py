@@ -49,16 +49,7 @@ from typing import Any
 
 from ruler_cli.errors import UnreadableError
 from ruler_cli.formats.chat import Messages, tools_of
-from ruler_cli.formats.interface import (
-    ID_KEYS,
-    Format,
-    RecordLayout,
-    first_at,
-    has_keys,
-    items,
-    keyed_format,
-    lookup,
-)
+from ruler_cli.formats.interface import ID_KEYS, Format, RecordLayout, first_at, items, keyed_format, lookup
 from ruler_cli.formats.parallel import answer_rollout, column, lists_at, no_removal, parallel_lists, value_at
 from ruler_cli.formats.prompts import (
     HISTORIES,
@@ -112,8 +103,10 @@ def _completion(prompt: Messages, item: Any, path: Path, reward: Any) -> Rollout
 
 
 def _is_ultra(record: Mapping[str, Any]) -> bool:
-    has_list = has_keys("instruction", "completions")(record) and isinstance(record["completions"], list)
-    return has_list and all(isinstance(c, dict) and "response" in c for c in record["completions"])
+    completions = record.get("completions")
+    if "instruction" not in record or not isinstance(completions, list):
+        return False
+    return all(isinstance(item, dict) and "response" in item for item in completions)
 
 
 def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
@@ -127,13 +120,12 @@ def _read_reward_bench(record: dict[str, Any]) -> list[Rollout]:
 
 def _read_live_code(record: dict[str, Any]) -> list[Rollout]:
     name = _code_field(record)
-    if not isinstance(record.get(name), list):
+    answers = record.get(name)
+    if not isinstance(answers, list):
         raise UnreadableError(f"has no list of answers in `{name}`")
     prompt = prompt_turns(record.get("question_content"), "question_content")
-    graded = column(record, "graded_list", len(record[name]))
-    return [
-        answer_rollout(prompt, answer, name, i, outcome=graded[i]) for i, answer in enumerate(record[name])
-    ]
+    graded = column(record, "graded_list", len(answers))
+    return [answer_rollout(prompt, answer, name, i, outcome=graded[i]) for i, answer in enumerate(answers)]
 
 
 def _code_field(record: Mapping[str, Any]) -> str:

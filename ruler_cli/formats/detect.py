@@ -65,13 +65,13 @@ def detect(name: str, first: Sequence[Line], settings: InputSettings) -> Reader:
     for option, path in paths:
         if path is not None and not any(_has_value(record, path) for _, record in records):
             raise UsageError(_missing_path(name, option, path, records))
-    reader = Reader(chosen, settings.group_by or _key_path(chosen, records), prompt=settings.prompt)
+    key = settings.group_by or _key_path(chosen, records)
+    reader = Reader(chosen, key, outcome=settings.outcome, prompt=settings.prompt)
     if not settings.group_by:
         reader = replace(reader, key=_scored_key(reader, records))
     if settings.reward is not None:
         rewarded = with_reward(name, settings.reward, reader, records)
         reader = replace(reader, format=rewarded, reward=settings.reward)
-    reader = replace(reader, outcome=settings.outcome)
     return reader.with_words(record for line, _ in records for record in _read(reader, line))
 
 
@@ -85,10 +85,10 @@ def _format(name: str, records: Records, settings: InputSettings) -> Format:
             f"{settings.format} out, or --messages"
         )
     given = [record for _, record in records]
-    found = custom_format(settings.messages, given, alone=settings.prompt is not None)
-    if found is None:
+    form = custom_format(settings.messages, given, alone=settings.prompt is not None)
+    if form is None:
         raise UsageError(_missing_path(name, "--messages", settings.messages, records))
-    return found
+    return form
 
 
 def _object(line: Line) -> dict[str, Any] | None:

@@ -37,7 +37,6 @@ from ruler_cli.formats.interface import (
     RefusedFormat,
     first_at,
     has_keys,
-    items,
     keyed_format,
     lookup,
 )
@@ -196,7 +195,7 @@ def _read_nemo_rl(record: dict[str, Any]) -> list[Rollout]:
 
 def _unwrapped(value: Any) -> Any:
     """Return the only item of a list of one; None for other values."""
-    return value[0] if len(items(value)) == 1 else None
+    return value[0] if isinstance(value, list) and len(value) == 1 else None
 
 
 def _nemo_rl_messages(content: Any) -> Messages:
