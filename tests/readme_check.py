@@ -528,7 +528,7 @@ def places_of(form: Format) -> dict[int, list[str]]:
     ours = [] if layout.ruler == ("ruler",) else [".".join(map(str, layout.ruler))]
     generic = "[an id]" if len(keys) > _FEW else ""
     return {
-        3: [f"`{span}`" for span in code(form.tells)],
+        3: [f"`{span}`" for span in code(form.signature)],
         4: [generic] if generic else keys,
         5: [reward, *ours],
     }

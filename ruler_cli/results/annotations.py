@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.reading.parse import dump, parse
@@ -50,12 +50,12 @@ class Marks:
         for record in group.records:
             value = self.value(record)
             for rollout in record.rollouts:
-                mark = (self.reader.mark(value, rollout) if value else None) or _NOTHING
+                mark = (self.reader.previous_annotation(value, rollout) if value else None) or _NOTHING
                 name = at if rollout.member is None else ("member", rollout.member)
                 parts.setdefault(name, []).append((at, rollout, mark))
                 own = own or _object(mark.get("group"))
                 at += 1
-            if self.reader.format.told_once:
+            if self.reader.format.group_in_record:
                 own = own or _object(value.get("ruler"))
         return _group(group.key, tuple(self._rollout(found) for found in parts.values()), own)
 
@@ -241,7 +241,7 @@ def _size(rollout: Rollout) -> int:
     """Bytes of what the agent did, as JSON; the prompt is the same for all of a group."""
     messages = rollout.messages
     try:
-        own = len(dump(messages[first_turn(messages) :]))
+        own = len(dump(messages[first_agent_turn(messages) :]))
         return own + sum(map(len, map(dump, rollout.histories))) if rollout.histories else own
     except RecursionError:  # so deep that it can be read but not written
         return 0

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.interface import plain
+from ruler_cli.formats.interface import printable
 from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
@@ -53,8 +53,8 @@ class ScoredFile:
         refuse_unmarked(self.name, self.seen["groups"], unmarked)
         if self._labels is not None and not labelled:
             raise UsageError(
-                f"--labels {plain(self._labels)}: no rollout of {self.name} has a label there that can be "
-                "used; a label is a number, a truth value, or a word such as passed"
+                f"--labels {printable(self._labels)}: no rollout of {self.name} has a label there that can "
+                "be used; a label is a number, a truth value, or a word such as passed"
             )
 
     def _count(self, rollout: MarkedRollout) -> None:
@@ -83,7 +83,7 @@ class ScoredFile:
         if not 1 < self.seen["own_labels"] == self.seen["scored"]:
             return None
         return (
-            f"--labels {plain(self._labels or '')}: every label is the very score of its rollout; if that is "
-            "where ruler wrote it, leave --labels out for the original rewards, or name where a verifier's "
-            "word stands"
+            f"--labels {printable(self._labels or '')}: every label is the very score of its rollout; if "
+            "that is where ruler wrote it, leave --labels out for the original rewards, or name where a "
+            "verifier's word stands"
         )

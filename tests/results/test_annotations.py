@@ -11,7 +11,7 @@ from ruler_cli.reading.input import open_input
 from ruler_cli.results.annotations import MOST_JUDGES, Marks, label_of
 from ruler_cli.results.scored_groups import MarkedGroup
 from ruler_cli.types import Group, Problem
-from tests.formats.test_every_format import each_layout, marks, scored
+from tests.formats.test_every_format import annotations_in, each_layout, scored
 from tests.values import read, reader, talk
 
 
@@ -37,7 +37,7 @@ def of(*records: dict[str, Any], **told: Any) -> MarkedGroup:
 def test_every_layout(name: str, tmp_path: Path) -> None:
     """What `score` writes is read back wherever a format has its marks: scores, first rewards, costs."""
     _, after = scored(name, tmp_path)
-    written = [found for record in after for found in marks(record)]
+    written = [found for record in after for found in annotations_in(record)]
     problems: list[Problem] = []
     with ExitStack() as stack:
         opened = open_input(InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append)

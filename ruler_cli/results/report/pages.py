@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from ruler_cli.formats.chat import first_turn
+from ruler_cli.formats.chat import first_agent_turn
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.report.figures import stretches
@@ -219,7 +219,7 @@ def _row(ordinal: int, group: Group, marked: MarkedGroup) -> list[Any]:
 def _task(group: Group) -> str:
     """The beginning of the user's last words before the agent's first turn; empty if nobody asked."""
     for rollout in group.rollouts:
-        before = rollout.messages[: first_turn(rollout.messages)] if rollout.error is None else []
+        before = rollout.messages[: first_agent_turn(rollout.messages)] if rollout.error is None else []
         for message in reversed(before):
             if message.get("role") == "user":
                 return " ".join(_words(message.get("content"))[: 8 * _TASK].split())[:_TASK]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ruler_cli.errors import UsageError
-from ruler_cli.formats.interface import plain
+from ruler_cli.formats.interface import printable
 from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
 from ruler_cli.suggestions import nearest
 
@@ -59,22 +59,22 @@ def condition(text: str) -> Condition:
     """Read what follows `--where`; UsageError with the way out."""
     name, equals, ends = text.partition("=")
     if name not in NAMES:
-        raise UsageError(f"--where {plain(text)}: is no condition; {_unknown(text)}")
+        raise UsageError(f"--where {printable(text)}: is no condition; {_unknown(text)}")
     if name in _STATES and not equals:
         return Condition(name)
     if name not in _RANGED:
-        raise UsageError(f"--where {plain(text)}: `{name}` takes no range; write --where {name}")
+        raise UsageError(f"--where {printable(text)}: `{name}` takes no range; write --where {name}")
     first, dots, last = ends.partition("..")
     try:
         low, high = float(first.strip() or "-inf"), float(last.strip() or "inf")
     except ValueError:
         low = high = math.nan
     if not dots or math.isnan(low + high):
-        raise UsageError(f"--where {plain(text)}: {_way(name)}")
+        raise UsageError(f"--where {printable(text)}: {_way(name)}")
     if low > high:
-        raise UsageError(f"--where {plain(text)}: the lower end stands first; {_way(name)}")
+        raise UsageError(f"--where {printable(text)}: the lower end stands first; {_way(name)}")
     if name in FIGURES and (low > 1 or high < 0):
-        raise UsageError(f"--where {plain(text)}: {name} lies from 0 to 1; {_way(name)}")
+        raise UsageError(f"--where {printable(text)}: {name} lies from 0 to 1; {_way(name)}")
     return Condition(name, (low, high))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UnreadableError, UsageError
-from ruler_cli.formats.interface import Format, plain
+from ruler_cli.formats.interface import Format, printable
 from ruler_cli.formats.parallel import path_of, value_at
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.reading.location import Location
@@ -176,7 +176,7 @@ class _Chooser:
         """What a rollout answered: the last of its parts with an answer."""
         for record, part in reversed(parts):
             self._record = self._marks.value(record)
-            if (answer := same_as(self._marks.reader.at(self._record, part, path))) is not None:
+            if (answer := same_as(self._marks.reader.value_at(self._record, part, path))) is not None:
                 return answer
         return None
 
@@ -189,10 +189,10 @@ class _Chooser:
             if have["score"] and one.name in FIGURES and not have[one.name]:
                 raise UsageError(f"--where {one.name}: no group of {name} has one, {_TAKES[one.name]}")
         if self._keep and self._keep.answer and have["rollouts"] and have["rollouts"] == tally.unanswered:
-            path, keys = self._keep.answer, ", ".join(list(map(plain, self._record))[:_KEYS])
+            path, keys = self._keep.answer, ", ".join(list(map(printable, self._record))[:_KEYS])
             way = question(suggest_path(path, [self._record]))
-            way = plain(way) or f"; name a path below a rollout or one of {keys}"
-            raise UsageError(f"--answer {plain(path)}: no rollout of {name} has an answer there{way}")
+            way = printable(way) or f"; name a path below a rollout or one of {keys}"
+            raise UsageError(f"--answer {printable(path)}: no rollout of {name} has an answer there{way}")
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:

@@ -123,7 +123,7 @@ def test_home_made_lists() -> None:
         "rewards": [1, 2],
         "ruler": {"rollouts": [MARK, MARK]},
     }
-    form = custom.named("data.said", [record])
+    form = custom.custom_format("data.said", [record])
     assert form is not None
     assert without(form, record, [0])["data"] == {"said": [["y"]]}
     record["data"]["more"] = [1, 2]

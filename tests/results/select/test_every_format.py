@@ -14,7 +14,7 @@ from ruler_cli.results.select.select import Keep
 from ruler_cli.types import Group
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
-from tests.formats.test_every_format import each_example, each_layout, marks
+from tests.formats.test_every_format import annotations_in, each_example, each_layout
 from tests.formats.test_every_format import scored as scored_in
 from tests.results.select.values import marked, read_groups, selected
 from tests.values import reader
@@ -87,8 +87,8 @@ def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
     assert len({reader(record).format.name for record in found}) == 1
     for record in found:
         rewards = [float(reward) for _, reward in READERS[name](record) if reward is not None]
-        scores = [mark["score"] for mark in marks(record)]
+        scores = [mark["score"] for mark in annotations_in(record)]
         assert not rewards or rewards == scores
         assert len(scores) >= len(READERS[name](record))
-    old = Counter(dump(m) for raw in raws(scored) for m in marks(parse(raw)))
-    assert not Counter(dump(m) for record in found for m in marks(record)) - old
+    old = Counter(dump(m) for raw in raws(scored) for m in annotations_in(parse(raw)))
+    assert not Counter(dump(m) for record in found for m in annotations_in(record)) - old
