@@ -18,8 +18,8 @@ from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.location import Location
-from ruler_cli.results.agree.measure import KINDS, Agreement, measure, measure_two
-from ruler_cli.results.agree.paired import known
+from ruler_cli.results.agree import KINDS, Agreement, measure, measure_two
+from ruler_cli.results.pairing import with_digests
 from ruler_cli.results.scored_file import ScoredFile
 
 _Json = Mapping[str, Any]
@@ -70,7 +70,7 @@ def agree(where: list[InputSettings], *, as_json: bool) -> bool:
         if len(files) == 1:
             found = measure((marked for _, marked in files[0].groups()), "score")
         else:
-            one, other = (starmap(known, file.groups()) for file in files)
+            one, other = (starmap(with_digests, file.groups()) for file in files)
             found = measure_two(one, other, problems.tell)
         for file in files:
             if file.doubt:

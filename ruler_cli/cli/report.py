@@ -122,7 +122,7 @@ def _look(where: InputSettings, problems: Problems, key: str | None, *, as_json:
 
 def _write(where: InputSettings, problems: Problems, output: str, most: int | None) -> None:
     """The page for a browser, and a sentence on stderr."""
-    from ruler_cli.cli.report_words import facts
+    from ruler_cli.cli.report_sentences import facts
     from ruler_cli.results.report.html import MOST_GROUPS, write_html
 
     with waiting() as tick:
@@ -148,7 +148,7 @@ def _print(page: dict[str, Any]) -> None:
     """One object whose texts a program reads as they stand, and which a terminal can show."""
     import orjson
 
-    from ruler_cli.results.report.pages import readable
+    from ruler_cli.results.report.embedded import readable
 
     text = orjson.dumps(readable(page), option=orjson.OPT_INDENT_2).decode()
     # only a string of JSON can hold such a character, and there this is its escape

@@ -17,12 +17,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ruler_cli.cli import report_words as words
-from ruler_cli.cli.report_page import facts
+from ruler_cli.cli import report_sentences as sentences
+from ruler_cli.cli.report_overview import facts
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, moment, seconds, short, usd
-from ruler_cli.results.report.group import GroupText, parting
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.report.group_text import GroupText, parting
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,7 @@ _AT_ONCE = 2000
 _ROLES = {"user": "blue", "assistant": "green", "call": "magenta", "tool": "cyan", "system": "yellow"}
 
 
-def show(group: MarkedGroup, text: GroupText, found: str, terminal: Terminal) -> None:
+def show(group: ScoredGroup, text: GroupText, found: str, terminal: Terminal) -> None:
     """Write the group, its rollouts the best first; `found` names the file and the group's place in it."""
     scores = [r.score for r in group.rollouts]
     order = sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0)))
@@ -58,7 +58,7 @@ def _rule(said: str, style: str = "bold") -> Rule:
     return Rule(Text(said, style), align="left", style="dim")
 
 
-def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
+def _head(group: ScoredGroup, found: str, terminal: Terminal) -> Table:
     table, key = facts(), terminal.key(group.key)
     for name, said in (
         ("key", key if len(key) > terminal.width // 2 else ""),
@@ -75,30 +75,30 @@ def _head(group: MarkedGroup, found: str, terminal: Terminal) -> Table:
     return table
 
 
-def _status(group: MarkedGroup) -> str:
+def _status(group: ScoredGroup) -> str:
     if group.failed:
         return f"failed ({group.kind}): {group.reason}" if group.reason else f"failed ({group.kind})"
     if group.status == "unmarked":
         return "ruler was not asked about it"
-    told = f"scored, mean {words.number(group.mean)}, sd {words.number(group.sd)}"
+    told = f"scored, mean {sentences.number(group.mean)}, sd {sentences.number(group.sd)}"
     return f"{told}; tied: nothing for a trainer to learn from" if group.tied else told
 
 
-def _judge(group: MarkedGroup) -> str:
+def _judge(group: ScoredGroup) -> str:
     passes = "" if group.passes is None else f"{group.passes} pass{'es' * (group.passes != 1)}"
     told = "" if group.reliability is None else f"reliability {group.reliability:.2f}"
     weight = "" if group.weight is None else f"weight {group.weight:.3g}"
     return ", ".join(filter(None, (group.judge, passes, told, weight)))
 
 
-def _agreement(group: MarkedGroup) -> str:
+def _agreement(group: ScoredGroup) -> str:
     against, pairs = group.disputes
     if not pairs:
         return ""
     return f"the judge orders {against:g} of {count(pairs, 'pair')} with unlike rewards the other way"
 
 
-def _cost(group: MarkedGroup) -> str:
+def _cost(group: ScoredGroup) -> str:
     usage = group.usage
     tokens = f"{usage.prompt} prompt + {usage.completion} completion tokens"
     parts = (
@@ -110,7 +110,7 @@ def _cost(group: MarkedGroup) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Table:
+def _table(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> Table:
     """Rank, number in the input, score and the rest, without what none of them has."""
     bar = terminal.width >= _WIDE and bool(group.scores)
     rollouts = [group.rollouts[i] for i in order]
@@ -142,7 +142,7 @@ def _table(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> Tabl
     return table
 
 
-def _why(group: MarkedGroup, order: Sequence[int], terminal: Terminal) -> None:
+def _why(group: ScoredGroup, order: Sequence[int], terminal: Terminal) -> None:
     """What was said of each rollout, together, as screens of turns may lie between them below."""
     said = [(number, _said(group.rollouts[number])) for number in order]
     if not any(lines for _, lines in said):
@@ -159,7 +159,7 @@ def _told(number: float | None, form: str) -> str:
     return "" if number is None else format(number, form)
 
 
-def _note(rollout: MarkedRollout) -> str:
+def _note(rollout: ScoredRollout) -> str:
     status = {"failed": f"failed ({rollout.kind})", "unmarked": "no mark", "scored": ""}[rollout.status]
     return ", ".join(filter(None, ("suspect" * rollout.suspect, status)))
 
@@ -177,7 +177,7 @@ def _shared(text: GroupText, terminal: Terminal) -> None:
 
 
 def _rollout(
-    rollout: MarkedRollout,
+    rollout: ScoredRollout,
     text: GroupText,
     number: int,
     best: int | None,
@@ -210,14 +210,14 @@ def _rollout(
     _lines(lines, terminal, apart)
 
 
-def _title(rollout: MarkedRollout, number: int) -> str:
+def _title(rollout: ScoredRollout, number: int) -> str:
     spread = "" if rollout.spread is None else f" ± {rollout.spread:.2f}"
     score = "not scored" if rollout.score is None else f"score {rollout.score:.2f}{spread}"
     label = "" if rollout.label is None else f", reward {rollout.label:.4g}"
     return f"rollout {number + 1}: {score}{label}"
 
 
-def _said(rollout: MarkedRollout) -> list[str]:
+def _said(rollout: ScoredRollout) -> list[str]:
     said = [rollout.explanation] if rollout.explanation else []
     if rollout.judges:
         said.append("judges: " + ", ".join(f"{name} {score:.2f}" for name, score in rollout.judges.items()))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ruler_cli.cli import report_group, report_page
+from ruler_cli.cli import report_group, report_overview
 from ruler_cli.cli.messages import say, shown, typed
 from ruler_cli.cli.progress import waiting
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.errors import UsageError
-from ruler_cli.results.report.figures import Gathering
-from ruler_cli.results.report.group import GroupText, group_json, page_key
+from ruler_cli.results.report.figures import FiguresBuilder
+from ruler_cli.results.report.group_text import GroupText, group_json, page_key
 from ruler_cli.results.report.highlights import Shortlist
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.suggestions import nearest
@@ -28,7 +28,7 @@ _ALIKE = 20
 
 def run(scored: ScoredFile, head: dict[str, Any]) -> _Found:
     """All of a file; UsageError if no group has a mark."""
-    gathering, shortlist = Gathering(), Shortlist()
+    gathering, shortlist = FiguresBuilder(), Shortlist()
     with waiting() as tick:
         for _, marked in scored.groups():
             gathering.add(marked)
@@ -44,7 +44,7 @@ def run(scored: ScoredFile, head: dict[str, Any]) -> _Found:
 
     def show() -> None:
         terminal = Terminal()
-        report_page.show(head, **lists, terminal=terminal)
+        report_overview.show(head, **lists, terminal=terminal)
         terminal.flush()
 
     return page, show

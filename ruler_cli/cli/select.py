@@ -16,12 +16,12 @@ from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from ruler_cli.reading.input import Input
-    from ruler_cli.results.select.select import Keep, SelectionCounts
+    from ruler_cli.results.select import Keep, SelectionCounts
 
 
 def _complete(incomplete: str) -> list[str]:
     """Names of conditions, for the shell."""
-    from ruler_cli.results.select.conditions import NAMES
+    from ruler_cli.results.conditions import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
@@ -83,8 +83,8 @@ def command(
     usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
     """
     with told(), in_order():
-        from ruler_cli.results.select.conditions import condition
-        from ruler_cli.results.select.select import select
+        from ruler_cli.results.conditions import condition
+        from ruler_cli.results.select import select
 
         conditions = list(map(condition, where or ()))
         kept = _keep(keep, by, answer)
@@ -114,7 +114,7 @@ def command(
 def _keep(
     most: int | None, by: Literal["variance", "score", "majority"] | None, answer: str | None
 ) -> Keep | None:
-    from ruler_cli.results.select.select import Keep
+    from ruler_cli.results.select import Keep
 
     if most is None and by is not None:
         raise UsageError(f"--by {by}: say how many rollouts of each group, with --keep M")

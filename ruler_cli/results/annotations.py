@@ -12,7 +12,7 @@ from ruler_cli.formats.chat import first_turn
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import number, passed
 from ruler_cli.reading.parse import dump, parse
-from ruler_cli.results.scored_groups import LabelFrom, MarkedGroup, MarkedRollout, Status
+from ruler_cli.results.scored_groups import AnnotationStatus, LabelSource, ScoredGroup, ScoredRollout
 from ruler_cli.types import Group, Record, Rollout, Usage
 
 KINDS = ("reply", "transport", "refused", "too_long", "input", "budget", "interrupted")
@@ -30,7 +30,7 @@ _Part = tuple[int, Rollout, _Json]
 """A part of a rollout: its place among all of the group's, and its mark."""
 
 
-class Marks:
+class AnnotationReader:
     """Reads the marks of one scored file, group by group.
 
     `given`: labels stand where the user said, which the reader hands over as the outcome; else a label
@@ -42,7 +42,7 @@ class Marks:
         self.reader, self._given, self._sized = reader, given, sized
         self._line: tuple[bytes, dict[str, Any]] = (b"", {})
 
-    def group(self, group: Group) -> MarkedGroup:
+    def group(self, group: Group) -> ScoredGroup:
         """One group; rollouts that are parts of one count once."""
         parts: dict[object, list[_Part]] = {}
         own: _Json = _NOTHING
@@ -71,23 +71,25 @@ class Marks:
                 self._line = (record.line.raw, {})
         return self._line[1]
 
-    def _rollout(self, parts: list[_Part]) -> MarkedRollout:
+    def _rollout(self, parts: list[_Part]) -> ScoredRollout:
         mark = parts[0][2]
         said = mark.get("status")
         score = _finite(mark.get("score")) if said == "scored" else None
-        status: Status = "unmarked" if "status" not in mark else "failed" if score is None else "scored"
+        status: AnnotationStatus = (
+            "unmarked" if "status" not in mark else "failed" if score is None else "scored"
+        )
         odd = ["score"] if status == "failed" and said == "scored" else []
         judged = score
         if score is not None and mark.get("judge_score") is not None:
             judged = _finite(mark["judge_score"])
             odd += ["judge_score"] if judged is None else []
         judges, more = _panel(mark.get("judges")) if said == "scored" else ({}, 0)
-        label, label_from = self._label(parts)
+        label, label_source = self._label(parts)
         slots, pass_scores = _numbers(mark.get("slots")), _numbers(mark.get("pass_scores"))
         if not all(0 <= place <= 1 for place in slots):
             slots = ()
         lost = status == "failed"
-        return MarkedRollout(
+        return ScoredRollout(
             at=tuple([at for at, _, _ in parts]),
             status=status,
             score=score,
@@ -103,12 +105,12 @@ class Marks:
             kind=_kind(mark) if lost else "",
             reason="" if not lost else "its score is no number" if odd else _text(mark.get("reason")),
             judge=_text(mark.get("judge")),
-            label_from=label_from,
+            label_source=label_source,
             odd=tuple(odd),
             more_judges=more,
         )
 
-    def _label(self, parts: list[_Part]) -> tuple[float | None, LabelFrom]:
+    def _label(self, parts: list[_Part]) -> tuple[float | None, LabelSource]:
         """The label of a rollout, and where it stands; of one in parts, the last that has one."""
         outcome: Any = None
         for _, rollout, mark in reversed(parts):
@@ -139,13 +141,13 @@ def _first_reward(rollout: Rollout, mark: _Json) -> Any:
     return rollout.reward
 
 
-def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedGroup:
+def _group(key: str, rollouts: tuple[ScoredRollout, ...], own: _Json) -> ScoredGroup:
     first = next((r for r in rollouts if r.status == "failed"), None)
-    status: Status = "failed" if first or own.get("status") == "failed" else "unmarked"
+    status: AnnotationStatus = "failed" if first or own.get("status") == "failed" else "unmarked"
     status = "scored" if any(r.status == "scored" for r in rollouts) else status
     lost, cost = status == "failed", _finite(own.get("cost_usd"), 0)
     told = own if own.get("kind") or not first else {"kind": first.kind, "reason": first.reason}
-    return MarkedGroup(
+    return ScoredGroup(
         key=key,
         rollouts=rollouts,
         status=status,
@@ -153,7 +155,7 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
         reason=_text(told.get("reason")) if lost else "",
         judge=_text(own.get("judge")),
         passes=_whole(own.get("passes")),
-        marked_tied=own["tied"] if isinstance(own.get("tied"), bool) else None,
+        annotated_tied=own["tied"] if isinstance(own.get("tied"), bool) else None,
         reliability=_finite(own.get("reliability"), 0, 1),
         weight=_finite(own.get("weight"), 0),
         usage=_usage(_object(own.get("usage"))),
@@ -165,7 +167,7 @@ def _group(key: str, rollouts: tuple[MarkedRollout, ...], own: _Json) -> MarkedG
     )
 
 
-def _flags(rollouts: tuple[MarkedRollout, ...], own: _Json) -> Iterable[str]:
+def _flags(rollouts: tuple[ScoredRollout, ...], own: _Json) -> Iterable[str]:
     if any(r.suspect for r in rollouts):
         yield "suspect"
     yield from (name for name in ("degraded", "escalated", "windows", "shortened") if own.get(name))
@@ -247,7 +249,7 @@ def _size(rollout: Rollout) -> int:
         return 0
 
 
-def refuse_unmarked(name: str, groups: int, unmarked: int) -> None:
+def refuse_unannotated(name: str, groups: int, unmarked: int) -> None:
     """UsageError where no group of the file `name` has ever been scored."""
     if groups == unmarked:
         raise UsageError(

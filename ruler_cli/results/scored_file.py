@@ -12,8 +12,8 @@ from ruler_cli.formats.interface import plain
 from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.input import open_input
 from ruler_cli.reading.location import Location
-from ruler_cli.results.annotations import MOST_JUDGES, Marks, refuse_unmarked
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.annotations import MOST_JUDGES, AnnotationReader, refuse_unannotated
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
 
 
@@ -33,12 +33,12 @@ class ScoredFile:
         self.input = open_input(where, stack, on_problem)
         if self.input.reader is None:
             raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
-        self.mark = Marks(self.input.reader, given=where.outcome is not None).group
+        self.mark = AnnotationReader(self.input.reader, given=where.outcome is not None).group
         self.seen: Counter[str] = Counter()
         self.judges: dict[str, None] = {}
         self._panel: set[str] = set()
 
-    def groups(self) -> Iterator[tuple[Group, MarkedGroup]]:
+    def groups(self) -> Iterator[tuple[Group, ScoredGroup]]:
         """Each group with its marks; at the end UsageError if none has any, or no label asked for."""
         unmarked = labelled = 0
         for group in self.input.groups:
@@ -50,14 +50,14 @@ class ScoredFile:
                 labelled += rollout.label is not None
                 self._count(rollout)
             yield group, marked
-        refuse_unmarked(self.name, self.seen["groups"], unmarked)
+        refuse_unannotated(self.name, self.seen["groups"], unmarked)
         if self._labels is not None and not labelled:
             raise UsageError(
                 f"--labels {plain(self._labels)}: no rollout of {self.name} has a label there that can be "
                 "used; a label is a number, a truth value, or a word such as passed"
             )
 
-    def _count(self, rollout: MarkedRollout) -> None:
+    def _count(self, rollout: ScoredRollout) -> None:
         seen, given = self.seen, self._labels is not None
         seen["rollouts"] += 1
         if rollout.judged is None:
@@ -68,8 +68,8 @@ class ScoredFile:
             if rollout.judge and len(self.judges) < MOST_JUDGES:
                 self.judges[rollout.judge] = None
         if rollout.label is None:
-            seen["odd_labels" if rollout.label_from else "unlabelled"] += 1
-        seen["outcomes"] += not given and rollout.label_from == "outcome"
+            seen["odd_labels" if rollout.label_source else "unlabelled"] += 1
+        seen["outcomes"] += not given and rollout.label_source == "outcome"
         seen["own_labels"] += given and rollout.label is not None and rollout.label == rollout.score
         seen["more_judges"] += rollout.more_judges
         for name in rollout.judges:

@@ -12,12 +12,12 @@ from ruler_cli.scoring.reliability import one_score
 from ruler_cli.scoring.sums import Concordance, concordance
 from ruler_cli.types import Usage
 
-Status = Literal["scored", "failed", "unmarked"]
-LabelFrom = Literal["", "reward", "outcome"]
+AnnotationStatus = Literal["scored", "failed", "unmarked"]
+LabelSource = Literal["", "reward", "outcome"]
 
 
 @dataclass(frozen=True, slots=True)
-class MarkedRollout:
+class ScoredRollout:
     """One rollout with its mark; parts of one rollout are one.
 
     `at` are the places of its parts among `Group.rollouts`. `score` is what ruler wrote as the reward,
@@ -32,7 +32,7 @@ class MarkedRollout:
     """
 
     at: tuple[int, ...]
-    status: Status
+    status: AnnotationStatus
     score: float | None = None
     judged: float | None = None
     label: float | None = None
@@ -46,7 +46,7 @@ class MarkedRollout:
     kind: str = ""
     reason: str = ""
     judge: str = ""
-    label_from: LabelFrom = ""
+    label_source: LabelSource = ""
     odd: tuple[str, ...] = ()
     more_judges: int = 0
 
@@ -57,7 +57,7 @@ class MarkedRollout:
 
 
 @dataclass(frozen=True)
-class MarkedGroup:
+class ScoredGroup:
     """One group, its rollouts in input order, and the group's part of the marks.
 
     `failed` where it was asked about and no rollout has a score: `kind` and `reason` say why.
@@ -67,13 +67,13 @@ class MarkedGroup:
     """
 
     key: str
-    rollouts: tuple[MarkedRollout, ...]
-    status: Status
+    rollouts: tuple[ScoredRollout, ...]
+    status: AnnotationStatus
     kind: str = ""
     reason: str = ""
     judge: str = ""
     passes: int | None = None
-    marked_tied: bool | None = None
+    annotated_tied: bool | None = None
     reliability: float | None = None
     weight: float | None = None
     usage: Usage = Usage()  # noqa: RUF009 - it is frozen
@@ -113,7 +113,7 @@ class MarkedGroup:
 
         The same by the judge, or as written. Files of earlier versions do not mark one score for all.
         """
-        if not self.scores or self.marked_tied is True:
+        if not self.scores or self.annotated_tied is True:
             return bool(self.scores)
         return one_score(self.scores) or self._judged_alike
 

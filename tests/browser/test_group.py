@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ruler_cli.results.report import pages
-from ruler_cli.results.report.group import parting
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.group_text import parting
 from tests.browser.conftest import Show
 from tests.browser.reports import KEYS, groups, plain, report_of, ruler, write
 from tests.browser.truth import Truth
@@ -296,7 +296,7 @@ def test_two_groups_with_one_key(show: Show, odd: Path) -> None:
 
 def test_a_group_whose_text_was_left_out(show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group without text in the file says so, names the command that shows it, and tells what was said."""
-    monkeypatch.setattr(pages, "MOST_TEXTS", 1_000)
+    monkeypatch.setattr(embedded, "MOST_TEXTS", 1_000)
     scored = write(tmp_path / "run.jsonl", [plain(f"g-{i}", 0.2, 0.8, said="said of it") for i in range(9)])
     report(scored, tmp_path / "run.html")
     view = show(tmp_path / "run.html")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ruler_cli.cli.messages import shown
-from ruler_cli.results.report.group import page_key
+from ruler_cli.results.report.group_text import page_key
 from tests.cli.scored import HOSTILE, hostile, scored
 from tests.conftest import Ruler, rollout, write
 from tests.on_terminal import RAW, on_terminal, widest

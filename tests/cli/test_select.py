@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHARED, Ruler, read, write
-from tests.results.select.values import GROUPS, dump, lines, marked
+from tests.results.select_values import GROUPS, dump, lines, marked
 from tests.values import talk
 
 LOG = SHARED / "formats" / "inspect_log.eval"

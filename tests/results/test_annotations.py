@@ -8,8 +8,8 @@ from typing import Any
 
 from ruler_cli.config import InputSettings
 from ruler_cli.reading.input import open_input
-from ruler_cli.results.annotations import MOST_JUDGES, Marks, label_of
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.annotations import MOST_JUDGES, AnnotationReader, label_of
+from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group, Problem
 from tests.formats.test_every_format import each_layout, marks, scored
 from tests.values import read, reader, talk
@@ -25,10 +25,10 @@ def trajectory(ruler: Any, **more: Any) -> dict[str, Any]:
     return {"group_id": "g", "messages": talk("four"), "reward": 0.1, "ruler": ruler, **more}
 
 
-def of(*records: dict[str, Any], **told: Any) -> MarkedGroup:
+def of(*records: dict[str, Any], **told: Any) -> ScoredGroup:
     """These records as one group."""
     found = read(*records, **told)
-    return Marks(reader(*records, **told), given="outcome" in told).group(
+    return AnnotationReader(reader(*records, **told), given="outcome" in told).group(
         Group(str(found[0].key), tuple(found))
     )
 
@@ -42,7 +42,7 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         opened = open_input(InputSettings(str(tmp_path / "out.jsonl")), stack, problems.append)
         assert opened.reader is not None
-        groups = [(group, Marks(opened.reader).group(group)) for group in opened.groups]
+        groups = [(group, AnnotationReader(opened.reader).group(group)) for group in opened.groups]
     rollouts = [r for _, found in groups for r in found.rollouts]
     assert not problems
     for group, found in groups:
@@ -56,7 +56,7 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     assert {(r.score, r.explanation) for r in rollouts} == {(m["score"], m["explanation"]) for m in written}
     assert all(r.judged == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
     first = {label_of(m["independent_reward"]) for m in written}
-    assert {r.label for r in rollouts if r.label_from == "reward"} <= first
+    assert {r.label for r in rollouts if r.label_source == "reward"} <= first
     assert first - {None} <= {r.label for r in rollouts}
 
 
@@ -73,7 +73,7 @@ def test_a_trajectory_per_line() -> None:
     )
     found = of(trajectory(told | {"explanation": "good"}), trajectory(mark(0.75, group=own)))
     one = found.rollouts[0]
-    assert (one.status, one.score, one.judged, one.label, one.label_from) == (
+    assert (one.status, one.score, one.judged, one.label, one.label_source) == (
         "scored",
         0.5,
         0.4,
@@ -83,7 +83,7 @@ def test_a_trajectory_per_line() -> None:
     assert (one.spread, one.slots, one.place, one.judges) == (0.1, (0.0, 1.0), 0.5, {"a": 0.3, "b": 0.7})
     assert (one.explanation, one.suspect, one.judge, one.odd) == ("good", True, "m", ())
     assert one.size == len(b'[{"role":"assistant","content":"four"}]')
-    assert (found.status, found.judge, found.passes, found.marked_tied) == ("scored", "m", 2, False)
+    assert (found.status, found.judge, found.passes, found.annotated_tied) == ("scored", "m", 2, False)
     assert (found.reliability, found.weight, found.cost, found.latency) == (0.75, 0.5, 0.25, 1.5)
     assert (found.usage.calls, found.usage.prompt, found.usage.completion, found.usage.cached) == (
         2,
@@ -131,7 +131,7 @@ def test_a_damaged_group_part() -> None:
         told = (found.reliability, found.weight, found.cost, found.latency, found.judged_at, found.passes)
         assert told == (None,) * 6
         assert found.usage.calls == 0
-        assert found.marked_tied is (True if odd is True else None)
+        assert found.annotated_tied is (True if odd is True else None)
         assert found.odd == ("cost_usd",)
         assert of(trajectory(mark(0.5, group=odd))).cost is None
 
@@ -191,6 +191,10 @@ def test_labels() -> None:
         trajectory(mark(0.5, independent_reward=0), reward=0.5),
         trajectory(mark(0.5, independent_reward="maybe"), reward=0.5),
     )
-    assert [(r.label, r.label_from) for r in own.rollouts] == [(None, ""), (0.0, "reward"), (None, "reward")]
+    assert [(r.label, r.label_source) for r in own.rollouts] == [
+        (None, ""),
+        (0.0, "reward"),
+        (None, "reward"),
+    ]
     given = of(trajectory(mark(0.5), ok="passed"), trajectory(mark(0.5)), outcome="ok")
-    assert [(r.label, r.label_from) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]
+    assert [(r.label, r.label_source) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]

@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 _IDS = re.compile(r"(?=[\w-]*\d)[A-Za-z0-9_-]{16,}")
 
 
-class ReasonCounts:
+class WordCounts:
     """How often words occur: the first `most` different ones, the rest as `other`."""
 
     def __init__(self, most: int = 24) -> None:
@@ -39,7 +39,7 @@ class ReasonCounts:
         return dict(sorted(self._n.items(), key=lambda item: (-item[1], item[0])))
 
 
-class Reasons:
+class FailureReasons:
     """Sentences that groups failed with, alike if only numbers and ids in them differ.
 
     The first 500 different sentences are counted; groups that failed with another are in no reason.
@@ -101,7 +101,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[max(1, math.ceil(share * len(values))) - 1] if values else None
 
 
-class Labels:
+class LabelCells:
     """Rollouts by score and label: up to 12 different labels as they are, more in 12 equal bins."""
 
     _BINS = 12

@@ -45,17 +45,17 @@ from ruler_cli.results.report.bins import (
     OTHER,
     SECONDS,
     Bins,
-    Labels,
-    ReasonCounts,
-    Reasons,
+    FailureReasons,
+    LabelCells,
+    WordCounts,
     along,
     quantile,
 )
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.sums import LengthSums, Moments, SlotCurve, middle
 from ruler_cli.types import Usage
 
-Figures = Mapping[str, Any]
+ReportFigures = Mapping[str, Any]
 """The figures of a run, as described above."""
 REASONS = 6
 """How many reasons of failures are told."""
@@ -68,7 +68,7 @@ _MOST = 1000
 """Rollouts shown at once up to which three decimals tell each slot from the next."""
 
 
-class Gathering:
+class FiguresBuilder:
     """The figures of a run as its groups come; of a group it keeps some numbers, of a rollout its label.
 
     Times: groups judged more than a year from the median time are no part of the axis of time, nor of
@@ -80,24 +80,24 @@ class Gathering:
         self._groups = Counter[str]()
         self._rollouts = Counter[str]()
         self._kinds, self._flags, self._judges, self._passes = (
-            ReasonCounts(12),
-            ReasonCounts(),
-            ReasonCounts(),
-            ReasonCounts(),
+            WordCounts(12),
+            WordCounts(),
+            WordCounts(),
+            WordCounts(),
         )
-        self._reasons = Reasons()
+        self._reasons = FailureReasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
         self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")
         self._scores, self._spreads, self._reliability = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
         self._tenths = Bins(1, 10)
-        self._labels = Labels(self._tenths)
+        self._labels = LabelCells(self._tenths)
         self._lengths = Counter[tuple[int, int]]()
         self._moments, self._length, self._slots = Moments(), LengthSums(), SlotCurve()
         self._pairs, self._against = 0, 0.0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
 
-    def add(self, group: MarkedGroup) -> None:
+    def add(self, group: ScoredGroup) -> None:
         """Count the next group of the file."""
         self._groups["all"] += 1
         self._groups[group.status] += 1
@@ -109,7 +109,7 @@ class Gathering:
         if group.scores:
             self._scored(group)
 
-    def _judged(self, group: MarkedGroup) -> None:
+    def _judged(self, group: ScoredGroup) -> None:
         if group.failed:
             self._reasons.add(group.kind, group.reason, group.key)
         if group.judge:
@@ -126,7 +126,7 @@ class Gathering:
         self._times.append(math.nan if group.judged_at is None else group.judged_at)
         self._failures.append(sys.intern(self._kinds.add(group.kind)) if group.failed else "")
 
-    def _each_rollout(self, group: MarkedGroup) -> None:
+    def _each_rollout(self, group: ScoredGroup) -> None:
         self._rollouts["all"] += len(group.rollouts)
         for rollout in group.rollouts:
             self._rollouts["failed"] += rollout.status == "failed"
@@ -139,7 +139,7 @@ class Gathering:
                 self._labels.add(rollout.score, rollout.label)
             self._lengths[self._tenths.place(rollout.score), rollout.size.bit_length()] += 1
 
-    def _scored(self, group: MarkedGroup) -> None:
+    def _scored(self, group: ScoredGroup) -> None:
         self._groups["tied"] += group.tied
         self._groups["one_score"] += group.one_score
         self._moments.add(group.scores)
@@ -157,7 +157,7 @@ class Gathering:
             self._length.add([size for size, _ in known], [score for _, score in known])
         self._slots.add(*requests(group))
 
-    def figures(self) -> Figures:
+    def figures(self) -> ReportFigures:
         """All figures of the groups so far."""
         groups, rollouts = self._groups, self._rollouts
         groups["live"] = groups["scored"] - groups["tied"]
@@ -259,7 +259,7 @@ def _by_number(found: dict[str, int]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: int(item[0]) if item[0] != OTHER else 0))
 
 
-def requests(group: MarkedGroup) -> list[tuple[float, ...]]:
+def requests(group: ScoredGroup) -> list[tuple[float, ...]]:
     """For each pass that counts, the scores of the distinct rollouts in the order in which they were shown.
 
     Identical rollouts share their slots and count once. Nothing if the marks do not tell which rollouts
@@ -284,7 +284,7 @@ def requests(group: MarkedGroup) -> list[tuple[float, ...]]:
     return [tuple(score for _, score in row) for row in found]
 
 
-def stretches(group: MarkedGroup) -> list[list[float] | None]:
+def stretches(group: ScoredGroup) -> list[list[float] | None]:
     """The stretch of the slot curve in which each rollout counts, pass by pass; None if it does not."""
     size = len(next(iter(requests(group)), ()))
     if size < 2:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import heappush, heappushpop
 from typing import Any, Literal, TypeVar
 
-from ruler_cli.results.report.group import summary
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.report.group_text import summary
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 RULE = (
     "One in turn of: failed groups, the first of each kind before others; most pairs of rollouts scored "
@@ -17,10 +17,10 @@ RULE = (
 )
 """How groups are chosen for a page that cannot hold all of them."""
 
-Because = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"]
+HighlightReason = Literal["failed", "disagrees", "suspect", "unsure", "spread", "tied", "rest"]
 """Why a group is worth a look: no scores; scores against labels; a rollout that addresses the judge;
 few passes for its noise; scores far apart; nothing to learn from; nothing of all that."""
-_ORDER: tuple[Because, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
+_ORDER: tuple[HighlightReason, ...] = ("failed", "disagrees", "suspect", "unsure", "spread", "tied")
 _MOST_KINDS, _LONGEST = 32, 100
 """Kinds of failures that are told apart, and how much of their names is looked at."""
 _Much = tuple[float, ...]
@@ -30,11 +30,11 @@ _Kept = list[tuple[_Much, int, _Item]]
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Highlight:
     """A group worth a look, why, and how much so by that: larger is more."""
 
-    group: MarkedGroup
-    because: Because
+    group: ScoredGroup
+    because: HighlightReason
     much: float
 
     def as_json(self) -> dict[str, Any]:
@@ -64,13 +64,13 @@ def _ranked(kept: _Kept[_Item]) -> Iterator[_Item]:
     return (item for _, _, item in sorted(kept, key=lambda one: one[:2], reverse=True))
 
 
-def _unsure(group: MarkedGroup) -> _Much:
+def _unsure(group: ScoredGroup) -> _Much:
     """How little a group's scores are to be trusted: by reliability, else by their spread over passes."""
     widest = max((r.spread for r in group.rollouts if r.spread is not None), default=0.0)
     return (widest, 0.0) if group.reliability is None else (1 - group.reliability, widest)
 
 
-def _reasons(group: MarkedGroup) -> Iterator[tuple[Because, _Much]]:
+def _reasons(group: ScoredGroup) -> Iterator[tuple[HighlightReason, _Much]]:
     """Why a group that has scores is worth a look, and how much."""
     against, pairs = group.disputes
     if against > 0:
@@ -95,11 +95,11 @@ class Ranking:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[Because, _Kept[int]] = {because: [] for because in _ORDER}
+        self._kept: dict[HighlightReason, _Kept[int]] = {because: [] for because in _ORDER}
         self._first: list[int] = []
         self._kinds: set[str] = set()
 
-    def add(self, ordinal: int, group: MarkedGroup) -> bool:
+    def add(self, ordinal: int, group: ScoredGroup) -> bool:
         """Count a group; True if it may be chosen, as far as is known. Ordinals grow in input order."""
         wanted = len(self._first) < self._most
         if wanted:
@@ -111,9 +111,9 @@ class Ranking:
             wanted |= _keep(self._kept[because], self._most, much, ordinal, ordinal)
         return wanted
 
-    def chosen(self) -> dict[int, Because]:
+    def chosen(self) -> dict[int, HighlightReason]:
         """The ordinals of the groups chosen, the most telling first, and why each was."""
-        found: dict[int, Because] = {}
+        found: dict[int, HighlightReason] = {}
         turns = {because: _ranked(self._kept[because]) for because in _ORDER}
         while turns:
             for because, left in list(turns.items()):
@@ -145,13 +145,13 @@ class Shortlist:
 
     def __init__(self, n: int = 5) -> None:
         self._n, self._number = n, 0
-        self._worst: _Kept[Telling] = []
-        self._labels: _Kept[Telling] = []
-        self._judges: _Kept[Telling] = []
+        self._worst: _Kept[Highlight] = []
+        self._labels: _Kept[Highlight] = []
+        self._judges: _Kept[Highlight] = []
         self._kinds: set[str] = set()
         self._labelled = False
 
-    def add(self, group: MarkedGroup) -> None:
+    def add(self, group: ScoredGroup) -> None:
         """Look at the next group of the file."""
         self._number += 1
         if group.failed:
@@ -168,30 +168,35 @@ class Shortlist:
         if apart > 0:
             self._keep(self._judges, (apart,), group, "unsure", apart)
 
-    def _doubt(self, group: MarkedGroup, pairs: int) -> None:
+    def _doubt(self, group: ScoredGroup, pairs: int) -> None:
         suspects = sum(r.suspect for r in group.rollouts)
         doubt, widest = _unsure(group)
         tied = group.reliability is None and group.tied and pairs > 0
         doubt = 1.0 if tied else doubt
         if suspects or doubt > 0:
-            because: Because = "suspect" if suspects else "tied" if tied else "unsure"
+            because: HighlightReason = "suspect" if suspects else "tied" if tied else "unsure"
             much = (0.0, float(suspects), doubt, float(pairs), widest)
             self._keep(self._worst, much, group, because, suspects or doubt)
 
     def _keep(
-        self, kept: _Kept[Telling], rank: _Much, group: MarkedGroup, because: Because, much: float = 1.0
+        self,
+        kept: _Kept[Highlight],
+        rank: _Much,
+        group: ScoredGroup,
+        because: HighlightReason,
+        much: float = 1.0,
     ) -> None:
-        _keep(kept, self._n, rank, self._number, Telling(group, because, much))
+        _keep(kept, self._n, rank, self._number, Highlight(group, because, much))
 
-    def worst(self) -> list[Telling]:
+    def worst(self) -> list[Highlight]:
         """The groups least to be trusted, the worst first."""
         return list(_ranked(self._worst))
 
-    def disputed(self) -> list[Telling]:
+    def disputed(self) -> list[Highlight]:
         """The groups that judges and labels, or else judges, disagree about most, the widest first."""
         return list(_ranked(self._labels if self._labelled else self._judges))
 
 
-def _apart(rollout: MarkedRollout) -> float:
+def _apart(rollout: ScoredRollout) -> float:
     told = rollout.judges.values()
     return max(told) - min(told) if len(told) > 1 else rollout.spread or 0.0

@@ -23,11 +23,11 @@ from ruler_cli.config import InputSettings
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.grouping import OnProblem
 from ruler_cli.reading.location import Location
-from ruler_cli.results.report import pages
-from ruler_cli.results.report.figures import Figures, Gathering
-from ruler_cli.results.report.group import page_key, shorter
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.embedded import EmbeddedGroups
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures
+from ruler_cli.results.report.group_text import page_key, shorter
 from ruler_cli.results.report.highlights import RULE, Ranking
-from ruler_cli.results.report.pages import Leaves
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.writing.atomic import WholeFile
 
@@ -44,7 +44,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReport:
     """What was written: `size` bytes, with so many `rows` of all `groups`; `doubt` is about the labels.
 
     `left_out` says in whole sentences what the page does not hold, empty if it holds everything.
@@ -62,11 +62,11 @@ def write_html(
     target: str,
     *,
     on_problem: OnProblem,
-    facts: Callable[[Figures], Iterable[tuple[str, str]]],
+    facts: Callable[[ReportFigures], Iterable[tuple[str, str]]],
     most: int = MOST_GROUPS,
     made: datetime | None = None,
     on_group: Callable[[], object] = lambda: None,
-) -> Written:
+) -> WrittenReport:
     """Write the report of a scored file to `target`, which ends in .html or is `-` for stdout.
 
     `on_problem` gets each record that cannot be read, `on_group` is called for each group. `facts` puts
@@ -79,7 +79,7 @@ def write_html(
     with ExitStack() as stack:
         file = _created(target, where.source, stack)
         scored, found, ranking, gathering = (
-            ScoredFile(where, stack, on_problem), Leaves(stack), Ranking(most), Gathering(),
+            ScoredFile(where, stack, on_problem), EmbeddedGroups(stack), Ranking(most), FiguresBuilder(),
         )  # fmt: skip
         for ordinal, (group, marked) in enumerate(scored.groups(), 1):
             gathering.add(marked)
@@ -102,7 +102,7 @@ def write_html(
             },
         }  # fmt: skip
         size = _put(file, target, _page(head, facts(figures), found))
-        return Written(size, all_, rows, left_out, scored.doubt)
+        return WrittenReport(size, all_, rows, left_out, scored.doubt)
 
 
 def _created(name: str, source: str, stack: ExitStack) -> WholeFile:
@@ -172,11 +172,11 @@ def _name(source: str) -> str:
     return Path(source).absolute().name if Location(source).local else Location(source).shown
 
 
-def _figures(figures: Figures) -> dict[str, Any]:
+def _figures(figures: ReportFigures) -> dict[str, Any]:
     """The figures, with keys as the rows have them and no sentence of a megabyte."""
-    judges = {shorter(name, pages.NAME): groups for name, groups in figures["judges"].items()}
+    judges = {shorter(name, embedded.NAME): groups for name, groups in figures["judges"].items()}
     short = [
-        reason | {"reason": shorter(reason["reason"], pages.NAME), "first": page_key(reason["first"])}
+        reason | {"reason": shorter(reason["reason"], embedded.NAME), "first": page_key(reason["first"])}
         for reason in figures["reasons"]
     ]
     return {**figures, "judges": judges, "reasons": short}
@@ -194,7 +194,7 @@ def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int
     if texts + huge < rows:
         said.append(
             f"The texts of {texts:,} of {rows:,} groups are here, the most telling first, "
-            f"until the next does not fit into {pages.MOST_TEXTS >> 20} MiB."
+            f"until the next does not fit into {embedded.MOST_TEXTS >> 20} MiB."
         )
     if huge:
         said.append(f"{huge:,} groups of very many rollouts have no text here.")
@@ -212,7 +212,7 @@ def web_files(names: Iterable[str]) -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: Leaves) -> Iterator[str]:
+def _page(head: dict[str, Any], facts: Iterable[tuple[str, str]], found: EmbeddedGroups) -> Iterator[str]:
     """The page's text in pieces: the texts of groups are pulled as it is written."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # a report's alone
     from markupsafe import Markup

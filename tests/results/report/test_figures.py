@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.report.figures import Figures, Gathering, iso, requests
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, iso, requests
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
 
@@ -49,9 +49,9 @@ _NAMES: dict[str, Any] = {
 """Every name of the schema; a value that is no set, object or list is not looked into."""
 
 
-def of(groups: Iterable[MarkedGroup]) -> Figures:
+def of(groups: Iterable[ScoredGroup]) -> ReportFigures:
     """The figures of these groups."""
-    gathering = Gathering()
+    gathering = FiguresBuilder()
     for one in groups:
         gathering.add(one)
     return gathering.figures()
@@ -235,7 +235,7 @@ def test_times_that_do_not_fit() -> None:
     assert (iso(NOON), iso(1e50)) == ("2025-11-24T16:00:00Z", None)
 
 
-def hostile(groups: int) -> Iterator[MarkedGroup]:
+def hostile(groups: int) -> Iterator[ScoredGroup]:
     """Groups of which no two have a word, a label, a time or a size in common."""
     for i in range(groups):
         word = f"{i:x}".translate(str.maketrans("0123456789", "ghijklmnop"))
@@ -254,18 +254,18 @@ def hostile(groups: int) -> Iterator[MarkedGroup]:
         )
 
 
-def usual(groups: int) -> Iterator[MarkedGroup]:
+def usual(groups: int) -> Iterator[ScoredGroup]:
     """Small groups as files have them, over 28 hours."""
     found = [replace(one, rollouts=one.rollouts[:2]) for one in drawn(300)]
     for i in range(groups):
         yield replace(found[i % 300], judged_at=NOON + i * 7919 % 100_000)
 
 
-def held(groups: Iterable[MarkedGroup]) -> int:
+def held(groups: Iterable[ScoredGroup]) -> int:
     """The bytes that figures take."""
     tracemalloc.start()
     try:
-        gathering = Gathering()
+        gathering = FiguresBuilder()
         for one in groups:
             gathering.add(one)
         gc.collect()  # what Python keeps of small objects that are gone is not counted
@@ -324,7 +324,7 @@ def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> No
         assert bar["n"] == wanted["scores"]
 
 
-def marked(orders: list[list[int]], scores: list[list[float]]) -> MarkedGroup:
+def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
     """A group whose rollouts were shown in these orders and given these scores by slot."""
     last, several = max(1, len(orders[0]) - 1), len(orders) > 1
     rollouts = []
@@ -332,8 +332,8 @@ def marked(orders: list[list[int]], scores: list[list[float]]) -> MarkedGroup:
         given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
         slots = tuple(round(order.index(i) / last, 3) for order in orders)
         judged, told = (0.5, given) if several else (given[0], ())
-        rollouts.append(MarkedRollout((i,), "scored", 0.5, judged, slots=slots, pass_scores=told))
-    return MarkedGroup("g", tuple(rollouts), "scored")
+        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, slots=slots, pass_scores=told))
+    return ScoredGroup("g", tuple(rollouts), "scored")
 
 
 @given(st.integers(), st.integers(1, 40) | st.just(1000), st.integers(1, 4), st.integers(0, 3))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ruler_cli.results.report.highlights import Ranking, Shortlist
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.scored_groups import ScoredGroup
 from tests.results.report.values import drawn, group, rollout
 
 
-def ranking(groups: list[MarkedGroup], most: int = 100) -> Ranking:
+def ranking(groups: list[ScoredGroup], most: int = 100) -> Ranking:
     """These groups, numbered from 1."""
     found = Ranking(most)
     for number, one in enumerate(groups, 1):
@@ -23,7 +23,7 @@ SUSPECT = group([0.5, 0.6], each=[{"suspect": True}, {}])
 UNSURE = group([0.4, 0.6], reliability=0.1)
 WIDE = group([0.0, 1.0])
 TIED = group([0.5, 0.5])
-REST = MarkedGroup("g", (rollout(None),), "unmarked")
+REST = ScoredGroup("g", (rollout(None),), "unmarked")
 
 
 def test_one_of_each_in_turn() -> None:
@@ -37,8 +37,8 @@ def test_one_of_each_in_turn() -> None:
 
 def test_the_most_telling_of_a_kind_first() -> None:
     """Within a kind the one of which there is most to say comes first, of equals the first."""
-    less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], marked_tied=True)
-    more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], marked_tied=True)
+    less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], annotated_tied=True)
+    more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], annotated_tied=True)
     assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 as the tied one that is left
     unsure = [group([0.4, 0.6], reliability=r) for r in (0.5, 0.2, 0.9)]
     assert next(iter(ranking(unsure).chosen())) == 2
@@ -56,7 +56,7 @@ def test_most() -> None:
         assert list(ranking(groups, most).chosen()) == all_[:most]
 
 
-def shortlist(*groups: MarkedGroup, n: int = 5) -> Shortlist:
+def shortlist(*groups: ScoredGroup, n: int = 5) -> Shortlist:
     """The few of these groups."""
     found = Shortlist(n)
     for one in groups:
@@ -66,7 +66,7 @@ def shortlist(*groups: MarkedGroup, n: int = 5) -> Shortlist:
 
 def named(
     key: str, scores: list[float | None], labels: list[float | None] | None = None, **more: Any
-) -> MarkedGroup:
+) -> ScoredGroup:
     """A group with this key."""
     return group(scores, labels or [], key=key, **more)
 

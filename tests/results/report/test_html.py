@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from ruler_cli.cli.report_words import facts
+from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
 from ruler_cli.results.annotations import KINDS
-from ruler_cli.results.report import pages
+from ruler_cli.results.report import embedded
+from ruler_cli.results.report.embedded import COLUMNS
 from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
-from ruler_cli.results.report.pages import COLUMNS
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import MADE, Page, group, piped, report, rollout, written
@@ -252,7 +252,7 @@ def test_texts_stop_where_the_next_does_not_fit(
     tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts are those of the most telling groups, and the page says how many it has."""
-    monkeypatch.setattr(pages, "MOST_TEXTS", 4_000)
+    monkeypatch.setattr(embedded, "MOST_TEXTS", 4_000)
     page, said, _ = report(written(tmp_path / "in.jsonl", *many(30)), target)
     rows = page.data["rows"]
     here = {rank for rank, place in zip(rows["telling"], rows["text"], strict=True) if place}
@@ -288,11 +288,11 @@ def test_a_text_that_unpacks_to_too_much_is_cut_or_left_out_in_words(
 ) -> None:
     """A block cannot unpack to more than a browser can show; what cannot be cut to size is counted."""
     source = written(tmp_path / "in.jsonl", group("a", rollout("x" * 900_000)), group("b"))
-    monkeypatch.setattr(pages, "MOST_TEXT", 50_000)
+    monkeypatch.setattr(embedded, "MOST_TEXT", 50_000)
     page, _, _ = report(source, target)
     assert page.data["left_out"]["cut"] == 1
     assert 10_000 < len(json.dumps(page.group(0))) < 50_000
-    monkeypatch.setattr(pages, "MOST_BLOCK", 100)
+    monkeypatch.setattr(embedded, "MOST_BLOCK", 100)
     page, said, _ = report(source, target)
     assert page.data["rows"]["text"] == [None, None]
     assert "2 groups of very many rollouts have no text here" in said.left_out

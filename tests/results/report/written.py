@@ -15,9 +15,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from ruler_cli.cli.report_words import facts
+from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
-from ruler_cli.results.report.html import MOST_GROUPS, Written, write_html
+from ruler_cli.results.report.html import MOST_GROUPS, WrittenReport, write_html
 from ruler_cli.types import Problem
 
 MADE = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
@@ -137,7 +137,7 @@ def piped(content: bytes) -> Iterator[None]:
 
 def report(
     source: Path | str, target: Path | str, *, most: int = MOST_GROUPS, **where: Any
-) -> tuple[Page, Written, list[Problem]]:
+) -> tuple[Page, WrittenReport, list[Problem]]:
     """The page of a scored file, what was said of it, and what could not be read."""
     problems: list[Problem] = []
     settings = InputSettings(str(source), **where)

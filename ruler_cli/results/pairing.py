@@ -10,14 +10,14 @@ from itertools import zip_longest
 from typing import Any
 
 from ruler_cli.reading.parse import dump
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group, Rollout
 
-Known = tuple[MarkedGroup, tuple[bytes, ...]]
+DigestedGroup = tuple[ScoredGroup, tuple[bytes, ...]]
 """A group, and a digest of the messages of each rollout, by which it is known in another file."""
 
 
-def known(group: Group, marked: MarkedGroup) -> Known:
+def with_digests(group: Group, marked: ScoredGroup) -> DigestedGroup:
     """A group with the digests of its rollouts."""
     parts = group.rollouts
     held = (b"".join(_messages(parts[at]) for at in one.at) for one in marked.rollouts)
@@ -31,12 +31,12 @@ def _messages(rollout: Rollout) -> bytes:
         return b""
 
 
-def paired(
-    first: Iterator[Known],
-    second: Iterator[Known],
+def pair_groups(
+    first: Iterator[DigestedGroup],
+    second: Iterator[DigestedGroup],
     matched: dict[str, Any],
     on_unlike: Callable[[str], object],
-) -> Iterator[tuple[MarkedGroup, MarkedGroup]]:
+) -> Iterator[tuple[ScoredGroup, ScoredGroup]]:
     """Groups of both files with the same rollouts, both with the labels of either.
 
     `matched` becomes the number of such `groups`, that of `unlike` ones (of one key, but with other
@@ -44,7 +44,7 @@ def paired(
     left out. Files in one order are read side by side; memory holds groups that wait for the other file's.
     """
     matched |= {"groups": 0, "unlike": 0}
-    waiting: tuple[dict[tuple[str, int], Known], ...] = ({}, {})
+    waiting: tuple[dict[tuple[str, int], DigestedGroup], ...] = ({}, {})
     times: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for found in zip_longest(first, second):
         for side, one in enumerate(found):
@@ -70,7 +70,7 @@ def paired(
             on_unlike(f"group {alone!r} stands only in the {where} file; it is left out")
 
 
-def _unlike(one: Known, other: Known) -> str:
+def _unlike(one: DigestedGroup, other: DigestedGroup) -> str:
     """Why two groups of one key are not the same; empty if they are."""
     sizes = len(one[1]), len(other[1])
     if sizes[0] != sizes[1]:
@@ -83,7 +83,7 @@ def _unlike(one: Known, other: Known) -> str:
     return ""
 
 
-def _labelled(one: MarkedGroup, other: MarkedGroup) -> MarkedGroup:
+def _labelled(one: ScoredGroup, other: ScoredGroup) -> ScoredGroup:
     """A group with the labels of its like where it has none of its own."""
     both = zip(one.rollouts, other.rollouts, strict=True)
     rollouts = tuple(replace(a, label=b.label) if a.label is None else a for a, b in both)

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.results.select.conditions import NAMES, condition
-from ruler_cli.results.select.select import Keep, same_as, widest
+from ruler_cli.results.conditions import NAMES, condition
+from ruler_cli.results.select import Keep, same_as, widest
 from tests.conftest import ROOT, read
-from tests.results.select.values import (
+from tests.results.select_values import (
     GROUPS,
     dump,
     grouped,

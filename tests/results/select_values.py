@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.results.conditions import condition
 from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.results.scored_groups import MarkedGroup
-from ruler_cli.results.select.conditions import condition
-from ruler_cli.results.select.select import Keep, SelectionCounts, select
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.select import Keep, SelectionCounts, select
 from ruler_cli.run import score
 from ruler_cli.types import Group, Problem
 from tests.values import talk
@@ -91,13 +91,13 @@ def scored_by(judge: str, source: Path, output: Path) -> Path:
     return output
 
 
-def read_groups(path: Path) -> list[tuple[Group, MarkedGroup]]:
+def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
     """The groups of a scored file, with their marks."""
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason))
         return list(file.groups())
 
 
-def marked(path: Path) -> list[MarkedGroup]:
+def marked(path: Path) -> list[ScoredGroup]:
     """The marks of the groups of a scored file."""
     return [one for _, one in read_groups(path)]

@@ -29,7 +29,7 @@ FEWEST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Statistic:
     """A function of sums, None where it is not defined; it counts groups that add to the sum `basis`.
 
     `bounds` are the least and the greatest that it can be.
@@ -40,7 +40,7 @@ class Measure:
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
 
-class Figure(TypedDict):
+class MeasuredValue(TypedDict):
     """A measured value and its 95 % interval; None: not defined, or too few groups to tell.
 
     `groups` are those that it rests on.
@@ -62,7 +62,7 @@ def ratio(top: Hashable, bottom: Hashable, scale: float = 1.0) -> Callable[[Tota
     return value
 
 
-def difference(one: Measure, other: Measure) -> Measure:
+def difference(one: Statistic, other: Statistic) -> Statistic:
     """The first less the second, in the same resamples: what both owe to the groups drawn cancels out."""
 
     def value(sums: Totals) -> float | None:
@@ -70,10 +70,10 @@ def difference(one: Measure, other: Measure) -> Measure:
         return None if a is None or b is None else a - b
 
     width = one.bounds[1] - one.bounds[0]
-    return Measure(value, one.basis, (-width, width))
+    return Statistic(value, one.basis, (-width, width))
 
 
-class Units:
+class BootstrapUnits:
     """What groups add to the sums, in at most `most` units; the same groups give the same figures."""
 
     def __init__(self, most: int = MOST_UNITS) -> None:
@@ -107,7 +107,9 @@ class Units:
         """A sum over all groups."""
         return math.fsum(unit.get(key, 0.0) for unit in self._units)
 
-    def figures(self, measures: Mapping[Name, Measure], resamples: int = RESAMPLES) -> dict[Name, Figure]:
+    def figures(
+        self, measures: Mapping[Name, Statistic], resamples: int = RESAMPLES
+    ) -> dict[Name, MeasuredValue]:
         """Each measure with its interval, all from the same resamples."""
         keys = {key for unit in self._units for key in unit}
         columns = {key: [unit.get(key, 0.0) for unit in self._units] for key in keys}
@@ -126,11 +128,11 @@ class Units:
             for name, found in drawn.items():
                 if (value := _defined(measures[name].value(sums))) is not None:
                     found.append(value)
-        out: dict[Name, Figure] = {}
+        out: dict[Name, MeasuredValue] = {}
         for name, measure in measures.items():
             groups = self._groups[measure.basis]
             low, high = _ends(values[name], drawn.get(name, ()), groups, measure.bounds, resamples)
-            out[name] = Figure(value=values[name], low=low, high=high, groups=groups)
+            out[name] = MeasuredValue(value=values[name], low=low, high=high, groups=groups)
         return out
 
 

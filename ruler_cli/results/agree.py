@@ -13,10 +13,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations
 from typing import Any
 
-from ruler_cli.results.agree.bootstrap import LEVEL, RESAMPLES, Figure, Measure, Units, difference, ratio
-from ruler_cli.results.agree.paired import Known, paired
 from ruler_cli.results.annotations import MOST_JUDGES
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.bootstrap import (
+    LEVEL,
+    RESAMPLES,
+    BootstrapUnits,
+    MeasuredValue,
+    Statistic,
+    difference,
+    ratio,
+)
+from ruler_cli.results.pairing import DigestedGroup, pair_groups
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
 
 Agreement = dict[str, Any]
@@ -28,9 +36,9 @@ are those of two files, the first less the second, `ranked` pairs of a panel's j
 accuracy do not overlap. `expected_half_width` is about what an interval of the accuracy has on either side.
 """
 _Pair = tuple["_Judge", "_Judge"]
-_Row = tuple[MarkedGroup, Sequence[float | None]]
+_Row = tuple[ScoredGroup, Sequence[float | None]]
 """A group, and a judge's scores of its rollouts."""
-_Rated = tuple[float, float, MarkedRollout]
+_Rated = tuple[float, float, ScoredRollout]
 """A judge's score and the label of a rollout that has both, and its mark."""
 
 KINDS = {
@@ -54,7 +62,7 @@ _POINTS = 0.6
 _R, _SHARE, _UNBOUND = (-1.0, 1.0), (0.0, 1.0), (-math.inf, math.inf)
 
 
-def measure(groups: Iterable[MarkedGroup], name: str) -> Agreement:
+def measure(groups: Iterable[ScoredGroup], name: str) -> Agreement:
     """One scored file, and each judge of its panel."""
     board = _Board()
     main = board.judge(name)
@@ -72,18 +80,18 @@ def measure(groups: Iterable[MarkedGroup], name: str) -> Agreement:
 
 
 def measure_two(
-    first: Iterator[Known], second: Iterator[Known], on_unlike: Callable[[str], object]
+    first: Iterator[DigestedGroup], second: Iterator[DigestedGroup], on_unlike: Callable[[str], object]
 ) -> Agreement:
     """Two scored files of one input, over the rollouts that both have scored; see `paired`."""
     board, matched = _Board(), dict[str, Any]()
     judges = [board.judge(name) for name in "AB"]
-    for one, other in paired(first, second, matched, on_unlike):
+    for one, other in pair_groups(first, second, matched, on_unlike):
         rows = ((one, _common(one, other)), (other, _common(other, one)))
         board.add(dict(zip(judges, rows, strict=True)), judges)
     return board.agreement(judges, [(judges[0], judges[1])], matched)
 
 
-def _common(group: MarkedGroup, other: MarkedGroup) -> list[float | None]:
+def _common(group: ScoredGroup, other: ScoredGroup) -> list[float | None]:
     """The scores of those rollouts only that have one in the other file, too."""
     both = zip(group.rollouts, other.rollouts, strict=True)
     return [None if b.judged is None else a.judged for a, b in both]
@@ -93,7 +101,7 @@ class _Board:
     """Judges that share the units of one bootstrap, and so their resamples."""
 
     def __init__(self) -> None:
-        self._units = Units()
+        self._units = BootstrapUnits()
         self._groups = self._rollouts = 0
 
     def judge(self, name: str, *, details: bool = True) -> _Judge:
@@ -114,7 +122,7 @@ class _Board:
         self, judges: Sequence[_Judge], pairs: Sequence[_Pair], matched: dict[str, Any] | None = None
     ) -> Agreement:
         each = {judge: judge.measures() for judge in judges}
-        wanted: dict[Hashable, Measure] = {}
+        wanted: dict[Hashable, Statistic] = {}
         for judge, own in each.items():
             wanted |= {(judge, name): found for name, found in own.items()}
         for pair in pairs:
@@ -144,7 +152,7 @@ class _Board:
         }
 
 
-def _compared(difference: Figure) -> dict[str, Any]:
+def _compared(difference: MeasuredValue) -> dict[str, Any]:
     """A difference is more than chance if its interval does not hold 0."""
     low, high = difference["low"], difference["high"]
     return {**difference, "told_apart": low is not None and high is not None and not low <= 0 <= high}
@@ -170,9 +178,9 @@ def _together(one: _Row, other: _Row) -> Iterator[tuple[str, Sums]]:
         yield "errors", products(a=a, b=b, y=y)
 
 
-def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Measure:
+def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Statistic:
     """A correlation within groups, by the sums whose keys begin so."""
-    return Measure(
+    return Statistic(
         lambda totals: of({name: totals.get((*key, name), 0.0) for name in PRODUCTS}),
         (*key, "aa"),
         _R,
@@ -182,7 +190,7 @@ def _within(of: Callable[[Sums], float | None], *key: Hashable) -> Measure:
 class _Judge:
     """Sums of one judge over groups. `details`: its cost, and pairs told apart by kind, as well."""
 
-    def __init__(self, name: str, units: Units, *, details: bool) -> None:
+    def __init__(self, name: str, units: BootstrapUnits, *, details: bool) -> None:
         self.name, self._units, self._details = name, units, details
         self._range = (math.inf, -math.inf)
         self._labels: set[float] = set()
@@ -194,7 +202,7 @@ class _Judge:
         """The worse and the better label, where there are exactly two."""
         return self._range if len(self._labels) == 2 else None
 
-    def add(self, unit: int, group: MarkedGroup, scores: Sequence[float | None]) -> None:
+    def add(self, unit: int, group: ScoredGroup, scores: Sequence[float | None]) -> None:
         """One group, which is in this unit of the bootstrap."""
         both = zip(scores, group.rollouts, strict=True)
         rated = [(score, r.label, r) for score, r in both if score is not None and r.label is not None]
@@ -212,11 +220,11 @@ class _Judge:
                 self._rows[1].append(score)
                 self._rows[2].append(label)
 
-    def measures(self) -> dict[str, Measure]:
+    def measures(self) -> dict[str, Statistic]:
         """All that can be measured of this judge, by name; asked for once, when all groups are there."""
 
-        def share(top: str, of: str, bounds: tuple[float, float] = _SHARE, scale: float = 1.0) -> Measure:
-            return Measure(ratio((self, top), (self, of), scale), (self, of), bounds)
+        def share(top: str, of: str, bounds: tuple[float, float] = _SHARE, scale: float = 1.0) -> Statistic:
+            return Statistic(ratio((self, top), (self, of), scale), (self, of), bounds)
 
         found = {
             "pairwise_accuracy": share("won", "pairs"),
@@ -234,7 +242,7 @@ class _Judge:
             found |= {bin_: share(f"{bin_}.won", bin_) for bin_ in bins if self._units.groups((self, bin_))}
         return found
 
-    def _auc(self, worse: float, better: float) -> Measure:
+    def _auc(self, worse: float, better: float) -> Statistic:
         """The share of pairs (better, worse) of all groups in which the better has the higher score.
 
         AUC is no ratio of sums over groups, as rollouts of different groups are compared, but near its
@@ -252,9 +260,9 @@ class _Judge:
             else:
                 term = (1 - _below(good, score) / len(good) - auc) / len(bad)
             self._units.add(unit, {(self, "auc"): term})
-        return Measure(lambda sums: auc + sums.get((self, "auc"), 0.0), (self, "compared"), _SHARE)
+        return Statistic(lambda sums: auc + sums.get((self, "auc"), 0.0), (self, "compared"), _SHARE)
 
-    def page(self, figures: Mapping[str, Figure]) -> dict[str, Any]:
+    def page(self, figures: Mapping[str, MeasuredValue]) -> dict[str, Any]:
         """The figures that `measures` came to; those of a kind's bins as a list."""
         found: dict[str, Any] = {"name": self.name}
         found |= {name: round(self._units.total((self, name))) for name in ("compared", "pairs")}
@@ -313,7 +321,7 @@ def by_kind(rated: Sequence[_Rated]) -> dict[str, float]:
     return found
 
 
-def _bins(gap: float, better: MarkedRollout, worse: MarkedRollout) -> Iterator[str]:
+def _bins(gap: float, better: ScoredRollout, worse: ScoredRollout) -> Iterator[str]:
     if gap:
         yield f"gap.{bisect_left(_GAPS, gap)}"
     if better.place is not None and worse.place is not None:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.config import InputSettings
-from ruler_cli.results.report.group import GroupText, parting, shorter, shorter_line
-from ruler_cli.results.report.pages import as_json, packed
+from ruler_cli.results.report.embedded import as_json, packed
+from ruler_cli.results.report.group_text import GroupText, parting, shorter, shorter_line
 from ruler_cli.results.scored_file import ScoredFile
 from tests.results.report.written import unpacked
 from tests.values import texts

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agree.measure import KINDS, Agreement, by_kind, measure, measure_two
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.agree import KINDS, Agreement, by_kind, measure, measure_two
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import concordance
-from tests.results.agree.values import drawn, grades, item, rows, scored
+from tests.results.agree_values import drawn, grades, item, rows, scored
 
 COST = "cost_per_1000_usd"
 
@@ -24,7 +24,7 @@ def value(found: Agreement, name: str, judge: int = 0) -> Any:
     return found["scorers"][judge][name]["value"]
 
 
-def two(one: list[MarkedGroup], other: list[MarkedGroup]) -> Agreement:
+def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
     """Two files whose groups all match."""
     said: list[str] = []
     first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
@@ -115,7 +115,7 @@ items = st.builds(item, grades, grades, grades, size=st.integers(0, 10**6))
 
 
 @given(st.lists(items, max_size=9))
-def test_kinds_part_the_pairs(found: list[MarkedRollout]) -> None:
+def test_kinds_part_the_pairs(found: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once, won as often as it is won; no gap, no bin of gaps."""
     rated = [(i.judged or 0.0, i.label or 0.0, i) for i in found]
     whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
@@ -138,7 +138,7 @@ def test_a_large_group_is_seen_in_parts() -> None:
     assert 300_000 < found["length.2"] < 330_000  # 5,000 · 5,000 there are
 
 
-def panel(count: int, *, same: bool) -> list[MarkedGroup]:
+def panel(count: int, *, same: bool) -> list[ScoredGroup]:
     """Three judges: one good, one as good with errors of its own or the same, one that guesses."""
     draw, found = random.Random(0), []
     for group in drawn(count, 6, seed=5):

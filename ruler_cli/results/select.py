@@ -17,9 +17,9 @@ from ruler_cli.formats.parallel import path_of, value_at
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import parse
-from ruler_cli.results.annotations import Marks, refuse_unmarked
-from ruler_cli.results.scored_groups import MarkedRollout
-from ruler_cli.results.select.conditions import FIGURES, Condition
+from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
+from ruler_cli.results.conditions import FIGURES, Condition
+from ruler_cli.results.scored_groups import ScoredRollout
 from ruler_cli.suggestions import path as nearest_path
 from ruler_cli.suggestions import question
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
@@ -107,7 +107,7 @@ def select(
         if found.reader is not None:
             writer = Writer(out, found.index if found.scattered else None)
             chooser = _Chooser(
-                Marks(found.reader, given=source.outcome is not None, sized=False), where, keep
+                AnnotationReader(found.reader, given=source.outcome is not None, sized=False), where, keep
             )
             cutter = Cutter(found.reader.format, [path for path in named if path is not None])
             for group in found.groups:
@@ -129,7 +129,7 @@ def select(
 class _Chooser:
     """Chooses which rollouts of each group are kept."""
 
-    def __init__(self, marks: Marks, where: Sequence[Condition], keep: Keep | None) -> None:
+    def __init__(self, marks: AnnotationReader, where: Sequence[Condition], keep: Keep | None) -> None:
         self._marks, self._where, self._keep = marks, where, keep
         self._picky = keep is not None or any(one.about_rollouts for one in where)
         self._record: dict[str, Any] = {}
@@ -160,8 +160,8 @@ class _Chooser:
         return {place for rollout in rollouts for place in rollout.at}
 
     def _best(
-        self, group: Group, keep: Keep, rollouts: list[MarkedRollout], tally: SelectionCounts
-    ) -> list[MarkedRollout]:
+        self, group: Group, keep: Keep, rollouts: list[ScoredRollout], tally: SelectionCounts
+    ) -> list[ScoredRollout]:
         scores = [r.score for r in rollouts if r.score is not None]
         if keep.answer is None:
             found = (widest if keep.by == "variance" else highest)(scores, keep.most)
@@ -185,7 +185,7 @@ class _Chooser:
         """UsageError for a condition about what no group of INPUT has; one that none fulfils is an answer."""
         have = tally.have
         if tally.groups:
-            refuse_unmarked(name, tally.groups, tally.groups - have["mark"])
+            refuse_unannotated(name, tally.groups, tally.groups - have["mark"])
         for one in self._where:
             if have["score"] and one.name in FIGURES and not have[one.name]:
                 raise UsageError(f"--where {one.name}: no group of {name} has one, {_TAKES[one.name]}")

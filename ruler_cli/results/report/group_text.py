@@ -13,7 +13,7 @@ from ruler_cli.prompting.layout import LayoutBuilder
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.index import digest
 from ruler_cli.results.report.figures import iso, usage_json
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.types import Group
 
 _ASK = AskSettings()
@@ -37,7 +37,7 @@ class GroupText:
     identical: tuple[int, ...]
 
     @classmethod
-    def of(cls, group: Group, marked: MarkedGroup) -> GroupText:
+    def of(cls, group: Group, marked: ScoredGroup) -> GroupText:
         """The text that the judge saw, if nothing was shortened for its context; `marked` is of `Marks`."""
         sheet = LayoutBuilder.of(group, _ASK).sheet
         bodies = [tuple(body.split("\n")) if body else () for body in sheet.distinct]
@@ -92,7 +92,7 @@ def shorter_line(line: str, room: int) -> str:
     return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, room)).decode()}"
 
 
-def group_json(g: MarkedGroup, text: GroupText) -> dict[str, Any]:
+def group_json(g: ScoredGroup, text: GroupText) -> dict[str, Any]:
     """One group, its rollouts in input order, with the lines that the judge read of them.
 
     `same_as` is the place of the first rollout with the same lines.
@@ -102,7 +102,7 @@ def group_json(g: MarkedGroup, text: GroupText) -> dict[str, Any]:
     return summary(g) | {"rollouts": rollouts, "context": list(text.context), "tools": text.tools}
 
 
-def summary(g: MarkedGroup) -> dict[str, Any]:
+def summary(g: ScoredGroup) -> dict[str, Any]:
     """One group without its rollouts' own figures and texts."""
     return {
         "key": g.key,
@@ -129,7 +129,7 @@ def summary(g: MarkedGroup) -> dict[str, Any]:
     }
 
 
-def rollout_json(r: MarkedRollout) -> dict[str, Any]:
+def rollout_json(r: ScoredRollout) -> dict[str, Any]:
     """The mark of one rollout."""
     return {
         "status": r.status,

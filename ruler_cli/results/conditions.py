@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from ruler_cli.errors import UsageError
 from ruler_cli.formats.interface import plain
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.suggestions import nearest
 
-_STATES: dict[str, Callable[[MarkedGroup], bool]] = {
+_STATES: dict[str, Callable[[ScoredGroup], bool]] = {
     "live": lambda group: group.live,
     "tied": lambda group: group.tied,
     "failed": lambda group: group.failed,
     "scored": lambda group: group.status == "scored",
     "disagreement": lambda group: group.pairs.lost > 0,
 }
-FIGURES: dict[str, Callable[[MarkedGroup], float | None]] = {
+FIGURES: dict[str, Callable[[ScoredGroup], float | None]] = {
     "reliability": lambda group: group.reliability,
     "disagreement": lambda group: group.disagreement,
 }
@@ -40,13 +40,13 @@ class Condition:
         """Tell if it picks rollouts of a group, and not groups."""
         return self.name == "score"
 
-    def holds(self, group: MarkedGroup) -> bool:
+    def holds(self, group: ScoredGroup) -> bool:
         """Tell if it holds for a group; a figure that the group does not have lies in no range."""
         if self.ends is None:
             return _STATES[self.name](group)
         return self.about_rollouts or self._contains(FIGURES[self.name](group))
 
-    def takes(self, rollout: MarkedRollout) -> bool:
+    def takes(self, rollout: ScoredRollout) -> bool:
         """Tell if it holds for a rollout."""
         return not self.about_rollouts or self._contains(rollout.score)
 

@@ -18,8 +18,8 @@ from ruler_cli.formats.chat import first_turn
 from ruler_cli.prompting.render import readable_text
 from ruler_cli.reading.scratch import Scratch
 from ruler_cli.results.report.figures import stretches
-from ruler_cli.results.report.group import GroupText, page_key, rollout_json, shorter, shorter_line
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.report.group_text import GroupText, page_key, rollout_json, shorter, shorter_line
+from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 
 MOST_TEXTS = 32 << 20
@@ -73,7 +73,7 @@ def packed(pieces: Iterable[bytes]) -> bytes:
     return base64.b64encode(b"".join((*done, packer.flush())))
 
 
-class Leaves:
+class EmbeddedGroups:
     """What a page embeds of its groups: put once each, as they come, on disk until it is known which are in.
 
     Texts are those of the most telling groups, until the next does not fit into MOST_TEXTS.
@@ -86,7 +86,7 @@ class Leaves:
         self._chosen: list[tuple[int, int, str]] = []  # in input order: ordinal, rank, why
         self._texts: dict[int, tuple[int, int]] = {}  # by ordinal: begin and size of a block
 
-    def put(self, ordinal: int, group: Group, marked: MarkedGroup) -> None:
+    def put(self, ordinal: int, group: Group, marked: ScoredGroup) -> None:
         """Add the `ordinal`th group of the file: its row, a value a line, its explanations, its text."""
         said = [shorter(r.explanation, _SAID) or None for r in marked.rollouts]
         row = b"\n".join(map(as_json, [*_row(ordinal, group, marked), said]))
@@ -178,7 +178,7 @@ def _shortened(text: dict[str, Any], most: int) -> dict[str, Any]:
     }
 
 
-def _text(text: GroupText, marked: MarkedGroup) -> dict[str, Any]:
+def _text(text: GroupText, marked: ScoredGroup) -> dict[str, Any]:
     """The text and the marks of its rollouts; each different line of theirs once, in `strings`."""
     strings: dict[str, int] = {}
     rollouts = [
@@ -197,7 +197,7 @@ def _text(text: GroupText, marked: MarkedGroup) -> dict[str, Any]:
     }
 
 
-def _row(ordinal: int, group: Group, marked: MarkedGroup) -> list[Any]:
+def _row(ordinal: int, group: Group, marked: ScoredGroup) -> list[Any]:
     """The group's values of COLUMNS."""
     rollouts = marked.rollouts
     return [

@@ -13,12 +13,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ruler_cli.cli import report_words as words
+from ruler_cli.cli import report_sentences as sentences
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import short
-from ruler_cli.results.report.figures import Figures
-from ruler_cli.results.report.highlights import Telling
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.report.figures import ReportFigures
+from ruler_cli.results.report.highlights import Highlight
+from ruler_cli.results.scored_groups import ScoredGroup
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +37,7 @@ _BAD, _MUTED, _TITLE = "red", "dim", "bold"
 _SIGNED, _COUNTED = 7, 6
 
 
-def show(page: _Json, worst: Sequence[Telling], disputed: Sequence[Telling], terminal: Terminal) -> None:
+def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
     """Write the page."""
     o = page["figures"]
     terminal.show(_table(_head(page), terminal))
@@ -50,7 +50,7 @@ def show(page: _Json, worst: Sequence[Telling], disputed: Sequence[Telling], ter
             row.add_column(ratio=1)
         row.add_row(*blocks[at : at + beside])
         terminal.show("", row)
-    said = _table(words.findings(o), terminal)
+    said = _table(sentences.findings(o), terminal)
     if said.row_count:
         terminal.show("", said)
     if worst:
@@ -85,8 +85,8 @@ def _head(page: _Json) -> Iterator[tuple[str, str]]:
     o = page["figures"]
     yield "scored", page["source"]
     yield "found", page["found"]
-    yield "judge", words.judges(o)
-    for name, sentence in words.counts(o):
+    yield "judge", sentences.judges(o)
+    for name, sentence in sentences.counts(o):
         yield name, sentence
         if name == "failed":
             yield from (("", _reason(one["groups"], one["reason"])) for one in o["reasons"][:_REASONS])
@@ -97,7 +97,7 @@ def _reason(groups: int, reason: str) -> str:
     return f"{groups} x {text}" if groups > 1 else text
 
 
-def _plots(o: Figures, width: int) -> Iterator[RenderableType]:
+def _plots(o: ReportFigures, width: int) -> Iterator[RenderableType]:
     """The plots that the file has figures for, the weightiest first."""
     mean, median = o["scores"]["mean"], o["spread"]["median"]
     if mean is not None:
@@ -167,7 +167,7 @@ def _ends(low: float, high: float) -> str:
     return "-".join(f"{end:.2f}".removesuffix("0") for end in (low, high))
 
 
-def _dispute(o: Figures, disputed: Sequence[Telling]) -> str:
+def _dispute(o: ReportFigures, disputed: Sequence[Highlight]) -> str:
     """Between whom: the rule is `Shortlist`'s."""
     if o["against_label"]["pairs"]:
         halves = any(telling.group.disputes[0] % 1 for telling in disputed)
@@ -176,7 +176,7 @@ def _dispute(o: Figures, disputed: Sequence[Telling]) -> str:
     return "the judges of the panel furthest apart" if panel else "passes furthest apart"
 
 
-def _groups(found: Sequence[Telling], terminal: Terminal, *, apart: bool = False) -> RenderableType:
+def _groups(found: Sequence[Highlight], terminal: Terminal, *, apart: bool = False) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=_MUTED)
     table.add_column("group", no_wrap=True, max_width=max(8, terminal.width * 3 // 10))
     table.add_column("against" if apart and found[0].because == "disagrees" else "why", no_wrap=True)
@@ -195,7 +195,7 @@ def _groups(found: Sequence[Telling], terminal: Terminal, *, apart: bool = False
     return Padding(table, (0, 0, 0, 2))
 
 
-def _why(telling: Telling) -> str:
+def _why(telling: Highlight) -> str:
     group = telling.group
     against, pairs = group.disputes
     told = {
@@ -210,12 +210,12 @@ def _why(telling: Telling) -> str:
     return told[telling.because]
 
 
-def _scored(group: MarkedGroup) -> str:
+def _scored(group: ScoredGroup) -> str:
     """Its scores, the best first."""
     return " ".join(_some([f"{s:.2f}".removeprefix("0") for s in sorted(group.scores, reverse=True)]))
 
 
-def _rewards(group: MarkedGroup) -> str:
+def _rewards(group: ScoredGroup) -> str:
     """Its labels in the order of its scores."""
     found = [r for r in group.rollouts if r.score is not None]
     found.sort(key=lambda r: -(r.score or 0))

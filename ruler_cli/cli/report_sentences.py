@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ruler_cli.cli.units import count, seconds, short, usd
-from ruler_cli.results.report.figures import Figures
+from ruler_cli.results.report.figures import ReportFigures
 
 SURE = 2.0
 """Standard errors from which on a difference is told."""
@@ -27,7 +27,7 @@ _FAST = 0.05
 """Seconds below which no judge was waited for."""
 
 
-def counts(o: Figures) -> Iterator[tuple[str, str]]:
+def counts(o: ReportFigures) -> Iterator[tuple[str, str]]:
     """Groups, rollouts, failures, cost and time, each with a name; nothing of it is text of the input."""
     yield "groups", _groups(o)
     yield "failed", ", ".join(f"{n} {kind}" for kind, n in o["failed_by_kind"].items())
@@ -37,7 +37,7 @@ def counts(o: Figures) -> Iterator[tuple[str, str]]:
     yield "a group", _latency(o)
 
 
-def findings(o: Figures) -> Iterator[tuple[str, str]]:
+def findings(o: ReportFigures) -> Iterator[tuple[str, str]]:
     """What the figures say of the judge, each with a name."""
     for at, sentence in enumerate(agreement(o)):
         yield "" if at else "agreement", sentence
@@ -46,7 +46,7 @@ def findings(o: Figures) -> Iterator[tuple[str, str]]:
     yield "reliability", reliability(o)
 
 
-def facts(o: Figures) -> Iterator[tuple[str, str]]:
+def facts(o: ReportFigures) -> Iterator[tuple[str, str]]:
     """All of it, for a page whose charts cannot be drawn."""
     yield from counts(o)
     for name, what in (("mean score", "scores"), ("spread (sd), median", "spread")):
@@ -55,7 +55,7 @@ def facts(o: Figures) -> Iterator[tuple[str, str]]:
     yield from findings(o)
 
 
-def _groups(o: Figures) -> str:
+def _groups(o: ReportFigures) -> str:
     n = o["groups"]
     tied = f" ({n['live']} live, {n['tied']} tied: nothing to learn from)" if n["tied"] else ", none tied"
     parts = [f"{n['scored']} scored{tied}"]
@@ -64,7 +64,7 @@ def _groups(o: Figures) -> str:
     return f"{n['all']}: {', '.join(parts)}"
 
 
-def _rollouts(o: Figures) -> str:
+def _rollouts(o: ReportFigures) -> str:
     n = o["rollouts"]
     others = {
         "not scored": n["failed"],
@@ -76,7 +76,7 @@ def _rollouts(o: Figures) -> str:
     return f"{n['all']}: {', '.join(parts)}"
 
 
-def judges(o: Figures) -> str:
+def judges(o: ReportFigures) -> str:
     """Who judged, how often, and when."""
     several, passes = len(o["judges"]) > 1, o["passes"]
     names = [f"{name}{_of(n, several)}" for name, n in o["judges"].items() if name]
@@ -91,7 +91,7 @@ def _of(groups: int, several: bool) -> str:
     return f" ({count(groups, 'group')})" if several else ""
 
 
-def _when(o: Figures) -> str:
+def _when(o: ReportFigures) -> str:
     if o["started_at"] is None or o["ended_at"] is None:
         return ""
     first, last = (o[name][:16].replace("T", " ") for name in ("started_at", "ended_at"))
@@ -100,7 +100,7 @@ def _when(o: Figures) -> str:
     return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
 
 
-def cost(o: Figures) -> str:
+def cost(o: ReportFigures) -> str:
     """Money and tokens."""
     parts, usd_, groups, usage = [], o["cost_usd"], o["cost_groups"], o["usage"]
     if usd_ is not None:
@@ -116,7 +116,7 @@ def cost(o: Figures) -> str:
     return ", ".join(parts)
 
 
-def _latency(o: Figures) -> str:
+def _latency(o: ReportFigures) -> str:
     found = o["latency_s"]
     if (found["max"] or 0.0) < _FAST:
         return ""
@@ -124,7 +124,7 @@ def _latency(o: Figures) -> str:
     return ", ".join(f"{told} {seconds(found[name])}" for name, told in said.items())
 
 
-def agreement(o: Figures) -> Iterator[str]:
+def agreement(o: ReportFigures) -> Iterator[str]:
     """How well scores agree with the original reward, and where they do not."""
     found = o["against_label"]
     if found["agreement"] is None:
@@ -142,7 +142,7 @@ def agreement(o: Figures) -> Iterator[str]:
         yield f"{wrong} of {count(all_, 'rollout')} with reward {_stretch(label)} {where}"
 
 
-def slots(o: Figures) -> str:
+def slots(o: ReportFigures) -> str:
     """Position bias: how far the position at which a rollout is shown moves its score."""
     bars = o["slots"]["bins"]
     if not bars or o["slots"]["groups"] < FEW:
@@ -163,7 +163,7 @@ def slots(o: Figures) -> str:
     return f"{' and '.join(told)} than its group: --debias takes that out, more --passes average it"
 
 
-def length(o: Figures) -> str:
+def length(o: ReportFigures) -> str:
     """How much more longer rollouts score within their groups."""
     trend = o["lengths"]
     if trend["groups"] < FEW:
@@ -175,7 +175,7 @@ def length(o: Figures) -> str:
     return f"longer scores {word}: twice as long {slope}, correlation {trend['correlation']:+.2f} in a group"
 
 
-def reliability(o: Figures) -> str:
+def reliability(o: ReportFigures) -> str:
     """How much of the differences in a group is more than noise."""
     found = o["reliability"]
     if found["median"] is None:

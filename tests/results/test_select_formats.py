@@ -9,14 +9,14 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.parse import dump, parse
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
-from ruler_cli.results.select.select import Keep
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.select import Keep
 from ruler_cli.types import Group
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
 from tests.formats.test_every_format import each_example, each_layout, marks
 from tests.formats.test_every_format import scored as scored_in
-from tests.results.select.values import marked, read_groups, selected
+from tests.results.select_values import marked, read_groups, selected
 from tests.values import reader
 
 WHOLE_ONLY = {
@@ -34,13 +34,13 @@ def scored_example(name: str, folder: Path) -> Path:
     return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
 
 
-def told(group: Group, rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
+def told(group: Group, rollout: ScoredRollout) -> tuple[bytes, float | None, float | None, str]:
     """What a rollout is known by: its words, its score, its first reward, what was said of it."""
     words = dump(group.rollouts[rollout.at[0]].messages)
     return words, rollout.score, rollout.label, rollout.explanation
 
 
-def best(group: MarkedGroup) -> MarkedRollout:
+def best(group: ScoredGroup) -> ScoredRollout:
     """The first of the best."""
     return max(group.rollouts, key=lambda r: r.score or 0.0)
 
