@@ -1,4 +1,4 @@
-"""The figures of a run in sentences; nothing if the file does not tell."""
+"""The figures of a run → sentences; empty if the file does not have the figures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ruler_cli.cli.units import count, seconds, short, usd
 from ruler_cli.results.report.figures import ReportFigures
 
 SURE = 2.0
-"""Standard errors from which on a difference is told."""
+"""Standard errors from which on a difference is no chance."""
 FEW = 20
-"""Groups below which a curve or a slope is mostly chance."""
+"""Groups below which position bias or a slope is mostly chance."""
 LOW = 0.5
 """Below it scores are more noise than signal."""
 _BIASED = 0.01
 """A mean shift of scores that is worth an option."""
-_TOLD = {
+_FLAGS = {
     "degraded": "of which a pass brought no scores (degraded)",
     "escalated": "scored by the stronger judge",
     "windows": "shown in windows",
@@ -24,33 +24,33 @@ _TOLD = {
     "cached": "answered from the ledger",
 }
 _FAST = 0.05
-"""Seconds below which no judge was waited for."""
+"""Seconds below which the latency is not that of a judge."""
 
 
 def counts(o: ReportFigures) -> Iterator[tuple[str, str]]:
-    """Groups, rollouts, failures, cost and time, each with a name; nothing of it is text of the input."""
+    """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
     yield "groups", _groups(o)
     yield "failed", ", ".join(f"{n} {kind}" for kind, n in o["failed_by_kind"].items())
     yield "rollouts", _rollouts(o)
-    yield "of note", ", ".join(f"{count(n, 'group')} {_TOLD[f]}" for f, n in o["flags"].items() if f in _TOLD)
+    flags = (f"{count(n, 'group')} {_FLAGS[flag]}" for flag, n in o["flags"].items() if flag in _FLAGS)
+    yield "of note", ", ".join(flags)
     yield "cost", cost(o)
     yield "a group", _latency(o)
 
 
 def findings(o: ReportFigures) -> Iterator[tuple[str, str]]:
-    """What the figures say of the judge, each with a name."""
-    for at, sentence in enumerate(agreement(o)):
-        yield "" if at else "agreement", sentence
-    yield "place", slots(o)
+    """Yield sentences about the judge, each with a name."""
+    for i, sentence in enumerate(agreement(o)):
+        yield "" if i else "agreement", sentence
+    yield "position", position_bias(o)
     yield "length", length(o)
     yield "reliability", reliability(o)
 
 
 def facts(o: ReportFigures) -> Iterator[tuple[str, str]]:
-    """All of it, for a page whose charts cannot be drawn."""
+    """Yield all names and sentences, for a page whose charts cannot be drawn."""
     yield from counts(o)
-    for name, what in (("mean score", "scores"), ("spread (sd), median", "spread")):
-        value = o[what]["median" if what == "spread" else "mean"]
+    for name, value in (("mean score", o["scores"]["mean"]), ("spread (sd), median", o["spread"]["median"])):
         yield name, "" if value is None else number(value)
     yield from findings(o)
 
@@ -68,7 +68,7 @@ def _rollouts(o: ReportFigures) -> str:
     n = o["rollouts"]
     others = {
         "not scored": n["failed"],
-        "without a mark": n["all"] - n["scored"] - n["failed"],
+        "without an annotation": n["all"] - n["scored"] - n["failed"],
         "with an original reward": n["labelled"],
         "with text that addresses a judge (suspect)": n["suspect"],
     }
@@ -77,7 +77,7 @@ def _rollouts(o: ReportFigures) -> str:
 
 
 def judges(o: ReportFigures) -> str:
-    """Who judged, how often, and when."""
+    """Name the judges, their passes, and the time."""
     several, passes = len(o["judges"]) > 1, o["passes"]
     names = [f"{name}{_of(n, several)}" for name, n in o["judges"].items() if name]
     times = [
@@ -101,11 +101,11 @@ def _when(o: ReportFigures) -> str:
 
 
 def cost(o: ReportFigures) -> str:
-    """Money and tokens."""
+    """Name money and tokens."""
     parts, usd_, groups, usage = [], o["cost_usd"], o["cost_groups"], o["usage"]
     if usd_ is not None:
         all_ = o["groups"]["scored"] + o["groups"]["failed"]
-        some = "" if groups == all_ else f", told of {count(groups, 'group')}"
+        some = "" if groups == all_ else f", known for {count(groups, 'group')}"
         parts.append(usd(usd_) + (f" ({usd(usd_ / groups)} a group{some})" if usd_ else ""))
     if usage["calls"]:
         parts.append(count(usage["calls"], "call"))
@@ -117,33 +117,33 @@ def cost(o: ReportFigures) -> str:
 
 
 def _latency(o: ReportFigures) -> str:
-    found = o["latency_s"]
-    if (found["max"] or 0.0) < _FAST:
+    latency = o["latency_s"]
+    if (latency["max"] or 0.0) < _FAST:
         return ""
-    said = {"p50": "half within", "p90": "9 of 10 within", "max": "the slowest"}
-    return ", ".join(f"{told} {seconds(found[name])}" for name, told in said.items())
+    names = {"p50": "half within", "p90": "9 of 10 within", "max": "the slowest"}
+    return ", ".join(f"{name} {seconds(latency[key])}" for key, name in names.items())
 
 
 def agreement(o: ReportFigures) -> Iterator[str]:
-    """How well scores agree with the original reward, and where they do not."""
-    found = o["against_label"]
-    if found["agreement"] is None:
+    """Yield the agreement with the original reward, and the rollouts without it."""
+    against = o["against_label"]
+    if against["agreement"] is None:
         return
-    pairs = count(found["pairs"], "pair")
-    yield f"{found['agreement']:.0%} of {pairs} with unlike rewards are in order (chance: 50%)"
-    labels = sorted({tuple(cell["label"]) for cell in found["cells"]})
+    pairs = count(against["pairs"], "pair")
+    yield f"{against['agreement']:.0%} of {pairs} with unlike rewards are in order (chance: 50%)"
+    labels = sorted({tuple(cell["label"]) for cell in against["cells"]})
     if len(labels) < 2:
         return
     for label, high in ((labels[0], True), (labels[-1], False)):
-        cells = [cell for cell in found["cells"] if tuple(cell["label"]) == label]
+        cells = [cell for cell in against["cells"] if tuple(cell["label"]) == label]
         all_ = sum(cell["n"] for cell in cells)
         wrong = sum(cell["n"] for cell in cells if (cell["score"][0] >= LOW) is high)
-        where = f"score {LOW} or more" if high else f"score below {LOW}"
-        yield f"{wrong} of {count(all_, 'rollout')} with reward {_stretch(label)} {where}"
+        scores = f"score {LOW} or more" if high else f"score below {LOW}"
+        yield f"{wrong} of {count(all_, 'rollout')} with reward {_range(label)} {scores}"
 
 
-def slots(o: ReportFigures) -> str:
-    """Position bias: how far the position at which a rollout is shown moves its score."""
+def position_bias(o: ReportFigures) -> str:
+    """Describe how far the position of a rollout in the prompt moves its score."""
     bars = o["slots"]["bins"]
     if not bars or o["slots"]["groups"] < FEW:
         return ""
@@ -156,15 +156,15 @@ def slots(o: ReportFigures) -> str:
     if not sure:
         error = "" if first["error"] is None else f" ± {first['error']:.3f}"
         return f"shown first or last makes no sure difference (first {first['mean']:+.3f}{error})"
-    told = []
+    parts = []
     for name, bar in sure.items():
         word = "more" if bar["mean"] > 0 else "less"
-        told.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
-    return f"{' and '.join(told)} than its group: --debias takes that out, more --passes average it"
+        parts.append(f"shown {name} scores {abs(bar['mean']):.3f} ± {bar['error']:.3f} {word}")
+    return f"{' and '.join(parts)} than its group: --debias takes that out, more --passes average it"
 
 
 def length(o: ReportFigures) -> str:
-    """How much more longer rollouts score within their groups."""
+    """Describe how much more longer rollouts score within their groups."""
     trend = o["lengths"]
     if trend["groups"] < FEW:
         return ""
@@ -176,20 +176,20 @@ def length(o: ReportFigures) -> str:
 
 
 def reliability(o: ReportFigures) -> str:
-    """How much of the differences in a group is more than noise."""
-    found = o["reliability"]
-    if found["median"] is None:
+    """Describe how much of the differences in a group is more than noise."""
+    figures = o["reliability"]
+    if figures["median"] is None:
         return ""
-    low = sum(bar["n"] for bar in found["bins"] if bar["to"] <= LOW + 1e-9)
-    many = count(found["groups"], "group")
-    more = "; more --passes, or --adaptive, make it more" if found["median"] < LOW else ""
-    return f"{found['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
+    low = sum(bar["n"] for bar in figures["bins"] if bar["to"] <= LOW + 1e-9)
+    many = count(figures["groups"], "group")
+    more = "; more --passes, or --adaptive, make it more" if figures["median"] < LOW else ""
+    return f"{figures['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
 
 
-def _stretch(ends: Sequence[float]) -> str:
+def _range(ends: Sequence[float]) -> str:
     return f"{ends[0]:g}" if ends[0] == ends[1] else f"{ends[0]:g} to {ends[1]:g}"
 
 
 def number(score: float | None) -> str:
-    """A score."""
+    """Write a score in two decimals."""
     return "-" if score is None else f"{score:.2f}"

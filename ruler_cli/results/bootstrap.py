@@ -1,10 +1,10 @@
-"""Sums over groups → figures with intervals: the percentile bootstrap over groups (Efron 1979).
+"""Sums over groups → statistics with intervals: the percentile bootstrap over groups (Efron 1979).
 
-Every measure here is a smooth function of sums over groups.  So a group is kept as what it adds to
-those sums, and of many groups several, thrown together at random, are kept as one unit.  Groups are
-independent, so such units are as well, and to resample them gives the variance that to resample
-groups gives.  Units only set how exactly that variance is known: with 500 of them its root is off by
-1 / sqrt(2 · 500), about 3 %.  Memory and time stay those of 500 groups.
+Every statistic here is a smooth function of sums over groups. So a group is stored as the amounts that it
+adds to those sums. In a large file several random groups share one unit. Groups are independent, so such
+units are as well, and resampling units gives the variance that resampling groups gives. The number of units
+only sets how exactly that variance is known: with 500 of them its root is off by 1 / sqrt(2 · 500), about
+3 %. Memory and time stay those of 500 groups.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOST_UNITS = 500
 RESAMPLES = 1_000
 LEVEL = 0.95
 FEWEST = 5
-"""Groups below which no interval is given: what so few resampled groups tell is no estimate of an error."""
+"""Groups below which there is no interval: resamples of so few groups estimate no error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A function of sums, None where it is not defined; it counts groups that add to the sum `basis`.
+    """A function of sums, None if it is not defined; its groups are those that add to the sum `basis`.
 
-    `bounds` are the least and the greatest that it can be.
+    `bounds` are the least and the greatest value that it can have.
     """
 
     value: Callable[[Totals], float | None]
@@ -41,9 +41,9 @@ class Statistic:
 
 
 class MeasuredValue(TypedDict):
-    """A measured value and its 95 % interval; None: not defined, or too few groups to tell.
+    """The value of a statistic over so many `groups`, and its 95 % interval.
 
-    `groups` are those that it rests on.
+    None: it is not defined, or there are too few groups for an interval.
     """
 
     value: float | None
@@ -53,7 +53,7 @@ class MeasuredValue(TypedDict):
 
 
 def ratio(top: Hashable, bottom: Hashable, scale: float = 1.0) -> Callable[[Totals], float | None]:
-    """One sum by another."""
+    """Divide one sum by another."""
 
     def value(sums: Totals) -> float | None:
         below = sums.get(bottom, 0.0)
@@ -63,7 +63,7 @@ def ratio(top: Hashable, bottom: Hashable, scale: float = 1.0) -> Callable[[Tota
 
 
 def difference(one: Statistic, other: Statistic) -> Statistic:
-    """The first less the second, in the same resamples: what both owe to the groups drawn cancels out."""
+    """Subtract the second from the first in each resample, so that what they have in common cancels out."""
 
     def value(sums: Totals) -> float | None:
         a, b = one.value(sums), other.value(sums)
@@ -74,84 +74,84 @@ def difference(one: Statistic, other: Statistic) -> Statistic:
 
 
 class BootstrapUnits:
-    """What groups add to the sums, in at most `most` units; the same groups give the same figures."""
+    """The sums of groups in at most `most` units; the same groups give the same intervals."""
 
     def __init__(self, most: int = MOST_UNITS) -> None:
         self._units: list[dict[Hashable, float]] = []
-        self._most, self._mix = most, random.Random(0)
+        self._most, self._random = most, random.Random(0)
         self._groups: Counter[Hashable] = Counter()
 
     def __len__(self) -> int:
         return len(self._units)
 
     def next(self) -> int:
-        """The number of the unit that the next group is in."""
+        """Choose the unit of the next group, by number."""
         if len(self._units) < self._most:
             self._units.append({})
             return len(self._units) - 1
-        # not in turn: a file that gets better along the way would make units alike
-        return self._mix.randrange(self._most)
+        # not round robin: in a file that improves from its begin to its end units would be alike
+        return self._random.randrange(self._most)
 
     def add(self, number: int, sums: Totals) -> None:
-        """What a group of a unit adds to the sums."""
+        """Add the amounts of one group to a unit."""
         unit = self._units[number]
         for key, amount in sums.items():
             unit[key] = unit.get(key, 0.0) + amount
             self._groups[key] += bool(amount)
 
     def groups(self, key: Hashable) -> int:
-        """How many groups added to a sum."""
+        """Count the groups that added to a sum."""
         return self._groups[key]
 
     def total(self, key: Hashable) -> float:
-        """A sum over all groups."""
+        """Return a sum over all groups."""
         return math.fsum(unit.get(key, 0.0) for unit in self._units)
 
-    def figures(
-        self, measures: Mapping[Name, Statistic], resamples: int = RESAMPLES
+    def measure(
+        self, statistics: Mapping[Name, Statistic], resamples: int = RESAMPLES
     ) -> dict[Name, MeasuredValue]:
-        """Each measure with its interval, all from the same resamples."""
+        """Measure each statistic with its interval; all intervals come from the same resamples."""
         keys = {key for unit in self._units for key in unit}
         columns = {key: [unit.get(key, 0.0) for unit in self._units] for key in keys}
-        whole = {key: math.fsum(column) for key, column in columns.items()}
-        values = {name: _defined(measure.value(whole)) for name, measure in measures.items()}
-        drawn: dict[Name, list[float]] = {
+        totals = {key: math.fsum(column) for key, column in columns.items()}
+        values = {name: _defined(statistic.value(totals)) for name, statistic in statistics.items()}
+        resampled: dict[Name, list[float]] = {
             name: []
-            for name, measure in measures.items()
-            if values[name] is not None and self._groups[measure.basis] >= FEWEST
+            for name, statistic in statistics.items()
+            if values[name] is not None and self._groups[statistic.basis] >= FEWEST
         }
         random_ = random.Random(0)
-        everyone = range(len(self._units))
-        for _ in range(resamples if drawn else 0):
-            pick = itemgetter(*random_.choices(everyone, k=len(everyone)))
+        numbers = range(len(self._units))
+        for _ in range(resamples if resampled else 0):
+            pick = itemgetter(*random_.choices(numbers, k=len(numbers)))
             sums = {key: sum(pick(column)) for key, column in columns.items()}
-            for name, found in drawn.items():
-                if (value := _defined(measures[name].value(sums))) is not None:
-                    found.append(value)
-        out: dict[Name, MeasuredValue] = {}
-        for name, measure in measures.items():
-            groups = self._groups[measure.basis]
-            low, high = _ends(values[name], drawn.get(name, ()), groups, measure.bounds, resamples)
-            out[name] = MeasuredValue(value=values[name], low=low, high=high, groups=groups)
-        return out
+            for name, drawn in resampled.items():
+                if (value := _defined(statistics[name].value(sums))) is not None:
+                    drawn.append(value)
+        measured: dict[Name, MeasuredValue] = {}
+        for name, statistic in statistics.items():
+            groups = self._groups[statistic.basis]
+            low, high = _ends(values[name], resampled.get(name, ()), groups, statistic.bounds, resamples)
+            measured[name] = MeasuredValue(value=values[name], low=low, high=high, groups=groups)
+        return measured
 
 
 def _ends(
     value: float | None, drawn: Sequence[float], groups: int, bounds: tuple[float, float], resamples: int
 ) -> tuple[float | None, float | None]:
-    """The central 95 % of what was drawn, inside the bounds; with few groups a little more than that.
+    """Return the ends of the central 95 % of the drawn values; with few groups a little more than that.
 
-    Resamples of n groups spread by sqrt((n - 1) / n) too little and know nothing of Student's t, so the
+    Resamples of n groups vary by sqrt((n - 1) / n) too little and know nothing of Student's t, so the
     percentiles lie further out (Hesterberg 2015, the expanded percentile interval).
-    Where all groups say the same the resamples do too, and tell nothing of the groups that were not
-    seen: with 95 % certainty at most 3 in n of all are unlike n that are alike (Hanley & Lippman-Hand 1983).
+    If all groups have one value the resamples do too, and tell nothing of other groups: with 95 %
+    certainty at most 3 in n of all groups differ from n that are alike (Hanley & Lippman-Hand 1983).
     """
     if value is None or len(drawn) * 2 < resamples or not drawn:
         return None, None
     least, most = bounds
-    found = sorted(drawn)
-    cut = int(len(found) * _tail(groups))
-    low, high = found[cut], found[-1 - cut]
+    ordered = sorted(drawn)
+    cut = int(len(ordered) * _tail(groups))
+    low, high = ordered[cut], ordered[-1 - cut]
     if high - low <= 1e-12 * max(1.0, abs(value)) and math.isfinite(most - least):
         margin = min(1.0, 3 / groups) * (most - least)
         low, high = value - margin, value + margin
@@ -159,7 +159,7 @@ def _ends(
 
 
 def _tail(groups: int) -> float:
-    """The share of resamples below the interval, and above it; Student's t by its series in 1 / n."""
+    """Return the share of resamples below the interval, and above it; Student's t by its series in 1 / n."""
     free = max(1, groups - 1)
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free * free)

@@ -14,14 +14,14 @@ from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group, Rollout
 
 DigestedGroup = tuple[ScoredGroup, tuple[bytes, ...]]
-"""A group, and a digest of the messages of each rollout, by which it is known in another file."""
+"""A group, and a digest of the messages of each rollout, which identifies it in another file."""
 
 
-def with_digests(group: Group, marked: ScoredGroup) -> DigestedGroup:
-    """A group with the digests of its rollouts."""
+def with_digests(group: Group, scored_group: ScoredGroup) -> DigestedGroup:
+    """Add the digests of its rollouts to a group."""
     parts = group.rollouts
-    held = (b"".join(_messages(parts[at]) for at in one.at) for one in marked.rollouts)
-    return marked, tuple([blake2b(one, digest_size=8).digest() for one in held])
+    contents = (b"".join(_messages(parts[i]) for i in one.indices) for one in scored_group.rollouts)
+    return scored_group, tuple([blake2b(one, digest_size=8).digest() for one in contents])
 
 
 def _messages(rollout: Rollout) -> bytes:
@@ -34,20 +34,21 @@ def _messages(rollout: Rollout) -> bytes:
 def pair_groups(
     first: Iterator[DigestedGroup],
     second: Iterator[DigestedGroup],
-    matched: dict[str, Any],
+    counts: dict[str, Any],
     on_unlike: Callable[[str], object],
 ) -> Iterator[tuple[ScoredGroup, ScoredGroup]]:
-    """Groups of both files with the same rollouts, both with the labels of either.
+    """Yield the groups that stand in both files with the same rollouts.
 
-    `matched` becomes the number of such `groups`, that of `unlike` ones (of one key, but with other
-    rollouts or labels), and how many are `alone` in each file; `on_unlike` gets a sentence for each that is
-    left out. Files in one order are read side by side; memory holds groups that wait for the other file's.
+    A rollout with a label in one file has it in both. `counts` gets the number of such `groups`, that of
+    `unlike` ones (the key is the same, rollouts or labels differ), and those `alone` in each file.
+    `on_unlike` gets a sentence for each group that is left out. Both files are read side by side; memory
+    holds the groups that wait for their like in the other file.
     """
-    matched |= {"groups": 0, "unlike": 0}
+    counts |= {"groups": 0, "unlike": 0}
     waiting: tuple[dict[tuple[str, int], DigestedGroup], ...] = ({}, {})
     times: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for found in zip_longest(first, second):
-        for side, one in enumerate(found):
+    for row in zip_longest(first, second):
+        for side, one in enumerate(row):
             if one is None:
                 continue
             name = one[0].key
@@ -58,20 +59,20 @@ def pair_groups(
                 waiting[side][key] = one
                 continue
             both = (other, one) if side else (one, other)
-            if why := _unlike(*both):
-                matched["unlike"] += 1
-                on_unlike(f"group {name!r}: {why}; it is left out")
+            if reason := _unlike(*both):
+                counts["unlike"] += 1
+                on_unlike(f"group {name!r}: {reason}; it is left out")
                 continue
-            matched["groups"] += 1
-            yield _labelled(both[0][0], both[1][0]), _labelled(both[1][0], both[0][0])
-    matched["alone"] = [len(groups) for groups in waiting]
-    for side, where in enumerate(("first", "second")):
+            counts["groups"] += 1
+            yield _with_labels(both[0][0], both[1][0]), _with_labels(both[1][0], both[0][0])
+    counts["alone"] = [len(groups) for groups in waiting]
+    for side, place in enumerate(("first", "second")):
         for alone, _ in waiting[side]:
-            on_unlike(f"group {alone!r} stands only in the {where} file; it is left out")
+            on_unlike(f"group {alone!r} stands only in the {place} file; it is left out")
 
 
 def _unlike(one: DigestedGroup, other: DigestedGroup) -> str:
-    """Why two groups of one key are not the same; empty if they are."""
+    """Say why two groups of one key are not the same; empty if they are."""
     sizes = len(one[1]), len(other[1])
     if sizes[0] != sizes[1]:
         return f"has {sizes[0]} rollouts in the first file and {sizes[1]} in the second"
@@ -83,8 +84,8 @@ def _unlike(one: DigestedGroup, other: DigestedGroup) -> str:
     return ""
 
 
-def _labelled(one: ScoredGroup, other: ScoredGroup) -> ScoredGroup:
-    """A group with the labels of its like where it has none of its own."""
+def _with_labels(one: ScoredGroup, other: ScoredGroup) -> ScoredGroup:
+    """Fill in the labels that a group lacks from its like in the other file."""
     both = zip(one.rollouts, other.rollouts, strict=True)
     rollouts = tuple(replace(a, label=b.label) if a.label is None else a for a, b in both)
     return replace(one, rollouts=rollouts)

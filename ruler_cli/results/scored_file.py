@@ -1,4 +1,4 @@
-"""A scored file, open: its groups with their marks, and counts of what can and cannot be used of them."""
+"""An open scored file: its groups with their annotations, and counts of values that cannot be used."""
 
 from __future__ import annotations
 
@@ -18,39 +18,46 @@ from ruler_cli.types import Group
 
 
 class ScoredFile:
-    """A scored file; `seen` and `judges` are complete once all groups were read.
+    """A scored file; `counts` and `judges` are complete once all groups were read.
 
-    `seen` counts `groups` and `rollouts`, and of these `scored`, `failed` and `unmarked`; `odd_scores`:
-    marked as scored, by what is no finite number; `moved`: scored, but by --blend or --order-by-outcome
-    away from the judges' own score; `unlabelled`; `odd_labels`: with a label that is no number;
-    `outcomes`: labelled by a verifier or a person, for want of a reward; `own_labels`: labels at the user's
-    path that are the scores; `odd_costs` of groups; `more_judges`: scores of judges beyond the first few.
+    `counts` holds the numbers of `groups` and of `rollouts`, and of rollouts:
+    - `scored`, `failed`, `unmarked`
+    - `odd_scores`: annotated as scored, but the score is no finite number
+    - `moved`: --blend or --order-by-outcome moved the score away from the judges' own
+    - `unlabelled`; `odd_labels`: the label is no number
+    - `outcomes`: without a reward, labelled by a verifier or a person
+    - `own_labels`: the label at the user's path equals the score
+
+    `odd_costs` counts groups, `more_judges` the scores of judges beyond the first few.
     """
 
-    def __init__(self, where: InputSettings, stack: ExitStack, on_problem: OnProblem) -> None:
+    def __init__(self, settings: InputSettings, stack: ExitStack, on_problem: OnProblem) -> None:
         """UsageError if it holds no records; `on_problem` gets each record that cannot be read."""
-        self._labels, self.name = where.outcome, Location(where.source).shown
-        self.input = open_input(where, stack, on_problem)
+        self._labels, self.name = settings.outcome, Location(settings.source).shown
+        self.input = open_input(settings, stack, on_problem)
         if self.input.reader is None:
             raise UsageError(f"{self.name}: holds no records; give a file that `ruler score` wrote")
-        self.mark = AnnotationReader(self.input.reader, given=where.outcome is not None).group
-        self.seen: Counter[str] = Counter()
+        self.read_group = AnnotationReader(self.input.reader, given=settings.outcome is not None).group
+        self.counts: Counter[str] = Counter()
         self.judges: dict[str, None] = {}
         self._panel: set[str] = set()
 
     def groups(self) -> Iterator[tuple[Group, ScoredGroup]]:
-        """Each group with its marks; at the end UsageError if none has any, or no label asked for."""
+        """Yield each group with its annotations.
+
+        At the end UsageError if no group has any, or if no rollout has a label at the user's path.
+        """
         unmarked = labelled = 0
         for group in self.input.groups:
-            marked = self.mark(group)
-            self.seen["groups"] += 1
-            self.seen["odd_costs"] += "cost_usd" in marked.odd
-            unmarked += marked.status == "unmarked"
-            for rollout in marked.rollouts:
+            scored_group = self.read_group(group)
+            self.counts["groups"] += 1
+            self.counts["odd_costs"] += "cost_usd" in scored_group.invalid_fields
+            unmarked += scored_group.status == "unmarked"
+            for rollout in scored_group.rollouts:
                 labelled += rollout.label is not None
                 self._count(rollout)
-            yield group, marked
-        refuse_unannotated(self.name, self.seen["groups"], unmarked)
+            yield group, scored_group
+        refuse_unannotated(self.name, self.counts["groups"], unmarked)
         if self._labels is not None and not labelled:
             raise UsageError(
                 f"--labels {plain(self._labels)}: no rollout of {self.name} has a label there that can be "
@@ -58,29 +65,29 @@ class ScoredFile:
             )
 
     def _count(self, rollout: ScoredRollout) -> None:
-        seen, given = self.seen, self._labels is not None
-        seen["rollouts"] += 1
-        if rollout.judged is None:
-            seen["odd_scores" if rollout.odd else rollout.status] += 1
+        counts, given = self.counts, self._labels is not None
+        counts["rollouts"] += 1
+        if rollout.judge_score is None:
+            counts["odd_scores" if rollout.invalid_fields else rollout.status] += 1
         else:
-            seen["scored"] += 1
-            seen["moved"] += rollout.judged != rollout.score
+            counts["scored"] += 1
+            counts["moved"] += rollout.judge_score != rollout.score
             if rollout.judge and len(self.judges) < MOST_JUDGES:
                 self.judges[rollout.judge] = None
         if rollout.label is None:
-            seen["odd_labels" if rollout.label_source else "unlabelled"] += 1
-        seen["outcomes"] += not given and rollout.label_source == "outcome"
-        seen["own_labels"] += given and rollout.label is not None and rollout.label == rollout.score
-        seen["more_judges"] += rollout.more_judges
+            counts["odd_labels" if rollout.label_source else "unlabelled"] += 1
+        counts["outcomes"] += not given and rollout.label_source == "outcome"
+        counts["own_labels"] += given and rollout.label is not None and rollout.label == rollout.score
+        counts["more_judges"] += rollout.more_judges
         for name in rollout.judges:
             if len(self._panel) < MOST_JUDGES:
                 self._panel.add(name)
-            seen["more_judges"] += name not in self._panel
+            counts["more_judges"] += name not in self._panel
 
     @property
-    def doubt(self) -> str | None:
-        """A warning that labels may be what ruler wrote: scores that agree with themselves say nothing."""
-        if not 1 < self.seen["own_labels"] == self.seen["scored"]:
+    def warning(self) -> str | None:
+        """Warn if every label equals its score: then the labels are probably ruler's own scores."""
+        if not 1 < self.counts["own_labels"] == self.counts["scored"]:
             return None
         return (
             f"--labels {plain(self._labels or '')}: every label is the very score of its rollout; if that is "

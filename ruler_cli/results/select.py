@@ -1,4 +1,4 @@
-"""The selection: read a scored file, choose groups and rollouts, cut the bytes of the others out, write."""
+"""A scored file → the same file with fewer groups and rollouts; bytes of what stays are unchanged."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from ruler_cli.writing.splice import Patches, at, read_array
 
 By = Literal["variance", "score", "majority"]
 _KEYS = 12
-"""Keys of a record that a sentence names."""
-_TAKES = {
+"""Keys of a record that a message names."""
+_NEEDS = {
     "reliability": "as it takes two passes to tell; score with --passes 2 or more",
     "disagreement": "as that takes two scored rollouts with different labels; say where labels stand, with "
     "--labels PATH",
 }
 """Why no group may have a figure, and the way out."""
 _NOISE = 1e-12
-"""How much more variance is more, as a share of the greatest square: sums are rounded."""
+"""Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Of each group at most so many rollouts, and by what; `answer` is a dotted path, for a majority."""
+    """Keep at most so many rollouts of each group; `answer` is a dotted path, for `by` majority."""
 
     most: int
     by: By
@@ -50,12 +50,12 @@ class Keep:
 
 @dataclass(slots=True)
 class SelectionCounts:
-    """Counts of groups and rollouts, and of what is kept.
+    """Counts of groups and rollouts, of the input and of those that stay.
 
-    `unscored` and `unanswered`: groups left out although every condition about them holds, since none of
-    their rollouts has a score, or an answer that votes. `have` counts groups of INPUT: `mark`, `score` and
-    the figures of conditions that they have, `rollouts` whose answers were looked for. Scores lie from
-    `least` to `most`.
+    `unscored` and `unanswered` count groups that fulfil every condition on groups but are left out, since
+    none of their rollouts has a score, or an answer that votes. `have` counts groups of INPUT that have an
+    `annotation`, a `score`, a figure of conditions, or `rollouts` with answers to compare. Scores lie from
+    `least` to `most`. `unreadable` counts lines.
     """
 
     groups: int = 0
@@ -73,154 +73,163 @@ class SelectionCounts:
 def select(
     source: InputSettings,
     output: str,
-    where: Sequence[Condition],
+    conditions: Sequence[Condition],
     keep: Keep | None,
     *,
-    on_found: Callable[[Input], None],
+    on_open: Callable[[Input], None],
     on_problem: Callable[[Problem], None],
     on_group: Callable[[], object] = lambda: None,
 ) -> SelectionCounts:
-    """Write what conditions hold for, of that what `keep` chooses; UsageError where INPUT has nothing such.
+    """Write the groups and rollouts that fulfil all conditions, and of these the ones that `keep` chooses.
 
-    `on_found` is called once with INPUT, `on_problem` with each line of it that cannot be read, `on_group`
-    for each group that is done. Groups are read one at a time. Where an error ends it, OUTPUT is as it was.
+    UsageError if no group of INPUT has the figure of a condition. `on_open` is called once with INPUT,
+    `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
+    at a time. After an error OUTPUT is as it was.
     """
     name, named = Location(source.source).shown, (keep.answer if keep else None, source.outcome)
-    tally = SelectionCounts()
+    counts = SelectionCounts()
 
     def unreadable(problem: Problem) -> None:
-        tally.unreadable += 1
+        counts.unreadable += 1
         on_problem(problem)
 
-    def refuse_itself(wrong: int, why: str) -> None:
+    def refuse_in_place(wrong: int, why: str) -> None:
         if wrong and output != "-" and Location(source.source).same(output):
             raise UsageError(f"{Location(output).shown}: is INPUT, and would {why}; give another OUTPUT")
 
     refuse_clashes(source.source, output)
-    # OUTPUT ends before INPUT is closed: what is behind the last record of a document is copied from there
+    # OUTPUT ends before INPUT is closed: it copies the bytes behind the last record of a document
     with ExitStack() as inputs, ExitStack() as outputs:
         out = open_output(source.source, output)
         outputs.enter_context(out)
-        found = open_input(source, inputs, unreadable, out.into)
-        on_found(found)
-        refuse_itself(tally.unreadable, "lose what cannot be read")
-        if found.reader is not None:
-            writer = Writer(out, found.index if found.scattered else None)
-            chooser = _Chooser(
-                AnnotationReader(found.reader, given=source.outcome is not None, sized=False), where, keep
-            )
-            cutter = Cutter(found.reader.format, [path for path in named if path is not None])
-            for group in found.groups:
-                kept = chooser.kept(group, tally)
+        opened = open_input(source, inputs, unreadable, out.into)
+        on_open(opened)
+        refuse_in_place(counts.unreadable, "lose what cannot be read")
+        if opened.reader is not None:
+            writer = Writer(out, opened.index if opened.scattered else None)
+            annotations = AnnotationReader(opened.reader, given=source.outcome is not None, sized=False)
+            selector = _Selector(annotations, conditions, keep, counts)
+            cutter = Cutter(opened.reader.format, [path for path in named if path is not None])
+            for group in opened.groups:
+                selected = selector.select(group)
                 on_group()
                 try:
-                    writer.write(cutter.bodies(group, kept))
+                    writer.write(cutter.records(group, selected))
                 except UsageError as error:
                     raise UsageError(f"{name}: {error}") from None
-            chooser.refuse_missing(name, tally)
-            refuse_itself(
-                tally.groups and not tally.kept_groups,
-                f"be left with nothing, as none of its {tally.groups} groups is kept",
+            selector.refuse_missing(name)
+            refuse_in_place(
+                counts.groups and not counts.kept_groups,
+                f"be left with nothing, as none of its {counts.groups} groups is kept",
             )
         out.commit()
-    return tally
+    return counts
 
 
-class _Chooser:
-    """Chooses which rollouts of each group are kept."""
+class _Selector:
+    """Chooses the rollouts of each group that stay, and counts them."""
 
-    def __init__(self, marks: AnnotationReader, where: Sequence[Condition], keep: Keep | None) -> None:
-        self._marks, self._where, self._keep = marks, where, keep
-        self._picky = keep is not None or any(one.about_rollouts for one in where)
+    def __init__(
+        self,
+        annotations: AnnotationReader,
+        conditions: Sequence[Condition],
+        keep: Keep | None,
+        counts: SelectionCounts,
+    ) -> None:
+        self._annotations, self._conditions, self._keep = annotations, conditions, keep
+        self._counts = counts
+        self._by_rollout = keep is not None or any(one.about_rollouts for one in conditions)
         self._record: dict[str, Any] = {}
 
-    def kept(self, group: Group, tally: SelectionCounts) -> Collection[int] | None:
-        """Places among the group's rollouts, counted in `tally`; None: the group is left out."""
-        marked = self._marks.group(group)
-        tally.groups += 1
-        tally.rollouts += len(marked.rollouts)
-        tally.have["mark"] += marked.status != "unmarked"
-        tally.have["score"] += bool(marked.scores)
+    def select(self, group: Group) -> Collection[int] | None:
+        """Return indices among the group's rollouts; None: the group is left out."""
+        scored_group, counts = self._annotations.group(group), self._counts
+        scores = scored_group.scores
+        counts.groups += 1
+        counts.rollouts += len(scored_group.rollouts)
+        counts.have["annotation"] += scored_group.status != "unmarked"
+        counts.have["score"] += bool(scores)
         for name, figure in FIGURES.items():
-            tally.have[name] += figure(marked) is not None
-        tally.least, tally.most = min((tally.least, *marked.scores)), max((tally.most, *marked.scores))
-        if not all(one.holds(marked) for one in self._where):
+            counts.have[name] += figure(scored_group) is not None
+        counts.least, counts.most = min((counts.least, *scores)), max((counts.most, *scores))
+        if not all(one.holds(scored_group) for one in self._conditions):
             return None
-        rollouts = [r for r in marked.rollouts if all(one.takes(r) for one in self._where)]
-        if self._picky and not marked.scores:
-            tally.unscored += 1
+        if self._by_rollout and not scores:
+            counts.unscored += 1
             return None
+        rollouts = [
+            r for r in scored_group.rollouts if all(one.holds_for_rollout(r) for one in self._conditions)
+        ]
         if self._keep is not None:
             rollouts = [r for r in rollouts if r.score is not None]
-            rollouts = self._best(group, self._keep, rollouts, tally)
-        if self._picky and not rollouts:
+            rollouts = self._best(group, self._keep, rollouts)
+        if self._by_rollout and not rollouts:
             return None
-        tally.kept_groups += 1
-        tally.kept_rollouts += len(rollouts)
-        return {place for rollout in rollouts for place in rollout.at}
+        counts.kept_groups += 1
+        counts.kept_rollouts += len(rollouts)
+        return {index for rollout in rollouts for index in rollout.indices}
 
-    def _best(
-        self, group: Group, keep: Keep, rollouts: list[ScoredRollout], tally: SelectionCounts
-    ) -> list[ScoredRollout]:
+    def _best(self, group: Group, keep: Keep, rollouts: list[ScoredRollout]) -> list[ScoredRollout]:
         scores = [r.score for r in rollouts if r.score is not None]
         if keep.answer is None:
-            found = (widest if keep.by == "variance" else highest)(scores, keep.most)
+            best = (widest if keep.by == "variance" else highest)(scores, keep.most)
         else:
             every = [(record, rollout) for record in group.records for rollout in record.rollouts]
-            answers = [self._answer([every[at] for at in one.at], keep.answer) for one in rollouts]
-            found = commonest(answers, scores, keep.most)
-            tally.have["rollouts"] += bool(rollouts)
-            tally.unanswered += bool(rollouts) and not found
-        return [rollouts[i] for i in found]
+            answers = [self._answer([every[i] for i in one.indices], keep.answer) for one in rollouts]
+            best = majority(answers, scores, keep.most)
+            self._counts.have["rollouts"] += bool(rollouts)
+            self._counts.unanswered += bool(rollouts) and not best
+        return [rollouts[i] for i in best]
 
     def _answer(self, parts: Sequence[tuple[Record, Rollout]], path: str) -> Hashable | None:
-        """What a rollout answered: the last of its parts with an answer."""
+        """Return the answer of a rollout: that of its last part with one."""
         for record, part in reversed(parts):
-            self._record = self._marks.value(record)
-            if (answer := same_as(self._marks.reader.at(self._record, part, path))) is not None:
+            self._record = self._annotations.value(record)
+            if (answer := comparable(self._annotations.reader.at(self._record, part, path))) is not None:
                 return answer
         return None
 
-    def refuse_missing(self, name: str, tally: SelectionCounts) -> None:
-        """UsageError for a condition about what no group of INPUT has; one that none fulfils is an answer."""
-        have = tally.have
-        if tally.groups:
-            refuse_unannotated(name, tally.groups, tally.groups - have["mark"])
-        for one in self._where:
+    def refuse_missing(self, name: str) -> None:
+        """Raise UsageError for a figure that no group of INPUT has; a range that holds none is no error."""
+        have = self._counts.have
+        if self._counts.groups:
+            refuse_unannotated(name, self._counts.groups, self._counts.groups - have["annotation"])
+        for one in self._conditions:
             if have["score"] and one.name in FIGURES and not have[one.name]:
-                raise UsageError(f"--where {one.name}: no group of {name} has one, {_TAKES[one.name]}")
-        if self._keep and self._keep.answer and have["rollouts"] and have["rollouts"] == tally.unanswered:
+                raise UsageError(f"--where {one.name}: no group of {name} has one, {_NEEDS[one.name]}")
+        unanswered = have["rollouts"] and have["rollouts"] == self._counts.unanswered
+        if self._keep and self._keep.answer and unanswered:
             path, keys = self._keep.answer, ", ".join(list(map(plain, self._record))[:_KEYS])
-            way = question(nearest_path(path, [self._record]))
-            way = plain(way) or f"; name a path below a rollout or one of {keys}"
-            raise UsageError(f"--answer {plain(path)}: no rollout of {name} has an answer there{way}")
+            suggestion = plain(question(nearest_path(path, [self._record])))
+            suggestion = suggestion or f"; name a path below a rollout or one of {keys}"
+            raise UsageError(f"--answer {plain(path)}: no rollout of {name} has an answer there{suggestion}")
 
 
 def highest(scores: Sequence[float], most: int) -> list[int]:
-    """The best of n; of equal ones the first."""
+    """Return the indices of the highest scores; of equal ones the first."""
     return sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:most]
 
 
 def widest(scores: Sequence[float], most: int) -> list[int]:
-    """The rollouts whose scores have the greatest variance of all choices of so many.
+    """Return the indices of so many scores whose variance is the greatest.
 
     That is max-variance down-sampling (PODS, Xu et al. 2025, arXiv 2504.13818): the best choice is some of
     the lowest and the rest of the highest, so there are only `most` + 1 to compare. Of equal choices the
-    one with more high scores, of equal scores the first.
+    one with more high scores wins, of equal scores the first.
     """
     if most >= len(scores):
         return list(range(len(scores)))
     ranked = sorted(scores)
     middle = math.fsum(ranked) / len(ranked)
-    apart = [score - middle for score in ranked]
-    sums = [0.0, *accumulate(apart)]
-    squares = [0.0, *accumulate(x * x for x in apart)]
-    margin = _NOISE * max(x * x for x in apart)
+    deviations = [score - middle for score in ranked]
+    sums = [0.0, *accumulate(deviations)]
+    squares = [0.0, *accumulate(x * x for x in deviations)]
+    margin = _NOISE * max(x * x for x in deviations)
     best, lows = -math.inf, 0
     for low in range(most + 1):
-        behind = len(ranked) - (most - low)
-        total = sums[low] + sums[-1] - sums[behind]
-        square = squares[low] + squares[-1] - squares[behind]
+        first_high = len(ranked) - (most - low)
+        total = sums[low] + sums[-1] - sums[first_high]
+        square = squares[low] + squares[-1] - squares[first_high]
         variance = square / most - (total / most) ** 2
         if variance > best + margin:
             best, lows = variance, low
@@ -228,15 +237,15 @@ def widest(scores: Sequence[float], most: int) -> list[int]:
     return sorted((*lowest, *highest(scores, most - lows)))  # none twice: else there were fewer low ones
 
 
-def commonest(answers: Sequence[Hashable | None], scores: Sequence[float], most: int) -> list[int]:
-    """The best of those that gave the answer which most gave; None is no answer.
+def majority(answers: Sequence[Hashable | None], scores: Sequence[float], most: int) -> list[int]:
+    """Return the indices of the highest scores among rollouts with the commonest answer.
 
-    Of answers that equally many gave, the one with the higher mean score, then the one that came first.
+    None is no answer. Of equally common answers the one with the higher mean score counts, then the first.
     """
     by_answer: dict[Hashable, list[int]] = {}
 
-    def weight(found: list[int]) -> tuple[int, float]:
-        return len(found), round(math.fsum(scores[i] for i in found) / len(found), 9)
+    def weight(voters: list[int]) -> tuple[int, float]:
+        return len(voters), round(math.fsum(scores[i] for i in voters) / len(voters), 9)
 
     for i, answer in enumerate(answers):
         if answer is not None:
@@ -245,10 +254,10 @@ def commonest(answers: Sequence[Hashable | None], scores: Sequence[float], most:
     return [voters[i] for i in highest([scores[i] for i in voters], most)]
 
 
-def same_as(value: Any) -> Hashable | None:
-    """Something that is equal for equal JSON values, texts without the white space around them.
+def comparable(value: Any) -> Hashable | None:
+    """Make a value that is equal for equal JSON values; white space around a text does not count.
 
-    None for what is no answer: null, empty text, NaN, and what is nested too deeply to be compared.
+    None if it is no answer: null, empty text, NaN, and JSON nested too deeply to be compared.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
@@ -272,35 +281,35 @@ def _frozen(value: Any) -> Hashable:
 
 
 class Cutter:
-    """Groups and the places of what is kept of them → what each record becomes.
+    """Cuts the rollouts that are left out from the bytes of their records.
 
-    A columnar line is several groups, and is done when the last of them is.
+    A columnar line holds several groups, and is done when the last of them is.
     """
 
     def __init__(self, form: Format, named: Sequence[str] = ()) -> None:
-        """`form` tells where rollouts stand, `named` are paths of what the user said each of them has."""
+        """`named` are the user's paths of values that each rollout has."""
         self._form, self._named = form, named
         self._open: dict[int, tuple[list[Path], list[Path]]] = {}
 
-    def bodies(self, group: Group, kept: Collection[int] | None) -> list[tuple[int, bytes]]:
-        """The number and the new bytes of each record that is done; no bytes: it is left out.
+    def records(self, group: Group, selected: Collection[int] | None) -> list[tuple[int, bytes]]:
+        """Return the number and the new bytes of each record that is done; no bytes: it is left out.
 
-        `kept` are places among the group's rollouts, None: the group is left out. UsageError for a record
-        that cannot lose a rollout.
+        `selected` are indices among the group's rollouts, None: the group is left out. UsageError for a
+        record that cannot lose a rollout.
         """
-        batch, at = [], 0
+        records, first = [], 0
         for record in group.records:
             stay, lost = self._open.pop(record.line.number, ([], []))
-            for i, rollout in enumerate(record.rollouts, at):
-                (stay if kept is not None and i in kept else lost).append(rollout.path)
-            at += len(record.rollouts)
+            for i, rollout in enumerate(record.rollouts, first):
+                (stay if selected is not None and i in selected else lost).append(rollout.path)
+            first += len(record.rollouts)
             if record.part + 1 < record.parts:
                 self._open[record.line.number] = (stay, lost)
-            elif kept is not None and not lost:
-                batch.append((record.line.number, record.line.raw))
+            elif selected is not None and not lost:
+                records.append((record.line.number, record.line.raw))
             else:
-                batch.append((record.line.number, self._cut(record.line, stay, lost)))
-        return batch
+                records.append((record.line.number, self._cut(record.line, stay, lost)))
+        return records
 
     def _cut(self, line: Line, stay: list[Path], lost: list[Path]) -> bytes:
         if not stay:
@@ -310,24 +319,25 @@ class Cutter:
         try:
             return cut(line.raw, self._form, lost, len(stay) + len(lost), self._named)
         except (UnreadableError, RecursionError) as error:
-            why = "is nested too deeply" if isinstance(error, RecursionError) else error
+            reason = "is nested too deeply" if isinstance(error, RecursionError) else error
             raise UsageError(
-                f"{line.where} cannot lose a rollout exactly: it {why}; conditions about groups leave out "
+                f"{line.where} cannot lose a rollout exactly: it {reason}; conditions about groups leave out "
                 "whole ones only"
             ) from None
 
 
 def cut(raw: bytes, form: Format, lost: Collection[Path], size: int, named: Iterable[str] = ()) -> bytes:
-    """A record without these of its `size` rollouts; UnreadableError where nobody knows what that is.
+    """Cut some of the `size` rollouts out of a record.
 
-    `named` are dotted paths of the user's, at which a list has an item for each rollout.
+    `named` are the user's dotted paths of lists with an item for each rollout. UnreadableError if it is
+    not clear which items of the record belong to a rollout.
     """
     layout = form.layout
     gone = {int(path[-1]) for path in lost}
     paths = dict.fromkeys(path[:-1] for path in lost if len(path) > 1)
     if layout.lists is not None:
         value = parse(raw)
-        paths |= dict.fromkeys(_taken(value, named, size) if layout.listed else ())
+        paths |= dict.fromkeys(_take_out(value, named, size) if layout.listed else ())
         paths |= dict.fromkeys(layout.lists(value, size))
     if layout.listed:
         ours: Path = ("ruler",) if form.shape == "columns" else ("ruler", "rollouts")
@@ -345,12 +355,12 @@ def cut(raw: bytes, form: Format, lost: Collection[Path], size: int, named: Iter
     return patches.apply()
 
 
-def _taken(value: dict[str, Any], named: Iterable[str], size: int) -> Iterator[Path]:
-    """The user's own lists, each taken out of the value: nobody need doubt them."""
+def _take_out(value: dict[str, Any], named: Iterable[str], size: int) -> Iterator[Path]:
+    """Yield the paths of the user's own lists, and take each out of the value: it is not doubtful."""
     for dotted in named:
         path = path_of(value, dotted)
-        found, holder = value_at(value, path), value_at(value, path[:-1])
-        if path and isinstance(found, list) and len(found) == size:
-            if isinstance(holder, dict):
-                del holder[str(path[-1])]
+        items, parent = value_at(value, path), value_at(value, path[:-1])
+        if path and isinstance(items, list) and len(items) == size:
+            if isinstance(parent, dict):
+                del parent[str(path[-1])]
             yield path

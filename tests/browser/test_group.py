@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ruler_cli.results.report import embedded
-from ruler_cli.results.report.group_text import parting
+from ruler_cli.results.report.group_text import common_lines
 from tests.browser.conftest import Show
 from tests.browser.reports import KEYS, groups, plain, report_of, ruler, write
 from tests.browser.truth import Truth
@@ -147,18 +147,18 @@ def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: i
     """Each rollout is marked at the first line at which it leaves the one it is compared with."""
     bodies = truth.texts[truth.place("task-2")].rollouts
     opened(view, "task-2", f"&against={against}")
-    assert view.find(f"{ROLLOUT}[data-rollout='{against}'] .g-parting").count() == 0
+    assert view.find(f"{ROLLOUT}[data-rollout='{against}'] .g-common_lines").count() == 0
     for i in range(len(bodies)):
         if i == against - 1:
             continue
         one = view.find(f"{ROLLOUT}[data-rollout='{i + 1}']")
-        common = parting(bodies[i], bodies[against - 1])
+        common = common_lines(bodies[i], bodies[against - 1])
         assert one.locator(".g-common .g-turn").count() == common
         assert one.locator(".g-turn").count() == len(bodies[i])
-        said = one.locator(".g-parting").inner_text()
+        said = one.locator(".g-common_lines").inner_text()
         assert f"#{against}" in said
         assert (f"after {common} turn" if common else "at the first turn") in said
-        assert one.locator(".g-to-parting").count() == 1
+        assert one.locator(".g-to-common_lines").count() == 1
 
 
 def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
@@ -168,7 +168,7 @@ def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
     view.by("checkbox", "as the judge read it").check()
     built(view)
     for i in (1, 2, 3):
-        at = parting(bodies[i], bodies[0])
+        at = common_lines(bodies[i], bodies[0])
         mine, other = bodies[i][at], bodies[0][at]
         place = next(n for n, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
         mark = view.find(f"{ROLLOUT}[data-rollout='{i + 1}'] mark")
@@ -190,7 +190,7 @@ def test_identical_rollouts_once(view: View, truth: Truth) -> None:
 
 def test_order(view: View, truth: Truth) -> None:
     """Rollouts can be told in the order of the input, best first, and as the judge saw them."""
-    slots = [r.slots for r in truth.groups[2].rollouts]
+    slots = [r.positions for r in truth.groups[2].rollouts]
     opened(view, "task-2", "&view=one")
     options = "select => [...select.options].map(option => option.textContent.split(':')[0])"
     order = view.by("combobox", "Order")

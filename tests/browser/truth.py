@@ -118,10 +118,10 @@ def _values(rollout: ScoredRollout, name: str, group: ScoredGroup) -> list[float
                 name
             ]
         ]
-    between = len({r.slots for r in group.rollouts}) - 2  # alike rollouts are shown once
+    between = len({r.positions for r in group.rollouts}) - 2  # alike rollouts are shown once
     return [
         at if at in (0.0, 1.0) else (round(at * (between + 1)) - 0.5) / between
-        for at in rollout.slots
+        for at in rollout.positions
         if between > -1 and rollout.score is not None
     ]
 

@@ -51,7 +51,7 @@ def test_table(ruler: Ruler, tmp_path: Path) -> None:
     assert found["top-1 regret"].startswith("0.167")
     assert "chance 0.5" in found["top-1 regret"]
     assert "6 mixed" in done.stdout
-    assert "by slot: the better one stood" not in found
+    assert "by position: the better one is" not in found
     assert "about ±24 points" in done.stdout
 
 

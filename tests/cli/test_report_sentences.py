@@ -14,7 +14,7 @@ O["groups"] = {**O["groups"], "all": 40, "scored": 40, "live": 40}
 def slots(first: float, last: float, error: float | None = 0.01, groups: int = 40) -> str:
     """The sentence on a run whose rollouts shown first and last are this far above their groups."""
     bars = [{"mean": mean, "error": error, "n": 40} for mean in (first, 0.0, 0.0, last)]
-    return sentences.slots(O | {"slots": {"bins": bars, "groups": groups}})
+    return sentences.position_bias(O | {"slots": {"bins": bars, "groups": groups}})
 
 
 def test_slots() -> None:
@@ -24,7 +24,7 @@ def test_slots() -> None:
     assert "first scores 0.040 ± 0.010 more and shown last scores 0.050 ± 0.010 less" in slots(0.04, -0.05)
     assert slots(0.015, -0.015).endswith("no sure difference (first +0.015 ± 0.010)")
     assert slots(0.4, -0.4, None).endswith("no sure difference (first +0.400)")
-    assert slots(0.4, -0.4, groups=sentences.FEW - 1) == sentences.slots(O) == ""
+    assert slots(0.4, -0.4, groups=sentences.FEW - 1) == sentences.position_bias(O) == ""
 
 
 def length(slope: float, groups: int = 40) -> str:
@@ -82,7 +82,7 @@ def test_cost() -> None:
     """Money says of how many groups it is known; tokens and cached ones stand beside it."""
     usage = {"prompt_tokens": 1_250_000, "completion_tokens": 9_000, "cached_tokens": 1000, "calls": 80}
     assert sentences.cost(O | {"cost_usd": 20.0, "cost_groups": 10, "usage": usage}) == (
-        "$20.00 ($2.00 a group, told of 10 groups), 80 calls, "
+        "$20.00 ($2.00 a group, known for 10 groups), 80 calls, "
         "1.25M prompt (1k of it cached) + 9k completion tokens"
     )
     assert sentences.cost(O | {"cost_usd": 0.0, "cost_groups": 40}) == "$0"

@@ -32,7 +32,7 @@ def scored(
 
 def item(score: float | None, label: float | None, *slots: float, **more: object) -> ScoredRollout:
     """A rollout with this score and this label."""
-    return ScoredRollout((0,), "scored", score, score, label, slots=slots, **more)  # type: ignore[arg-type]
+    return ScoredRollout((0,), "scored", score, score, label, positions=slots, **more)  # type: ignore[arg-type]
 
 
 def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:

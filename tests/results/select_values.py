@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
-from ruler_cli.results.conditions import condition
+from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.scored_file import ScoredFile
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.results.select import Keep, SelectionCounts, select
@@ -74,9 +74,9 @@ def selected(
     tally = select(
         InputSettings(str(source), **more),
         str(output),
-        list(map(condition, where)),
+        list(map(parse_condition, where)),
         keep,
-        on_found=lambda _found: None,
+        on_open=lambda _: None,
         on_problem=problems.append,
     )
     assert not problems

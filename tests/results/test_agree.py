@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agree import KINDS, Agreement, by_kind, measure, measure_two
+from ruler_cli.results.agree import PAIR_BINS, Agreement, by_kind, measure, measure_two
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import concordance
 from tests.results.agree_values import drawn, grades, item, rows, scored
@@ -117,13 +117,13 @@ items = st.builds(item, grades, grades, grades, size=st.integers(0, 10**6))
 @given(st.lists(items, max_size=9))
 def test_kinds_part_the_pairs(found: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once, won as often as it is won; no gap, no bin of gaps."""
-    rated = [(i.judged or 0.0, i.label or 0.0, i) for i in found]
+    rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in found]
     whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
     sums: Counter[str] = Counter()
     for name, amount in by_kind(rated).items():
         kind, _, won = name.partition(".")
         sums[kind + won[1:]] += amount  # type: ignore[assignment]  # halves
-    for kind in KINDS:
+    for kind in PAIR_BINS:
         tied = whole.tied if kind == "gap" else 0
         assert sums[kind] == whole.pairs - tied
         assert math.isclose(sums[f"{kind}.won"], whole.won + (whole.tied - tied) / 2)
@@ -142,7 +142,7 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
     """Three judges: one good, one as good with errors of its own or the same, one that guesses."""
     draw, found = random.Random(0), []
     for group in drawn(count, 6, seed=5):
-        scores, labels = [r.judged or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
+        scores, labels = [r.judge_score or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
         guess = [draw.random() for _ in scores]
         again = scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
         judges = {"good": scores, "other": again, "guess": guess}

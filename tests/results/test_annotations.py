@@ -49,12 +49,12 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
         assert (found.status, found.judge, found.passes, found.cost) == ("scored", "simulated", 1, 0)
         assert found.latency is not None
         assert found.usage.calls == 1
-        assert sorted(at for r in found.rollouts for at in r.at) == list(range(len(group.rollouts)))
+        assert sorted(at for r in found.rollouts for at in r.indices) == list(range(len(group.rollouts)))
         several = len(found.rollouts) > 1
-        assert all(len(r.slots) == 1 for r in found.rollouts) or not several
+        assert all(len(r.positions) == 1 for r in found.rollouts) or not several
         assert ("alone" in found.flags) is not several
     assert {(r.score, r.explanation) for r in rollouts} == {(m["score"], m["explanation"]) for m in written}
-    assert all(r.judged == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
+    assert all(r.judge_score == r.score and r.size > 0 and r.judge == "simulated" for r in rollouts)
     first = {label_of(m["independent_reward"]) for m in written}
     assert {r.label for r in rollouts if r.label_source == "reward"} <= first
     assert first - {None} <= {r.label for r in rollouts}
@@ -73,15 +73,20 @@ def test_a_trajectory_per_line() -> None:
     )
     found = of(trajectory(told | {"explanation": "good"}), trajectory(mark(0.75, group=own)))
     one = found.rollouts[0]
-    assert (one.status, one.score, one.judged, one.label, one.label_source) == (
+    assert (one.status, one.score, one.judge_score, one.label, one.label_source) == (
         "scored",
         0.5,
         0.4,
         1.0,
         "reward",
     )
-    assert (one.spread, one.slots, one.place, one.judges) == (0.1, (0.0, 1.0), 0.5, {"a": 0.3, "b": 0.7})
-    assert (one.explanation, one.suspect, one.judge, one.odd) == ("good", True, "m", ())
+    assert (one.spread, one.positions, one.mean_position, one.judges) == (
+        0.1,
+        (0.0, 1.0),
+        0.5,
+        {"a": 0.3, "b": 0.7},
+    )
+    assert (one.explanation, one.suspect, one.judge, one.invalid_fields) == ("good", True, "m", ())
     assert one.size == len(b'[{"role":"assistant","content":"four"}]')
     assert (found.status, found.judge, found.passes, found.annotated_tied) == ("scored", "m", 2, False)
     assert (found.reliability, found.weight, found.cost, found.latency) == (0.75, 0.5, 0.25, 1.5)
@@ -116,11 +121,16 @@ def test_a_damaged_score() -> None:
     """A score that is no finite number is none, and the rollout failed for that."""
     for odd in (*ODD[:-1], None):
         one, other = of(trajectory(mark(odd)), trajectory(mark(0.5))).rollouts
-        assert (one.status, one.score, one.judged, one.odd) == ("failed", None, None, ("score",))
+        assert (one.status, one.score, one.judge_score, one.invalid_fields) == (
+            "failed",
+            None,
+            None,
+            ("score",),
+        )
         assert (one.kind, one.reason) == ("unknown", "its score is no number")
         assert (other.status, other.score) == ("scored", 0.5)
         moved = of(trajectory(mark(0.5, judge_score="no" if odd is None else odd))).rollouts[0]
-        assert (moved.score, moved.judged, moved.odd) == (0.5, None, ("judge_score",))
+        assert (moved.score, moved.judge_score, moved.invalid_fields) == (0.5, None, ("judge_score",))
 
 
 def test_a_damaged_group_part() -> None:
@@ -132,14 +142,14 @@ def test_a_damaged_group_part() -> None:
         assert told == (None,) * 6
         assert found.usage.calls == 0
         assert found.annotated_tied is (True if odd is True else None)
-        assert found.odd == ("cost_usd",)
+        assert found.invalid_fields == ("cost_usd",)
         assert of(trajectory(mark(0.5, group=odd))).cost is None
 
 
 def test_a_damaged_panel() -> None:
     """A judge without a number has no score, those beyond the first few are counted."""
     found = of(trajectory(mark(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
-    assert (found.judges, found.odd, found.score) == ({"b": 0.5}, (), 0.5)
+    assert (found.judges, found.invalid_fields, found.score) == ({"b": 0.5}, (), 0.5)
     many = of(trajectory(mark(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
     assert of(trajectory(mark(0.5, judges=["a"]))).rollouts[0].judges == {}
@@ -179,7 +189,7 @@ def test_parts_are_one_rollout() -> None:
     """Parts of one rollout have one score, the size of all, and the label of the last that has one."""
     records = [part("task_0_0", 0.25, None), part("task_1_0", 0.5, 0.0), part("task_0_1", 0.25, 1.0)]
     found = of(*records)
-    assert [r.at for r in found.rollouts] == [(0, 2), (1,)]
+    assert [r.indices for r in found.rollouts] == [(0, 2), (1,)]
     assert [(r.score, r.label) for r in found.rollouts] == [(0.25, 1.0), (0.5, 0.0)]
     assert found.rollouts[0].size > found.rollouts[1].size
 

@@ -19,7 +19,7 @@ def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Stati
     found = BootstrapUnits(most)
     for value in values:
         found.add(found.next(), {"x": value, "n": 1.0})
-    return found.figures({"mean": by}, resamples)["mean"]
+    return found.measure({"mean": by}, resamples)["mean"]
 
 
 def width(figure: MeasuredValue) -> float:
@@ -89,7 +89,7 @@ def test_difference_is_paired() -> None:
         a = draw.random()
         found.add(found.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0})
     one, other = (Statistic(ratio(name, "n"), "n", (0.0, 1.0)) for name in "ab")
-    figures = found.figures({"a": one, "d": difference(one, other)})
+    figures = found.measure({"a": one, "d": difference(one, other)})
     assert width(figures["d"]) < 0.1 * width(figures["a"])
     assert figures["d"]["value"] == pytest.approx(0.1, abs=0.01)
     assert figures["d"]["low"] is not None

@@ -23,8 +23,8 @@ def seen(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path), **where), stack, lambda one: pytest.fail(one.reason))
         assert [len(marked.rollouts) for _, marked in file.groups()] == [len(records)]
-        assert (file.seen["groups"], file.seen["rollouts"]) == (1, len(records))
-        return +Counter({name: n for name, n in file.seen.items() if name not in ("groups", "rollouts")})
+        assert (file.counts["groups"], file.counts["rollouts"]) == (1, len(records))
+        return +Counter({name: n for name, n in file.counts.items() if name not in ("groups", "rollouts")})
 
 
 def test_what_cannot_be_used(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_one_score_is_of_rollouts_that_were_seen_apart() -> None:
     """Unlike rollouts with one score were seen at several places; identical ones share one place."""
 
     def seen(group: ScoredGroup, *slots: tuple[float, ...]) -> bool:
-        rollouts = tuple(replace(r, slots=at) for r, at in zip(group.rollouts, slots, strict=True))
+        rollouts = tuple(replace(r, positions=at) for r, at in zip(group.rollouts, slots, strict=True))
         return replace(group, rollouts=rollouts).one_score
 
     assert seen(of(0.5, 0.5), (0.0,), (1.0,))

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.results.conditions import NAMES, condition
-from ruler_cli.results.select import Keep, same_as, widest
+from ruler_cli.results.conditions import NAMES, parse_condition
+from ruler_cli.results.select import Keep, comparable, widest
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
     GROUPS,
@@ -104,7 +104,7 @@ def test_way_out() -> None:
     """What is no condition is reported with the nearest one or the way to write it."""
     for text, says in WAYS.items():
         with pytest.raises(UsageError) as error:
-            condition(text)
+            parse_condition(text)
         assert says in str(error.value)
         assert "\x1b" not in str(error.value)
 
@@ -115,7 +115,7 @@ def test_way_out() -> None:
 def test_any_text(text: str) -> None:
     """Whatever is written, it is a condition with a range that is one, or a UsageError."""
     try:
-        found = condition(text)
+        found = parse_condition(text)
     except UsageError:
         return
     assert found.name in NAMES
@@ -183,7 +183,7 @@ VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
 
 
 def test_majority(tmp_path: Path) -> None:
-    """The best of those with the commonest answer below the rollout are kept; no answer, no vote."""
+    """The best of those with the majority answer below the rollout are kept; no answer, no vote."""
     for answers, scores, most, kept in VOTES:
         group = grouped("a", *scores)
         for one, answer in zip(group["trajectories"], answers, strict=True):
@@ -204,15 +204,15 @@ def test_equal_answers() -> None:
     equal: list[tuple[Any, Any]] = [
         ("42", " 42\n"), (1, 1.0), ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}), (10**30, 10**30),
     ]  # fmt: skip
-    assert all(same_as(one) == same_as(other) is not None for one, other in equal)
+    assert all(comparable(one) == comparable(other) is not None for one, other in equal)
     unlike: list[tuple[Any, Any]] = [
         ("42", 42), (True, 1), (False, 0), ("a", "A"), ([1, 2], [2, 1]), ({}, []), ([None], [[]]), ("[]", []),
     ]  # fmt: skip
-    assert all(same_as(one) != same_as(other) for one, other in unlike)
+    assert all(comparable(one) != comparable(other) for one, other in unlike)
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert [same_as(value) for value in (None, " \n", float("nan"), deep)] == [None] * 4
+    assert [comparable(value) for value in (None, " \n", float("nan"), deep)] == [None] * 4
 
 
 def test_answers_in_a_list(tmp_path: Path) -> None:
@@ -252,8 +252,8 @@ REFUSED: list[tuple[list[Any], str, str]] = [
         "disagreement=0.5..",
         "no group of .* has one, .* different labels",
     ),
-    (UNSCORED, "live", "no rollout has a mark of ruler; score it first"),
-    (UNSCORED, "score=0..", "no rollout has a mark of ruler"),
+    (UNSCORED, "live", "no rollout has an annotation of ruler; score it first"),
+    (UNSCORED, "score=0..", "no rollout has an annotation of ruler"),
 ]
 
 
@@ -292,12 +292,12 @@ def test_parts_stay_together(tmp_path: Path) -> None:
     """A rollout in several records is kept whole or not at all."""
     scored = scored_by("simulated", ROOT / "samples" / "formats" / "verl_v1.jsonl", tmp_path / "scored.jsonl")
     before = marked(scored)
-    assert any(len(r.at) > 1 for group in before for r in group.rollouts)
+    assert any(len(r.indices) > 1 for group in before for r in group.rollouts)
     for most in (1, 2):
         selected(scored, tmp_path / "out.jsonl", keep=Keep(most, "score"))
         after = marked(tmp_path / "out.jsonl")
-        sizes = {(r.explanation, len(r.at)) for group in before for r in group.rollouts}
-        assert {(r.explanation, len(r.at)) for group in after for r in group.rollouts} <= sizes
+        sizes = {(r.explanation, len(r.indices)) for group in before for r in group.rollouts}
+        assert {(r.explanation, len(r.indices)) for group in after for r in group.rollouts} <= sizes
         assert [len(group.rollouts) for group in after] == [min(most, len(g.rollouts)) for g in before]
 
 

@@ -157,7 +157,7 @@ def test_line_of_several_groups() -> None:
     """A columnar line is written once, when the last of its groups is known, with what is left of all."""
     for kept, left in LEFT:
         cutter = Cutter(FORMATS["ms-swift steps"])
-        first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
+        first, last = (cutter.records(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
         assert first == []
         ((number, body),) = last
         assert number == 7

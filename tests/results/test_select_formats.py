@@ -36,7 +36,7 @@ def scored_example(name: str, folder: Path) -> Path:
 
 def told(group: Group, rollout: ScoredRollout) -> tuple[bytes, float | None, float | None, str]:
     """What a rollout is known by: its words, its score, its first reward, what was said of it."""
-    words = dump(group.rollouts[rollout.at[0]].messages)
+    words = dump(group.rollouts[rollout.indices[0]].messages)
     return words, rollout.score, rollout.label, rollout.explanation
 
 

@@ -1,4 +1,4 @@
-"""One group → its text as its judge read it, in lines, and the JSON of `ruler report --group KEY --json`."""
+"""One group → the lines that its judge read, and the JSON of `ruler report --group KEY --json`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KEY = 300
 
 @dataclass(frozen=True, slots=True)
 class GroupText:
-    """A group's text, in the lines that a judge reads (see `scoring.render`), whole.
+    """The whole text of a group, in the lines that a judge reads (see `prompting.render`).
 
-    `context` is what all rollouts share, `tools` one tool a line, `rubric` the group's own, else empty.
-    `rollouts` are in the order of the group's marks, without the context; one that cannot be read has no
-    lines. `identical[i]` is the first rollout with the text of rollout i: i itself if it is the first.
+    `context` is common to all rollouts, `tools` one tool a line, `rubric` the group's own, else empty.
+    `rollouts` are those of the scored group, without the context; one that cannot be read has no lines.
+    `identical[i]` is the first rollout with the text of rollout i: i itself if it is the first.
     """
 
     context: tuple[str, ...]
@@ -37,73 +37,74 @@ class GroupText:
     identical: tuple[int, ...]
 
     @classmethod
-    def of(cls, group: Group, marked: ScoredGroup) -> GroupText:
-        """The text that the judge saw, if nothing was shortened for its context; `marked` is of `Marks`."""
-        sheet = LayoutBuilder.of(group, _ASK).sheet
-        bodies = [tuple(body.split("\n")) if body else () for body in sheet.distinct]
+    def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
+        """Render the text that the judge saw, if nothing was shortened for its context."""
+        layout = LayoutBuilder.of(group, _ASK).sheet
+        distinct = [tuple(text.split("\n")) if text else () for text in layout.distinct]
         rollouts: list[tuple[str, ...]] = []
         identical: list[int] = []
         first: dict[int, int] = {}
-        for number, rollout in enumerate(marked.rollouts):
-            body = next((own for at in rollout.at if (own := sheet.owner[at]) is not None), None)
-            rollouts.append(() if body is None else bodies[body])
-            identical.append(number if body is None else first.setdefault(body, number))
+        for number, rollout in enumerate(scored_group.rollouts):
+            owners = (layout.owner[index] for index in rollout.indices)
+            owner = next((one for one in owners if one is not None), None)
+            rollouts.append(() if owner is None else distinct[owner])
+            identical.append(number if owner is None else first.setdefault(owner, number))
         return cls(
-            context=tuple(sheet.context.split("\n")) if sheet.context else (),
-            tools=sheet.tools,
+            context=tuple(layout.context.split("\n")) if layout.context else (),
+            tools=layout.tools,
             rubric=readable_text(group.rubric or ""),
             rollouts=tuple(rollouts),
             identical=tuple(identical),
         )
 
 
-def parting(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many first lines two rollouts have in common; the length of both if nothing parts them."""
+def common_lines(one: Sequence[str], other: Sequence[str]) -> int:
+    """Count the first lines that two rollouts have in common."""
     pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def page_key(key: str) -> str:
-    """A key as the page and its links hold it: a very long one by its beginning and a digest.
+    """Shorten a very long key to its beginning and a digest, for the page and its links.
 
-    The figures keep the first 4,000 characters of a key, and must come to the same.
+    The figures have the first 4,000 characters of a key only, and the result must be the same.
     """
     return key if len(key) <= _KEY else f"{key[:_KEY]}… {digest(key[:4_000]).hex()[:12]}"
 
 
-def shorter(text: str, room: int) -> str:
-    """Text without its middle if it is longer than `room`, with a mark of how much is gone."""
-    if len(text) <= room:
+def shorter(text: str, most: int) -> str:
+    """Cut the middle out of a text of more than `most` characters, and say how many are gone."""
+    if len(text) <= most:
         return text
-    half = room // 2
+    half = most // 2
     gone = len(text) - 2 * half
     return f"{text[:half]}[… {gone:,} characters left out of this report …]{text[len(text) - half :]}"
 
 
-def shorter_line(line: str, room: int) -> str:
-    """A line that is still `head: JSON`, if it is one; JSON that is cut becomes a string."""
+def shorter_line(line: str, most: int) -> str:
+    """Shorten a line; `head: JSON` stays in that form, and JSON that is cut becomes a string."""
     head, colon, rest = line.partition(": ")
-    if len(line) <= room or not colon or len(head) > room:
-        return shorter(line, room)
+    if len(line) <= most or not colon or len(head) > most:
+        return shorter(line, most)
     try:
         value = orjson.loads(rest)
     except ValueError:
         value = rest
-    return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, room)).decode()}"
+    return f"{head}: {orjson.dumps(shorter(value if isinstance(value, str) else rest, most)).decode()}"
 
 
 def group_json(g: ScoredGroup, text: GroupText) -> dict[str, Any]:
-    """One group, its rollouts in input order, with the lines that the judge read of them.
+    """Return one group as JSON, its rollouts in input order, with the lines that the judge read of them.
 
-    `same_as` is the place of the first rollout with the same lines.
+    `same_as` is the index of the first rollout with the same lines.
     """
-    told = zip(g.rollouts, text.rollouts, text.identical, strict=True)
-    rollouts = [rollout_json(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in told]
+    rows = zip(g.rollouts, text.rollouts, text.identical, strict=True)
+    rollouts = [rollout_json(r) | {"lines": list(lines), "same_as": same_as} for r, lines, same_as in rows]
     return summary(g) | {"rollouts": rollouts, "context": list(text.context), "tools": text.tools}
 
 
 def summary(g: ScoredGroup) -> dict[str, Any]:
-    """One group without its rollouts' own figures and texts."""
+    """Return one group as JSON, without the annotations and texts of its rollouts."""
     return {
         "key": g.key,
         "status": g.status,
@@ -130,15 +131,15 @@ def summary(g: ScoredGroup) -> dict[str, Any]:
 
 
 def rollout_json(r: ScoredRollout) -> dict[str, Any]:
-    """The mark of one rollout."""
+    """Return the annotation of one rollout as JSON."""
     return {
         "status": r.status,
         "score": r.score,
-        "judged": r.judged,
+        "judged": r.judge_score,
         "label": r.label,
         "explanation": r.explanation,
         "spread": r.spread,
-        "slots": list(r.slots),
+        "slots": list(r.positions),
         "pass_scores": list(r.pass_scores),
         "judges": dict(r.judges),
         "suspect": r.suspect,

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, iso, requests
+from ruler_cli.results.report.figures import FiguresBuilder, ReportFigures, iso, scores_by_position
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from tests.conftest import ROOT, Ruler
 from tests.results.report.values import NOON, drawn, group
@@ -186,7 +186,7 @@ def test_lengths() -> None:
     assert sum(cell["n"] for cell in FOUND["lengths"]["cells"]) == len(SCORES)
     xx = xy = 0.0
     for g in ALL:
-        told = [(math.log2(max(1, r.size)), r.judged) for r in g.rollouts if r.judged is not None]
+        told = [(math.log2(max(1, r.size)), r.judge_score) for r in g.rollouts if r.judge_score is not None]
         if len(told) > 1:
             x, y = (statistics.fmean(row[i] for row in told) for i in (0, 1))
             xx += sum((a - x) ** 2 for a, _ in told)
@@ -332,7 +332,7 @@ def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
         given = tuple(row[order.index(i)] for order, row in zip(orders, scores, strict=True))
         slots = tuple(round(order.index(i) / last, 3) for order in orders)
         judged, told = (0.5, given) if several else (given[0], ())
-        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, slots=slots, pass_scores=told))
+        rollouts.append(ScoredRollout((i,), "scored", 0.5, judged, positions=slots, pass_scores=told))
     return ScoredGroup("g", tuple(rollouts), "scored")
 
 
@@ -345,22 +345,22 @@ def test_requests(seed: int, size: int, passes: int, twins: int) -> None:
     group = marked(orders, scores)
     rollouts = [*group.rollouts, *dice.choices(group.rollouts, k=twins)]
     dice.shuffle(rollouts)
-    assert requests(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
+    assert scores_by_position(replace(group, rollouts=tuple(rollouts))) == [tuple(row) for row in scores]
 
 
 def test_marks_that_tell_no_request() -> None:
     """A group of which a rollout, a pass's score or a slot is missing says nothing of the curve."""
     whole = marked([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
     first, *others = whole.rollouts
-    assert len(requests(whole)) == 2
+    assert len(scores_by_position(whole)) == 2
     for rollouts in (
         others,
         [],
         [replace(first, pass_scores=()), *others],
-        [replace(first, slots=(), pass_scores=()), *others],
-        [replace(first, slots=(0.0,), pass_scores=(0.5,)), *others],
-        [replace(first, slots=(0.2, 1.0)), *others],
-        [replace(first, status="failed", score=None, judged=None), *others],
+        [replace(first, positions=(), pass_scores=()), *others],
+        [replace(first, positions=(0.0,), pass_scores=(0.5,)), *others],
+        [replace(first, positions=(0.2, 1.0)), *others],
+        [replace(first, status="failed", score=None, judge_score=None), *others],
     ):
-        assert requests(replace(whole, rollouts=tuple(rollouts))) == []
-    assert requests(replace(whole, flags=("windows",))) == []
+        assert scores_by_position(replace(whole, rollouts=tuple(rollouts))) == []
+    assert scores_by_position(replace(whole, flags=("windows",))) == []

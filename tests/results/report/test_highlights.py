@@ -101,7 +101,7 @@ def test_disputed_by_labels() -> None:
         named("two", [0.1, 0.9, 0.9], [1.0, 0.0, 0.0]),
         named("none", [0.1, 0.9], [0.0, 1.0]),
     )
-    assert [(t.group.key, t.because, t.much) for t in found.disputed()] == [
+    assert [(t.group.key, t.because, t.degree) for t in found.disputed()] == [
         ("two", "disagrees", 2.0),
         ("one", "disagrees", 1.0),
     ]

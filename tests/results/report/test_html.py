@@ -20,7 +20,7 @@ import pytest
 from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.results.annotations import KINDS
+from ruler_cli.results.annotations import FAILURE_KINDS
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import COLUMNS
 from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
@@ -321,7 +321,7 @@ def test_very_long_keys_are_short_and_the_same_everywhere(tmp_path: Path, target
     failed = rollout("x", None, status="failed", kind="reply", reason="why " * 5_000)
     lines = [
         group(key, failed | {"ruler": failed["ruler"] | {"kind": kind}}, status="failed", kind=kind)
-        for key, kind in zip(keys, KINDS, strict=False)
+        for key, kind in zip(keys, FAILURE_KINDS, strict=False)
     ]
     page, _, _ = report(written(tmp_path / "in.jsonl", *lines), target)
     rows = page.data["rows"]
@@ -363,7 +363,7 @@ def test_those_without_scripts_read_the_main_figures(tmp_path: Path, target: Pat
         "groups 12: 9 scored, none tied, 2 failed, 1 not asked about",
         "failed 2 reply",
         "1 with text that addresses a judge (suspect)",
-        "cost $0.2500 ($0.2500 a group, told of 1 group), 1.2k prompt + 0 completion tokens",
+        "cost $0.2500 ($0.2500 a group, known for 1 group), 1.2k prompt + 0 completion tokens",
         "a group half within 2.0 s",
         "reliability 0.80 in the median of 1 group",
     ):

@@ -15,7 +15,7 @@ NOON = 1_764_000_000.0
 
 def rollout(score: float | None, label: float | None = None, **more: Any) -> ScoredRollout:
     """A rollout with this score; without any it failed."""
-    told: dict[str, Any] = {"judged": score, "label": label, "size": 100} | more
+    told: dict[str, Any] = {"judge_score": score, "label": label, "size": 100} | more
     return ScoredRollout((0,), "failed" if score is None else "scored", score, **told)
 
 
@@ -51,9 +51,9 @@ def drawn(groups: int, seed: int = 6) -> Iterator[ScoredGroup]:
         each = [
             {
                 "size": int(dice.lognormvariate(7, 2)),
-                "slots": (slot / max(1, size - 1),),
+                "positions": (slot / max(1, size - 1),),
                 "suspect": dice.random() < 0.05,
-                "judged": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
+                "judge_score": None if s is None else dice.choice([s, round(s * 0.9, 6)]),
                 "spread": dice.random() / 4,
             }
             for s, slot in zip(scores, shown, strict=True)
