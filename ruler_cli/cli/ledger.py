@@ -31,7 +31,7 @@ _KINDS = {"too_long": "too long for the judge", "before": "known already", "tran
 
 @app.callback()
 def _root() -> None:
-    """Look at the stored replies of judges; no request is paid for twice.
+    """Stored replies of judges, so that no request is paid for twice.
 
     Example: ruler ledger stats
     """

@@ -58,7 +58,8 @@ def test_nothing_is_told_that_the_file_does_not_say(ruler: Ruler, tmp_path: Path
     write(tmp_path / "s.jsonl", [scored("a", 0.2, 0.4), scored("b", 0.1, 0.9)])
     done = ruler("report", "s.jsonl")
     assert done.returncode == 0
-    for word in ("cost", "a group", "reward", "agreement", "position", "length", "reliability", "disputed", "$"):
+    names = ("cost", "a group", "reward", "agreement", "position", "length", "reliability", "disputed", "$")
+    for word in names:
         assert word not in done.stdout, word
     assert "rollouts by score" in done.stdout
 
