@@ -14,15 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from ruler_cli.results.annotations import MOST_JUDGES
-from ruler_cli.results.bootstrap import (
-    LEVEL,
-    RESAMPLES,
-    BootstrapUnits,
-    MeasuredValue,
-    Statistic,
-    difference,
-    ratio,
-)
+from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, difference, ratio
 from ruler_cli.results.pairing import DigestedGroup, pair_groups
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
@@ -141,7 +133,7 @@ class _Comparison:
             "mixed_groups": mixed,
             "rollouts": self._rollouts,
             "paired": paired,
-            "bootstrap": {"level": LEVEL, "resamples": RESAMPLES, "seed": 0, "units": len(self._units)},
+            "bootstrap": self._units.settings(),
             "expected_half_width": min(0.5, _POINTS / math.sqrt(mixed)) if mixed else None,
             "scorers": scorers,
             "differences": {name: _told_apart(values[name]) for name in names},

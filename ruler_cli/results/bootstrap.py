@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from statistics import NormalDist
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 Totals = Mapping[Hashable, float]
 Name = TypeVar("Name", bound=Hashable)
@@ -81,9 +81,6 @@ class BootstrapUnits:
         self._most, self._random = most, random.Random(0)
         self._groups: Counter[Hashable] = Counter()
 
-    def __len__(self) -> int:
-        return len(self._units)
-
     def next(self) -> int:
         """Choose the unit of the next group, by number."""
         if len(self._units) < self._most:
@@ -106,6 +103,10 @@ class BootstrapUnits:
     def total(self, key: Hashable) -> float:
         """Return a sum over all groups."""
         return math.fsum(unit.get(key, 0.0) for unit in self._units)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the intervals as JSON."""
+        return {"level": LEVEL, "resamples": RESAMPLES, "seed": 0, "units": len(self._units)}
 
     def measure(
         self, statistics: Mapping[Name, Statistic], resamples: int = RESAMPLES

@@ -34,7 +34,7 @@ def length(slope: float, groups: int = 40) -> str:
 
 
 def test_length() -> None:
-    """A trend is told as one if it is beyond two standard errors of enough groups."""
+    """A trend is named if it is beyond two standard errors of enough groups."""
     assert length(0.05) == ("longer scores more: twice as long +0.050 ± 0.010, correlation +0.30 in a group")
     assert length(-0.05).startswith("longer scores less")
     assert length(0.015) == "makes no sure difference (twice as long +0.015 ± 0.010)"
@@ -67,7 +67,7 @@ def test_agreement() -> None:
 
 
 def test_judges_and_time() -> None:
-    """Two moments of one day name it once; without them nothing is said."""
+    """Two moments of one day name it once; without them there is no sentence."""
     told = O | {"judges": {"m": 40}, "passes": {"other": 2, "1": 28, "4": 10}}
     assert sentences.judges(told) == "m; other passes (2 groups), 1 pass (28 groups), 4 passes (10 groups)"
     begin, day = {"started_at": "2026-11-21T00:00:05Z"}, "2026-11-21 00:00"

@@ -36,7 +36,7 @@ def item(score: float | None, label: float | None, *slots: float, **more: object
 
 
 def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
-    """Groups whose labels are passed or failed, and whose scores tell it as well as the noise lets them."""
+    """Groups with labels 0 and 1, and with scores that follow them with noise."""
     draw = random.Random(seed)
     found = []
     for number in range(groups):

@@ -151,7 +151,7 @@ def panel(count: int, *, same: bool) -> list[ScoredGroup]:
 
 
 def test_panel() -> None:
-    """Judges are ranked where their intervals lie apart, and nowhere else."""
+    """Judges are ranked if their intervals lie apart, and else not."""
     found = measure(panel(150, same=False), "score")
     assert [s["name"] for s in found["scorers"]] == ["score", "good", "other", "guess"]
     assert {(p["better"], p["worse"]) for p in found["ranked"]} == {("good", "guess"), ("other", "guess")}
@@ -161,7 +161,7 @@ def test_panel() -> None:
 
 
 def test_panel_errors() -> None:
-    """Errors that two judges share are told, and those that they do not."""
+    """Errors correlate if two judges share them, and else not."""
     same, apart = (measure(panel(150, same=same), "score")["correlations"][0] for same in (True, False))
     assert same["judges"] == ["good", "other"]
     assert same["errors"]["value"] == same["scores"]["value"] == pytest.approx(1.0)
@@ -170,7 +170,7 @@ def test_panel_errors() -> None:
 
 
 def test_two_files() -> None:
-    """The same judge twice is not told apart from itself; a good one is from one that guesses."""
+    """A judge does not differ from itself; a good one differs from one that guesses."""
     good = drawn(150, 6, seed=7)
     draw = random.Random(1)
     guess = [
@@ -195,7 +195,7 @@ def test_two_files_over_common_rollouts() -> None:
 
 
 def test_two_judges_without_labels() -> None:
-    """Judges can be compared with one another where there is nothing else."""
+    """Judges can be compared with one another without any label."""
     one = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
     found = two(one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)])
     assert found["correlations"][0]["scores"]["value"] is not None

@@ -1,4 +1,4 @@
-"""The marks of a scored file, as values."""
+"""The annotations of a scored file, as values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.formats.test_every_format import each_layout, marks, scored
 from tests.values import read, reader, talk
 
 
-def mark(score: Any, **more: Any) -> dict[str, Any]:
-    """A mark as `score` writes it."""
+def annotation(score: Any, **more: Any) -> dict[str, Any]:
+    """An annotation as `score` writes it."""
     return {"status": "scored", "score": score, "judge": "m", "independent_reward": 1.0, **more}
 
 
@@ -35,7 +35,7 @@ def of(*records: dict[str, Any], **told: Any) -> ScoredGroup:
 
 @each_layout
 def test_every_layout(name: str, tmp_path: Path) -> None:
-    """What `score` writes is read back wherever a format has its marks: scores, first rewards, costs."""
+    """Scores, first rewards and costs that `score` writes are read back, in every format."""
     _, after = scored(name, tmp_path)
     written = [found for record in after for found in marks(record)]
     problems: list[Problem] = []
@@ -61,17 +61,17 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
 
 
 def test_a_trajectory_per_line() -> None:
-    """All that stands in a mark is read, and the group's part from the first rollout that has it."""
+    """Every field of an annotation is read, and the group's part from the first rollout that has it."""
     own = {
         "status": "scored", "judge": "m", "passes": 2, "tied": False, "reliability": 0.75, "weight": 0.5,
         "usage": {"calls": 2, "prompt_tokens": 30, "completion_tokens": 20, "cached_tokens": 10},
         "cost_usd": 0.25, "latency_s": 1.5, "cached": True, "degraded": 1,
         "judged_at": "2026-11-21T02:14:05Z",
     }  # fmt: skip
-    told = mark(
+    told = annotation(
         0.5, judge_score=0.4, spread=0.1, slots=[0, 1], judges={"a": 0.3, "b": 0.7}, suspect=True, group=own
     )
-    found = of(trajectory(told | {"explanation": "good"}), trajectory(mark(0.75, group=own)))
+    found = of(trajectory(told | {"explanation": "good"}), trajectory(annotation(0.75, group=own)))
     one = found.rollouts[0]
     assert (one.status, one.score, one.judge_score, one.label, one.label_source) == (
         "scored",
@@ -101,7 +101,7 @@ def test_a_trajectory_per_line() -> None:
 
 
 def test_failed_and_unmarked() -> None:
-    """A group is failed where it was asked about without a score, and unmarked where nobody asked."""
+    """A group is failed if it was judged without a score, and unmarked if it was never judged."""
     lost = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
     found = of(trajectory(lost | {"group": lost}, reward=None), trajectory(lost, reward=None))
     assert (found.status, found.kind, found.reason) == ("failed", "refused", "no")
@@ -110,7 +110,7 @@ def test_failed_and_unmarked() -> None:
     ] * 2
     plain = of({"group_id": "g", "messages": talk("x"), "reward": 0.5})
     assert (plain.status, plain.kind, plain.rollouts[0].status) == ("unmarked", "", "unmarked")
-    part = of(trajectory(mark(0.5)), trajectory(lost))
+    part = of(trajectory(annotation(0.5)), trajectory(lost))
     assert (part.status, part.kind, part.scores) == ("scored", "", (0.5,))
 
 
@@ -120,7 +120,7 @@ ODD: list[Any] = ["0.5", [0.5], {}, True, float("nan"), float("inf"), 10**400, 1
 def test_a_damaged_score() -> None:
     """A score that is no finite number is none, and the rollout failed for that."""
     for odd in (*ODD[:-1], None):
-        one, other = of(trajectory(mark(odd)), trajectory(mark(0.5))).rollouts
+        one, other = of(trajectory(annotation(odd)), trajectory(annotation(0.5))).rollouts
         assert (one.status, one.score, one.judge_score, one.invalid_fields) == (
             "failed",
             None,
@@ -129,40 +129,40 @@ def test_a_damaged_score() -> None:
         )
         assert (one.kind, one.reason) == ("unknown", "its score is no number")
         assert (other.status, other.score) == ("scored", 0.5)
-        moved = of(trajectory(mark(0.5, judge_score="no" if odd is None else odd))).rollouts[0]
+        moved = of(trajectory(annotation(0.5, judge_score="no" if odd is None else odd))).rollouts[0]
         assert (moved.score, moved.judge_score, moved.invalid_fields) == (0.5, None, ("judge_score",))
 
 
 def test_a_damaged_group_part() -> None:
-    """What cannot be a cost, a time, a share or a count is not known, and never a zero that counts."""
+    """An impossible cost, time, share or count is not known, and never a zero."""
     names = ("reliability", "weight", "cost_usd", "latency_s", "judged_at", "passes", "tied", "usage")
     for odd in ODD:
-        found = of(trajectory(mark(0.5, group=dict.fromkeys(names, odd))))
+        found = of(trajectory(annotation(0.5, group=dict.fromkeys(names, odd))))
         told = (found.reliability, found.weight, found.cost, found.latency, found.judged_at, found.passes)
         assert told == (None,) * 6
         assert found.usage.calls == 0
         assert found.annotated_tied is (True if odd is True else None)
         assert found.invalid_fields == ("cost_usd",)
-        assert of(trajectory(mark(0.5, group=odd))).cost is None
+        assert of(trajectory(annotation(0.5, group=odd))).cost is None
 
 
 def test_a_damaged_panel() -> None:
     """A judge without a number has no score, those beyond the first few are counted."""
-    found = of(trajectory(mark(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
+    found = of(trajectory(annotation(0.5, judges={"a": "x", "b": 0.5}))).rollouts[0]
     assert (found.judges, found.invalid_fields, found.score) == ({"b": 0.5}, (), 0.5)
-    many = of(trajectory(mark(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
+    many = of(trajectory(annotation(0.5, judges={str(i): 0.5 for i in range(1000)}))).rollouts[0]
     assert (len(many.judges), many.more_judges) == (MOST_JUDGES, 1000 - MOST_JUDGES)
-    assert of(trajectory(mark(0.5, judges=["a"]))).rollouts[0].judges == {}
+    assert of(trajectory(annotation(0.5, judges=["a"]))).rollouts[0].judges == {}
 
 
 def test_times() -> None:
-    """A time is seconds since 1970, in UTC where it names no zone; one without a date in UTC is none."""
+    """A time is seconds since 1970, in UTC if it names no zone; one without a date in UTC is none."""
     at = dict.fromkeys(
         ["2026-11-21T02:14:05Z", "2026-11-21T02:14:05", "2026-11-21T03:14:05+01:00"], 1795227245.0
     )
     none = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", 1795227245, "x" * 10**5]
     for told in (*at, *none):
-        found = of(trajectory(mark(0.5, group={"judged_at": told}))).judged_at
+        found = of(trajectory(annotation(0.5, group={"judged_at": told}))).judged_at
         assert found == at.get(str(told))
 
 
@@ -181,7 +181,7 @@ def test_label_of() -> None:
 
 def part(uid: str, score: float, reward: Any) -> dict[str, Any]:
     """A part of a rollout as a dump names it, scored."""
-    told = mark(score, independent_reward=reward)
+    told = annotation(score, independent_reward=reward)
     return {"input": "user\nhi", "output": uid, "score": score, "step": 1, "uid": uid, "ruler": told}
 
 
@@ -195,16 +195,16 @@ def test_parts_are_one_rollout() -> None:
 
 
 def test_labels() -> None:
-    """A label is the first reward, else the outcome; a score that stands as the reward is none."""
+    """A label is the first reward, else the outcome; a reward that is ruler's score is none."""
     own = of(
-        trajectory(mark(0.5, independent_reward=None), reward=0.5),
-        trajectory(mark(0.5, independent_reward=0), reward=0.5),
-        trajectory(mark(0.5, independent_reward="maybe"), reward=0.5),
+        trajectory(annotation(0.5, independent_reward=None), reward=0.5),
+        trajectory(annotation(0.5, independent_reward=0), reward=0.5),
+        trajectory(annotation(0.5, independent_reward="maybe"), reward=0.5),
     )
     assert [(r.label, r.label_source) for r in own.rollouts] == [
         (None, ""),
         (0.0, "reward"),
         (None, "reward"),
     ]
-    given = of(trajectory(mark(0.5), ok="passed"), trajectory(mark(0.5)), outcome="ok")
+    given = of(trajectory(annotation(0.5), ok="passed"), trajectory(annotation(0.5)), outcome="ok")
     assert [(r.label, r.label_source) for r in given.rollouts] == [(1.0, "outcome"), (None, "")]

@@ -15,7 +15,7 @@ MEAN = Statistic(ratio("x", "n"), "n", (0.0, 1.0))
 
 
 def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Statistic = MEAN) -> MeasuredValue:
-    """The figure of groups of one value each."""
+    """The mean over groups of one value each."""
     found = BootstrapUnits(most)
     for value in values:
         found.add(found.next(), {"x": value, "n": 1.0})
@@ -23,7 +23,7 @@ def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Stati
 
 
 def width(figure: MeasuredValue) -> float:
-    """How wide an interval is."""
+    """The width of an interval."""
     assert figure["low"] is not None
     assert figure["high"] is not None
     return figure["high"] - figure["low"]

@@ -16,7 +16,7 @@ from tests.values import read, reader, talk
 
 
 def test_known() -> None:
-    """Rollouts are known again by their messages, whatever was written beside them."""
+    """The digest of a rollout depends on its messages only."""
     record = {"group_id": "g", "messages": talk("four"), "ruler": {"status": "scored", "score": 0.5}}
     records = (record, record | {"logs": ["x"], "reward": 1}, record | {"messages": talk("five")})
     groups = [Group("g", tuple(read(one))) for one in records]
@@ -43,7 +43,7 @@ def matched(
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
 def test_groups_meet_by_key(one: list[str], other: list[str], m: int, n: int) -> None:
-    """In any two orders each group that both files hold is found once, and the others are counted."""
+    """In any two orders each group of both files is paired once, and the others are counted."""
     pairs, found, said = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
     common = set(one[:m]) & set(other[:n])
     assert sorted(a.key for a, _ in pairs) == sorted(common)
@@ -77,7 +77,7 @@ def test_a_key_that_repeats() -> None:
 
 
 def test_either_label() -> None:
-    """Where one file has no label that of the other counts for both."""
+    """A label that one file lacks is that of the other."""
     [(a, b)], _, _ = matched(
         [made("a", "x", "y", labels=(None, 1.0))], [made("a", "x", "y", labels=(0.0, None))]
     )

@@ -1,4 +1,4 @@
-"""What a scored file counts of its marks."""
+"""Counts of the annotations of a scored file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ruler_cli.config import InputSettings
 from ruler_cli.results.annotations import MOST_JUDGES
 from ruler_cli.results.scored_file import ScoredFile
 from tests.conftest import write
-from tests.results.test_annotations import mark, trajectory
+from tests.results.test_annotations import annotation, trajectory
 from tests.values import talk
 
 
@@ -28,30 +28,30 @@ def seen(folder: Path, *records: dict[str, Any], **where: Any) -> Counter[str]:
 
 
 def test_what_cannot_be_used(tmp_path: Path) -> None:
-    """A rollout that failed, has no mark, no label, or what is no number counts as such; so does a cost."""
+    """Rollouts without a usable annotation, score or label are counted; so are costs."""
     failed = {"status": "failed", "kind": "refused", "reason": "no", "independent_reward": 1}
     assert seen(
         tmp_path,
         trajectory(failed, reward=None),
         {"group_id": "g", "messages": talk("x"), "reward": 0.5},
-        trajectory(mark(0.5, independent_reward=None), reward=0.5),
-        trajectory(mark(0.5, independent_reward="maybe", group={"cost_usd": -1})),
-        trajectory(mark("0.5")),
-        trajectory(mark(0.9, judge_score=0.4)),
+        trajectory(annotation(0.5, independent_reward=None), reward=0.5),
+        trajectory(annotation(0.5, independent_reward="maybe", group={"cost_usd": -1})),
+        trajectory(annotation("0.5")),
+        trajectory(annotation(0.9, judge_score=0.4)),
     ) == {"scored": 3, "moved": 1, "odd_costs": 1} | dict.fromkeys(
         ("failed", "unmarked", "odd_scores", "unlabelled", "odd_labels"), 1
     )
 
 
 def test_labels_at_a_path(tmp_path: Path) -> None:
-    """Labels at the user's path count where they are no numbers, and where they are the scores."""
+    """Labels at the user's path are counted if they are no numbers, and if they are the scores."""
     given: list[Any] = ["passed", False, None, [{}], 0.5]
-    records = [trajectory(mark(0.5), metadata={"ok": ok}) for ok in given]
+    records = [trajectory(annotation(0.5), metadata={"ok": ok}) for ok in given]
     counts = {"scored": 5, "unlabelled": 1, "odd_labels": 1, "own_labels": 1}
     assert seen(tmp_path, *records, outcome="metadata.ok", outcome_option="--labels") == counts
 
 
 def test_very_many_judges(tmp_path: Path) -> None:
-    """Of very many judges the first few count, the rest is counted."""
-    records = [trajectory(mark(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
+    """Of very many judges the first few are read, the others are counted."""
+    records = [trajectory(annotation(0.5, judges={f"{i}{j}": 0.5 for j in range(9)})) for i in range(2)]
     assert seen(tmp_path, *records) == {"scored": 2, "more_judges": 18 - MOST_JUDGES}

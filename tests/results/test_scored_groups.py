@@ -1,4 +1,4 @@
-"""What may be asked of a group that was scored."""
+"""Figures of a scored group."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def of(
 
 
 def test_one_score_is_a_tie_whoever_levelled_it() -> None:
-    """Equal scores are tied by the judge's word or as written, also where a file marks them as no tie.
+    """Equal scores are tied, by the judge or as written, also if a file says that they are not.
 
-    Files written before one score for all was marked say `false`.
+    Files of earlier versions say `false` for one score of all.
     """
     assert of(0.5, 0.5, tied=False).tied
     assert of(0.5, 0.5, tied=False, judged=(0.2, 0.8)).tied
@@ -33,7 +33,7 @@ def test_one_score_is_a_tie_whoever_levelled_it() -> None:
 
 
 def test_one_score_is_of_rollouts_that_were_seen_apart() -> None:
-    """Unlike rollouts with one score were seen at several places; identical ones share one place."""
+    """Different rollouts with one score were seen at several positions; identical ones share one."""
 
     def seen(group: ScoredGroup, *slots: tuple[float, ...]) -> bool:
         rollouts = tuple(replace(r, positions=at) for r, at in zip(group.rollouts, slots, strict=True))

@@ -1,4 +1,4 @@
-"""Selections of whole files: what is kept, in which order, and what is refused."""
+"""Selections of whole files: the rollouts that stay, their order, and refusals."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ruler_cli.results.select import Keep, comparable, widest
 from tests.conftest import ROOT, read
 from tests.results.select_values import (
     GROUPS,
+    annotation,
     dump,
     grouped,
     lines,
-    mark,
     marked,
     scored_by,
     selected,
@@ -54,7 +54,7 @@ WHERE = {
 
 
 def test_conditions(tmp_path: Path) -> None:
-    """All conditions must hold, both ends belong to a range, and what is left keeps its order."""
+    """All conditions must hold, both ends belong to a range, and records keep their order."""
     for records in (GROUPS, lines(*GROUPS)):
         source = dump(tmp_path / "in.jsonl", records)
         for where, kept in WHERE.items():
@@ -65,7 +65,7 @@ def test_conditions(tmp_path: Path) -> None:
 
 
 def test_bare_disagreement(tmp_path: Path) -> None:
-    """Without a range it holds where a pair stands in the other order than its labels; a tie is none."""
+    """Without a range it holds if a pair is ordered against its labels; a tie does not count."""
     dice = random.Random(4)
     grades = (None, 0.0, 0.5, 1.0)
     rows = [[(dice.choice(grades), dice.choice(grades)) for _ in range(3)] for _ in range(200)]
@@ -101,7 +101,7 @@ WAYS = {
 
 
 def test_way_out() -> None:
-    """What is no condition is reported with the nearest one or the way to write it."""
+    """A text that is no condition is reported with the nearest one, or with the form of a range."""
     for text, says in WAYS.items():
         with pytest.raises(UsageError) as error:
             parse_condition(text)
@@ -113,7 +113,7 @@ def test_way_out() -> None:
     st.text(max_size=12) | st.builds("{}={}".format, st.sampled_from(NAMES), st.text("0.9-e:n ", max_size=9))
 )
 def test_any_text(text: str) -> None:
-    """Whatever is written, it is a condition with a range that is one, or a UsageError."""
+    """Any text is a condition with a valid range, or a UsageError."""
     try:
         found = parse_condition(text)
     except UsageError:
@@ -179,7 +179,7 @@ VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
     (["", None], (0.1, 0.2), 1, []),
     ([None, 5, 5], (0.8, 0.2, None), 1, [1]),
 )
-"""Answers, scores, how many are kept, and which: then the higher mean score, then the first, decides."""
+"""Answers, scores, `most`, and the indices that stay: the higher mean score decides, then the first."""
 
 
 def test_majority(tmp_path: Path) -> None:
@@ -217,13 +217,14 @@ def test_equal_answers() -> None:
 
 def test_answers_in_a_list(tmp_path: Path) -> None:
     """Of rollouts that are items of lists the answers are a list too, and it loses an item with them."""
-    record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": [0.9, 0.2, 0.4],
-              "ruler": {"status": "scored", "rollouts": [mark(0.9), mark(0.2), mark(0.4)]}}  # fmt: skip
+    rewards = [0.9, 0.2, 0.4]
+    record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": rewards,
+              "ruler": {"status": "scored", "rollouts": list(map(annotation, rewards))}}  # fmt: skip
     source = dump(tmp_path / "in.jsonl", [record])
     selected(source, tmp_path / "out.jsonl", keep=Keep(1, "majority", "said"))
     (found,) = read(tmp_path / "out.jsonl")
     assert (found["responses"], found["said"], found["rewards"]) == (["c"], [2], [0.4])
-    assert found["ruler"]["rollouts"] == [mark(0.4)]
+    assert found["ruler"]["rollouts"] == [annotation(0.4)]
     says = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
     with pytest.raises(UsageError, match=says):
         selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
@@ -258,7 +259,7 @@ REFUSED: list[tuple[list[Any], str, str]] = [
 
 
 def test_what_no_group_has(tmp_path: Path) -> None:
-    """A condition about what no group has is refused with the way out, and OUTPUT stays as it was."""
+    """A condition on a figure that no group has is refused with the way out, and OUTPUT stays as it was."""
     (tmp_path / "out.jsonl").write_text("old")
     for records, where, says in REFUSED:
         source = dump(tmp_path / "in.jsonl", records)
@@ -269,7 +270,7 @@ def test_what_no_group_has(tmp_path: Path) -> None:
 
 
 def test_nothing_to_keep(tmp_path: Path) -> None:
-    """Where every group failed, or there is none, nothing is left, which is no mistake."""
+    """If every group failed, or there is none, the output is empty, which is no error."""
     for records in ([grouped("a", None, None)], []):
         source = dump(tmp_path / "in.jsonl", records)
         for where in ("reliability=0..", "disagreement", "live", "score=0.."):
@@ -307,9 +308,9 @@ HOSTILE = [
 
 
 def test_hostile_marks(tmp_path: Path) -> None:
-    """What is no score is never one, whatever stands there, and nothing else is lost for it."""
+    """An invalid score never counts as one, and nothing else is lost for it."""
     groups = [
-        {"group_id": f"g{i}", "trajectories": [{**trajectory(odd), "ruler": {**mark(0), "score": odd}},
+        {"group_id": f"g{i}", "trajectories": [{**trajectory(odd), "ruler": {**annotation(0), "score": odd}},
                                                trajectory(0.5, id="fine")]}
         for i, odd in enumerate(HOSTILE)
     ]  # fmt: skip
@@ -321,7 +322,7 @@ def test_hostile_marks(tmp_path: Path) -> None:
 
 
 def test_hostile_fields(tmp_path: Path) -> None:
-    """Fields of ruler's of any type raise nothing, and the file comes out as it was where all is kept."""
+    """Fields of ruler's of any type raise nothing, and the file comes out as it was if all is kept."""
     odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
     names = ("reliability", "tied", "judge", "passes", "usage", "cost_usd", "judged_at", "weight")
     inner = ("spread", "slots", "judges", "explanation", "judge_score")
@@ -339,7 +340,7 @@ def test_hostile_fields(tmp_path: Path) -> None:
 
 
 def test_empty_groups(tmp_path: Path) -> None:
-    """A group without rollouts is left out by whatever asks for a score, and is nothing else."""
+    """A group without rollouts is left out by every condition on scores."""
     groups = [grouped("a"), grouped("b", 0.1, 0.9)]
     source = dump(tmp_path / "in.jsonl", groups)
     selected(source, tmp_path / "out.jsonl", "failed")

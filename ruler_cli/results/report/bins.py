@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, count
-from typing import Any
+from typing import Any, Literal
 
 _Json = dict[str, Any]
 OTHER = "other"
@@ -37,6 +37,11 @@ class WordCounts:
     def by_count(self) -> dict[str, int]:
         """Return the counts, the commonest word first."""
         return dict(sorted(self._n.items(), key=lambda item: (-item[1], item[0])))
+
+    def by_number(self) -> dict[str, int]:
+        """Return the counts of words that are numbers, the lowest first; `other` comes before them."""
+        counts = self.by_count()
+        return dict(sorted(counts.items(), key=lambda item: 0 if item[0] == OTHER else int(item[0])))
 
 
 class FailureReasons:
@@ -135,21 +140,22 @@ class LabelCells:
         ]
 
 
-SECONDS = (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400)
-"""Widths of a time axis's bars; then days, doubled."""
-GROUPS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10000, 50000, 100000)
-"""The same for an axis of groups."""
+_WIDTHS = {
+    "time": (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400),
+    "group": (1, 5, 10, 50, 100, 500, 1000, 5000, 10000, 50000, 100000),
+}
+"""Widths of an axis's bars, in seconds or groups; then the last one, doubled."""
 _BARS = 60
 
 
-def bars_along(points: Sequence[tuple[float, str]], widths: Sequence[int], start: int) -> list[_Json]:
+def bars_along(points: Sequence[tuple[float, str]], unit: Literal["time", "group"]) -> list[_Json]:
     """Count groups in at most 60 bars of equal width along an axis.
 
-    `points` are the place of each group on the axis and the kind of its failure, empty without one.
-    `start` is the beginning of a bar.
+    `points` are the time or the number of each group and the kind of its failure, empty without one.
     """
     if not points:
         return []
+    widths, start = _WIDTHS[unit], int(unit == "group")  # a file has no group 0
     low, high = min(at for at, _ in points) - start, max(at for at, _ in points) - start
     wider = chain(widths, (widths[-1] << n for n in count(1)))
     width = next(w for w in wider if high // w - low // w < _BARS)

@@ -100,9 +100,8 @@ class EmbeddedGroups:
         Return the numbers of `rows` and `texts`, of texts that are `cut`, and of those too `huge` to be here.
         """
         left, counts = MOST_TEXTS, {"rows": len(chosen), "texts": 0, "cut": 0, "huge": 0}
-        self._chosen = sorted(
-            (ordinal, rank, because) for rank, (ordinal, because) in enumerate(chosen.items())
-        )
+        ranked = enumerate(chosen.items())
+        self._chosen = sorted((ordinal, rank, because) for rank, (ordinal, because) in ranked)
         for ordinal in chosen:
             at, row, size = self._put[ordinal]
             block, cut = text_block(self._spool.read(size, at + row))

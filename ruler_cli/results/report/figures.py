@@ -40,17 +40,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ruler_cli.results.report.bins import (
-    GROUPS,
-    OTHER,
-    SECONDS,
-    Bins,
-    FailureReasons,
-    LabelCells,
-    WordCounts,
-    bars_along,
-    quantile,
-)
+from ruler_cli.results.report.bins import Bins, FailureReasons, LabelCells, WordCounts, bars_along, quantile
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.scoring.sums import LengthSums, Moments, SlotCurve, middle
 from ruler_cli.types import Usage
@@ -79,12 +69,8 @@ class FiguresBuilder:
     def __init__(self) -> None:
         self._groups = Counter[str]()
         self._rollouts = Counter[str]()
-        self._kinds, self._flags, self._judges, self._passes = (
-            WordCounts(12),
-            WordCounts(),
-            WordCounts(),
-            WordCounts(),
-        )
+        self._kinds, self._flags = WordCounts(12), WordCounts()
+        self._judges, self._passes = WordCounts(), WordCounts()
         self._reasons = FailureReasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
         self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")
@@ -172,7 +158,7 @@ class FiguresBuilder:
             "reasons": self._reasons.commonest(REASONS),
             "flags": self._flags.by_count(),
             "judges": self._judges.by_count(),
-            "passes": _by_number(self._passes.by_count()),
+            "passes": self._passes.by_number(),
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
             "usage": usage_json(self._usage),
@@ -231,9 +217,9 @@ class FiguresBuilder:
     def _over_time(self, timed: Sequence[tuple[float, str]]) -> dict[str, Any]:
         judged = len(self._numbers)
         if timed and len(timed) >= _TIMED * judged:
-            return {"unit": "time", "bins": bars_along(timed, SECONDS, 0), "left_out": judged - len(timed)}
+            return {"unit": "time", "bins": bars_along(timed, "time"), "left_out": judged - len(timed)}
         numbered = list(zip(self._numbers, self._failures, strict=True))
-        return {"unit": "group", "bins": bars_along(numbered, GROUPS, 1), "left_out": 0}
+        return {"unit": "group", "bins": bars_along(numbered, "group"), "left_out": 0}
 
 
 def usage_json(usage: Usage) -> dict[str, int]:
@@ -252,11 +238,6 @@ def iso(at: float | None) -> str | None:
         return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}Z"
     except (OverflowError, ValueError, OSError):
         return None
-
-
-def _by_number(passes: dict[str, int]) -> dict[str, int]:
-    """Sort numbers of passes, the lowest first; `other` comes before them."""
-    return dict(sorted(passes.items(), key=lambda item: int(item[0]) if item[0] != OTHER else 0))
 
 
 def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:

@@ -155,7 +155,8 @@ class Shortlist:
         """Look at the next group of the file."""
         self._number += 1
         if group.failed:
-            self._push(self._worst, (1.0, _is_new(group.kind, self._kinds)), group, "failed")
+            rank = (1.0, _is_new(group.kind, self._kinds))
+            _push(self._worst, self._n, rank, self._number, Highlight(group, "failed", 1.0))
             return
         if not group.scores:
             return
@@ -163,10 +164,12 @@ class Shortlist:
         self._add_doubtful(group, pairs)
         self._labelled = self._labelled or pairs > 0
         if against > 0:
-            self._push(self._by_labels, (against,), group, "disagrees", against)
+            highlight = Highlight(group, "disagrees", against)
+            _push(self._by_labels, self._n, (against,), self._number, highlight)
         distance = 0.0 if self._labelled else max(map(_distance, group.rollouts))
         if distance > 0:
-            self._push(self._by_judges, (distance,), group, "unsure", distance)
+            highlight = Highlight(group, "unsure", distance)
+            _push(self._by_judges, self._n, (distance,), self._number, highlight)
 
     def _add_doubtful(self, group: ScoredGroup, pairs: int) -> None:
         suspects = sum(r.suspect for r in group.rollouts)
@@ -176,17 +179,7 @@ class Shortlist:
         if suspects or doubt > 0:
             because: HighlightReason = "suspect" if suspects else "tied" if tied else "unsure"
             rank = (0.0, float(suspects), doubt, float(pairs), widest)
-            self._push(self._worst, rank, group, because, suspects or doubt)
-
-    def _push(
-        self,
-        heap: _Heap[Highlight],
-        rank: _Rank,
-        group: ScoredGroup,
-        because: HighlightReason,
-        degree: float = 1.0,
-    ) -> None:
-        _push(heap, self._n, rank, self._number, Highlight(group, because, degree))
+            _push(self._worst, self._n, rank, self._number, Highlight(group, because, suspects or doubt))
 
     def worst(self) -> list[Highlight]:
         """Return the least trustworthy groups, the worst first."""

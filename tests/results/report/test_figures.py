@@ -69,7 +69,7 @@ def near(value: float | None) -> object:
 
 
 def rank(values: Sequence[float], share: float) -> object:
-    """The least value that this share of all is at or below, as near as a quantile is told."""
+    """The least value at or above this share of all, within the error of a quantile."""
     return pytest.approx(sorted(values)[max(0, math.ceil(share * len(values)) - 1)], rel=0.0051)
 
 
@@ -79,7 +79,7 @@ def within(value: float, ends: Sequence[float]) -> bool:
 
 
 def same_names(value: Any, names: Any) -> bool:
-    """Whether a value has these names, all the way down."""
+    """Tell if a value has these names, at every depth."""
     if isinstance(names, set):
         return isinstance(value, dict) and value.keys() == names
     if isinstance(names, list):
@@ -91,7 +91,7 @@ def same_names(value: Any, names: Any) -> bool:
 
 
 def test_names() -> None:
-    """Every name of the schema is there and no other, also without anything to tell; all is strict JSON."""
+    """Every name of the schema is there and no other, also without any group; all is strict JSON."""
     assert same_names(FOUND, _NAMES)
     assert json.loads(json.dumps(FOUND, allow_nan=False)) == json.loads(json.dumps(FOUND))
     nothing = of([])
@@ -123,7 +123,7 @@ def test_counts() -> None:
 
 
 def test_sums_and_quantiles() -> None:
-    """Sums are over the groups that tell a value, quantiles within half a percent."""
+    """Sums are over the groups with a value, quantiles within half a percent."""
     costs = [g.cost for g in ALL if g.cost is not None]
     assert (FOUND["cost_usd"], FOUND["cost_groups"]) == (near(math.fsum(costs)), len(costs))
     assert FOUND["usage"]["prompt_tokens"] == sum(g.usage.prompt for g in ALL)
@@ -167,7 +167,7 @@ def test_scores_against_labels() -> None:
 
 @pytest.mark.parametrize("n", [101, 30_000])
 def test_labels_of_many_values(n: int) -> None:
-    """More than 12 different labels are told in 12 equal bins that hold all of them, within 1/128."""
+    """More than 12 different labels are in 12 equal bins that hold all of them."""
     labels = [(i * 7919) % 100_003 / 100_003 if n > 101 else i / 100 for i in range(n)]
     cells = of(group([0.5], [label]) for label in labels)["against_label"]["cells"]
     assert (len(cells), sum(cell["n"] for cell in cells)) == (12, n)
@@ -226,7 +226,7 @@ def test_time(seconds: int) -> None:
 
 
 def test_times_that_do_not_fit() -> None:
-    """A time a year off is left out; if one group in ten tells none the axis is the number in the file."""
+    """A time a year off is left out; if one group in ten has none the axis is the number in the file."""
     found = of(group([0.5], judged_at=NOON if i else 0.0) for i in range(20))
     assert (found["over_time"]["left_out"], found["started_at"]) == (1, iso(NOON))
     found = of(group([0.5], judged_at=NOON if i % 2 else None) for i in range(101))
@@ -311,7 +311,7 @@ def dump(path: Path) -> None:
     ],
 )
 def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> None:
-    """The marks of a file tell the slot curve that the run's summary has, whatever corrected the scores."""
+    """The annotations give the position bias of the run's summary, whatever corrected the scores."""
     dump(tmp_path / "in.jsonl")
     ruler("score", "in.jsonl", "out.jsonl", *how.split(), "--summary", "run.json")
     figures = json.loads((tmp_path / "run.json").read_text())["figures"]
@@ -325,7 +325,7 @@ def test_the_slot_curve_of_the_run(how: str, ruler: Ruler, tmp_path: Path) -> No
 
 
 def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
-    """A group whose rollouts were shown in these orders and given these scores by slot."""
+    """A group whose rollouts were shown in these orders and given these scores by position."""
     last, several = max(1, len(orders[0]) - 1), len(orders) > 1
     rollouts = []
     for i in range(len(orders[0])):
@@ -338,7 +338,7 @@ def marked(orders: list[list[int]], scores: list[list[float]]) -> ScoredGroup:
 
 @given(st.integers(), st.integers(1, 40) | st.just(1000), st.integers(1, 4), st.integers(0, 3))
 def test_requests(seed: int, size: int, passes: int, twins: int) -> None:
-    """Each pass comes back slot by slot as the judge gave it; identical rollouts count once."""
+    """Each pass comes back by position as the judge scored it; identical rollouts count once."""
     dice = random.Random(seed)
     orders = [dice.sample(range(size), size) for _ in range(passes)]
     scores = [[dice.random() for _ in range(size)] for _ in range(passes)]
@@ -349,7 +349,7 @@ def test_requests(seed: int, size: int, passes: int, twins: int) -> None:
 
 
 def test_marks_that_tell_no_request() -> None:
-    """A group of which a rollout, a pass's score or a slot is missing says nothing of the curve."""
+    """A group that lacks a rollout, a pass's score or a position does not count for position bias."""
     whole = marked([[0, 1, 2, 3], [3, 2, 1, 0]], [[0.1, 0.2, 0.3, 0.4]] * 2)
     first, *others = whole.rollouts
     assert len(scores_by_position(whole)) == 2

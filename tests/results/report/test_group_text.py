@@ -71,14 +71,14 @@ def test_a_line_that_is_cut_is_still_a_line(text: str) -> None:
 
 
 def test_arguments_that_are_cut_become_text() -> None:
-    """Half of an object is no JSON: what is left of it stands in a string."""
+    """Half of an object is no JSON: it becomes a string."""
     found = shorter_line('call f: {"a":"' + "x" * 9_000 + '"}', 2_000)
     assert json.loads(found.removeprefix("call f: ")).startswith('{"a":"xxx')
 
 
 @given(st.text(max_size=50), st.integers(0, 60))
 def test_shorter_counts_what_is_gone(text: str, room: int) -> None:
-    """A text that fits is as it was; else what is left and what the mark counts make it up."""
+    """A text that fits is unchanged; else the rest and the counted characters add up to it."""
     found = shorter(text, room)
     if len(text) <= room:
         assert found == text

@@ -1,4 +1,4 @@
-"""Which groups are worth a look."""
+"""Groups worth a look."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_one_of_each_in_turn() -> None:
 
 
 def test_the_most_telling_of_a_kind_first() -> None:
-    """Within a kind the one of which there is most to say comes first, of equals the first."""
+    """Within a kind the group with the highest degree comes first, of equals the first."""
     less = group([0.2, 0.4, 0.5], [1.0, 0.0, 1.0], annotated_tied=True)
     more = group([0.5, 0.4, 0.3], [0.0, 1.0, 1.0], annotated_tied=True)
     assert list(ranking([less, more, more]).chosen())[:2] == [2, 1]  # 1 as the tied one that is left
@@ -48,7 +48,7 @@ def test_the_most_telling_of_a_kind_first() -> None:
 
 
 def test_most() -> None:
-    """At most so many are chosen, each once, the same whatever is kept of the others."""
+    """At most so many are chosen, each once, and always the first of the whole order."""
     groups = list(drawn(400))
     all_ = list(ranking(groups, 400).chosen())
     assert sorted(all_) == list(range(1, 401))
@@ -94,7 +94,7 @@ def test_worst() -> None:
 
 
 def test_disputed_by_labels() -> None:
-    """Where labels differ, what is disputed are the most pairs scored against them."""
+    """If labels differ, the groups with most pairs scored against them are disputed."""
     found = shortlist(
         named("panel", [0.5, 0.5], each=[{"judges": {"a": 0.0, "b": 1.0}}, {}]),
         named("one", [0.1, 0.9], [1.0, 0.0]),
@@ -108,7 +108,7 @@ def test_disputed_by_labels() -> None:
 
 
 def test_disputed_by_judges() -> None:
-    """Without labels it is what a panel, or passes, are furthest apart on."""
+    """Without labels the groups are disputed on which a panel, or passes, are furthest apart."""
     found = shortlist(
         named("close", [0.5], each=[{"judges": {"a": 0.5, "b": 0.6}}]),
         named("far", [0.5], each=[{"judges": {"a": 0.2, "b": 0.9}}]),

@@ -1,4 +1,4 @@
-"""Groups with marks: small builders, and random ones."""
+"""Scored groups: small builders, and random ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rollout(score: float | None, label: float | None = None, **more: Any) -> Sco
 
 
 def group(scores: Sequence[float | None], labels: Sequence[float | None] = (), **more: Any) -> ScoredGroup:
-    """A group with these scores; it failed where there are none."""
+    """A group with these scores; it failed if there are none."""
     told = {"key": "g", "judge": "m"} | more
     each = told.pop("each", [{}] * len(scores))
     labels = labels or [None] * len(scores)
