@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations
 from typing import Any
 
-from ruler_cli.results.annotations import MOST_JUDGES
 from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, difference, ratio
 from ruler_cli.results.pairing import DigestedGroup, pair_groups
+from ruler_cli.results.scored_file import MOST_JUDGES
 from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import PRODUCTS, Sums, concordance, correlation, partial_correlation, products
 

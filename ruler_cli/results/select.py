@@ -17,8 +17,8 @@ from ruler_cli.formats.parallel import path_of, value_at
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import parse
-from ruler_cli.results.annotations import AnnotationReader, refuse_unannotated
 from ruler_cli.results.conditions import FIGURES, Condition
+from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
 from ruler_cli.suggestions import path as nearest_path
 from ruler_cli.suggestions import question

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.annotations import AnnotationReader
 from ruler_cli.results.pairing import DigestedGroup, pair_groups, with_digests
+from ruler_cli.results.scored_file import AnnotationReader
 from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
 from tests.results.agree_values import scored

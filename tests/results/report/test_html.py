@@ -20,10 +20,10 @@ import pytest
 from ruler_cli.cli.report_sentences import facts
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
-from ruler_cli.results.annotations import FAILURE_KINDS
 from ruler_cli.results.report import embedded
 from ruler_cli.results.report.embedded import COLUMNS
 from ruler_cli.results.report.html import SCRIPTS, STYLES, now, web_files, write_html
+from ruler_cli.results.scored_file import FAILURE_KINDS
 from tests.attacks import FAMILIES
 from tests.conftest import Ruler
 from tests.results.report.written import MADE, Page, group, piped, report, rollout, written
