@@ -55,7 +55,7 @@ _KINDS = {
     "length": "by length: the better one is",
     "size": "by bytes of the longer one",
 }
-_JUDGES_OWN = "the judges' own, without what --blend or --order-by-outcome made of them"
+_JUDGES_OWN = "the judges' own, before --blend or --order-by-outcome"
 _FEW = 100
 """Mixed groups below which the expected width of an interval is shown."""
 

@@ -46,7 +46,7 @@ def path(ledger: LedgerPath = None) -> None:
     Exit codes: 0 printed; 2 bad usage.
     """
     with told():
-        typer.echo(os.fsencode(_place_of(ledger)))  # byte for byte: a script reads it
+        typer.echo(os.fsencode(_file_of(ledger)))  # byte for byte: a script reads it
 
 
 @app.command("stats")
@@ -65,10 +65,10 @@ def stats(
     with told():
         from ruler_cli.ledger.reply_cache import Ledger
 
-        place = _place_of(ledger)
-        with Ledger(place, make=False) as opened:
-            held = opened.stats()
-        typer.echo(json.dumps(_as_json(place, held)) if as_json else "\n".join(_table(place, held)))
+        file = _file_of(ledger)
+        with Ledger(file, make=False) as opened:
+            totals = opened.stats()
+        typer.echo(json.dumps(_as_json(file, totals)) if as_json else "\n".join(_table(file, totals)))
 
 
 @app.command("clear")
@@ -96,19 +96,19 @@ def clear(
     with told():
         from ruler_cli.ledger.reply_cache import Ledger, is_there
 
-        place = _place_of(ledger)
+        file = _file_of(ledger)
         which = "every reply" if older_than is None else f"every reply older than {older_than:g} days"
-        if not is_there(place):
-            typer.echo(f"removed nothing: there is no {safe(str(place))}")
+        if not is_there(file):
+            typer.echo(f"removed nothing: there is no {safe(str(file))}")
             return
         ask = not yes and sys.stdin is not None and sys.stdin.isatty()
-        if ask and not typer.confirm(f"Remove {which} from {safe(str(place))}?", err=True):
+        if ask and not typer.confirm(f"Remove {which} from {safe(str(file))}?", err=True):
             typer.echo("removed nothing")
             raise typer.Exit(1)
-        with Ledger(place) as opened:
+        with Ledger(file) as opened:
             number = opened.clear(None if older_than is None else older_than * _DAY)
             remaining = opened.stats().size
-        typer.echo(f"removed {count(number, 'row')} from {safe(str(place))}, now {size(remaining)}")
+        typer.echo(f"removed {count(number, 'row')} from {safe(str(file))}, now {size(remaining)}")
 
 
 @app.command("import")
@@ -149,28 +149,28 @@ def import_(
         from ruler_cli.batch.import_replies import Importer, reply_files
         from ruler_cli.ledger.reply_cache import Ledger
 
-        place, names = _place_of(ledger), reply_files(replies)
-        with Ledger(place) as opened, Importer(opened, model) as importer:
+        file, names = _file_of(ledger), reply_files(replies)
+        with Ledger(file) as opened, Importer(opened, model) as importer:
             for name in names:
                 importer.take(name)
         imported = importer.result
         _name_problems(imported)
         if as_json:
-            typer.echo(json.dumps(safe_value(_imported_json(place, imported))))
+            typer.echo(json.dumps(safe_value(_imported_json(file, imported))))
         else:
-            typer.echo("\n".join(_imported_table(place, imported, len(names))))
+            typer.echo("\n".join(_imported_table(file, imported, len(names))))
         if not imported.whole:
             raise typer.Exit(1)
 
 
-def _place_of(text: str | None) -> Path:
+def _file_of(text: str | None) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
     from ruler_cli.ledger.database import located
 
-    place = located(text)
-    if place is None:
+    file = located(text)
+    if file is None:
         raise UsageError("--ledger none: names no ledger; give its path, or leave the option out")
-    return place
+    return file
 
 
 def _cost(model: ModelRows) -> float | None:
@@ -181,7 +181,7 @@ def _cost(model: ModelRows) -> float | None:
     return None if price is None else price.of(model.usage)
 
 
-def _as_json(place: Path, held: LedgerStats) -> dict[str, Any]:
+def _as_json(file: Path, totals: LedgerStats) -> dict[str, Any]:
     models = [
         {
             "model": model.model,
@@ -191,21 +191,21 @@ def _as_json(place: Path, held: LedgerStats) -> dict[str, Any]:
             "cached_tokens": model.usage.cached,
             "cost_usd": _cost(model),
         }
-        for model in held.models
+        for model in totals.models
     ]
-    times = {"first": iso(held.first), "last": iso(held.last)}
-    return {"ledger": str(place), "bytes": held.size, **times, "rows": held.rows, "models": models}
+    times = {"first": iso(totals.first), "last": iso(totals.last)}
+    return {"ledger": str(file), "bytes": totals.size, **times, "rows": totals.rows, "models": models}
 
 
-def _table(place: Path, held: LedgerStats) -> Iterator[str]:
-    yield f"ledger:  {safe(str(place))}"
-    if not held.models:
+def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
+    yield f"ledger:  {safe(str(file))}"
+    if not totals.models:
         yield "it is empty"
         return
-    yield f"size:    {size(held.size)}, {count(sum(held.rows.values()), 'row')}"
-    yield f"from:    {iso(held.first)} to {iso(held.last)}"
+    yield f"size:    {size(totals.size)}, {count(sum(totals.rows.values()), 'row')}"
+    yield f"from:    {iso(totals.first)} to {iso(totals.last)}"
     rows = [("model", *_STATUSES.values(), "prompt", "completion", "cost")]
-    for model in held.models:
+    for model in totals.models:
         cost, used = _cost(model), model.usage
         counts = [*(model.rows.get(status, 0) for status in _STATUSES), used.prompt, used.completion]
         rows.append((one_line(model.model), *map(str, counts), "unknown" if cost is None else f"${cost:.2f}"))
@@ -220,7 +220,7 @@ def _table(place: Path, held: LedgerStats) -> Iterator[str]:
 def _name_problems(imported: Imported) -> None:
     """Name rows without a reply on stderr; adjacent rows with one reason become one sentence."""
     if not imported.rows and not imported.odd:
-        say("ruler: there are no replies in what was read")
+        say("ruler: there are no replies in the input")
     for _, alike in groupby(enumerate(imported.odd), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
@@ -239,9 +239,9 @@ def _alike(item: tuple[int, Unread]) -> tuple[str, int, str]:
     return row.where.removesuffix(str(row.number)), row.number - index, row.reason
 
 
-def _imported_json(place: Path, imported: Imported) -> dict[str, Any]:
+def _imported_json(file: Path, imported: Imported) -> dict[str, Any]:
     return {
-        "ledger": str(place),
+        "ledger": str(file),
         "rows": imported.rows,
         "new": imported.new,
         "known": imported.known,
@@ -255,9 +255,9 @@ def _imported_json(place: Path, imported: Imported) -> dict[str, Any]:
     }
 
 
-def _imported_table(place: Path, imported: Imported, files: int) -> Iterator[str]:
+def _imported_table(file: Path, imported: Imported, files: int) -> Iterator[str]:
     rows = {
-        "ledger:": safe(str(place)),
+        "ledger:": safe(str(file)),
         "read:": f"{count(imported.rows, 'row')} of {count(files, 'file')}",
         "new:": count(imported.new, "answer"),
         "known:": f"{count(imported.known, 'row')}, whose requests had an answer",

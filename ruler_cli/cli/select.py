@@ -68,9 +68,9 @@ def command(
 ) -> None:
     """Keep groups and rollouts of a scored file by their scores.
 
-    What is kept is as it was, byte for byte. Groups come first: a figure that a group does not have lies in
-    no range, and `disagreement` without a range means that the judge orders some pair of rollouts against
-    their labels. Rollouts without a score are never kept by --keep. null and empty text are no answers.
+    Kept bytes are unchanged. Groups come first: a group without a figure is in none of its ranges, and
+    `disagreement` without a range means that the judge orders some pair of rollouts against their labels.
+    Rollouts without a score are never kept by --keep. null and empty text are no answers.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def command(
       ruler select scored.jsonl - --where disagreement=0.5.. | ruler report -
 
     Exit codes: 0 written, also when nothing is left; 1 written, but some lines could not be read; 2 bad
-    usage, unreadable input, nothing in it that a condition is about, or nothing left of SCORED in its place.
+    usage, unreadable input, no group with the figure of a condition, or nothing left of SCORED in its place.
     """
     with told(), in_order():
         from ruler_cli.results.conditions import parse_condition

@@ -66,9 +66,9 @@ def pair_groups(
             counts["groups"] += 1
             yield _with_labels(both[0][0], both[1][0]), _with_labels(both[1][0], both[0][0])
     counts["alone"] = [len(groups) for groups in waiting]
-    for side, place in enumerate(("first", "second")):
+    for side, file in enumerate(("first", "second")):
         for alone, _ in waiting[side]:
-            on_unlike(f"group {alone!r} stands only in the {place} file; it is left out")
+            on_unlike(f"group {alone!r} stands only in the {file} file; it is left out")
 
 
 def _unlike(one: DigestedGroup, other: DigestedGroup) -> str:

@@ -1,4 +1,4 @@
-"""A scored group as its annotations in the file tell it, and the figures that follow from them."""
+"""A scored group by its annotations in the file, and the figures that follow from them."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ class ScoredGroup:
 
     `cost` is in USD, `latency` in seconds, `judged_at` in seconds since 1970; None: the file does not say.
     `flags` are words: suspect, degraded, escalated, windows, shortened, alone, cached. `kind` and `reason`
-    say why a group failed. `invalid_fields` names fields of the group's part with values that they cannot
-    have.
+    say why a group failed. `invalid_fields` names fields of the group's part with impossible values.
     """
 
     key: str

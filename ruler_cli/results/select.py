@@ -1,4 +1,4 @@
-"""A scored file → the same file with fewer groups and rollouts; bytes of what stays are unchanged."""
+"""A scored file → the same file with fewer groups and rollouts; bytes of the rest are unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NEEDS = {
     "disagreement": "as that takes two scored rollouts with different labels; say where labels stand, with "
     "--labels PATH",
 }
-"""Why no group may have a figure, and the way out."""
+"""Reasons why no group may have a figure, with the way out."""
 _NOISE = 1e-12
 """Rounding of a variance, as a share of the greatest square: a smaller gain is none."""
 
@@ -86,7 +86,7 @@ def select(
     `on_problem` with each line of it that cannot be read, `on_group` after each group. Groups are read one
     at a time. After an error OUTPUT is as it was.
     """
-    name, named = Location(source.source).shown, (keep.answer if keep else None, source.outcome)
+    name, paths = Location(source.source).shown, (keep.answer if keep else None, source.outcome)
     counts = SelectionCounts()
 
     def unreadable(problem: Problem) -> None:
@@ -109,7 +109,7 @@ def select(
             writer = Writer(out, opened.index if opened.scattered else None)
             annotations = AnnotationReader(opened.reader, given=source.outcome is not None, sized=False)
             selector = _Selector(annotations, conditions, keep, counts)
-            cutter = Cutter(opened.reader.format, [path for path in named if path is not None])
+            cutter = Cutter(opened.reader.format, [path for path in paths if path is not None])
             for group in opened.groups:
                 selected = selector.select(group)
                 on_group()
@@ -299,25 +299,25 @@ class Cutter:
         """
         records, first = [], 0
         for record in group.records:
-            stay, lost = self._open.pop(record.line.number, ([], []))
+            remaining, removed = self._open.pop(record.line.number, ([], []))
             for i, rollout in enumerate(record.rollouts, first):
-                (stay if selected is not None and i in selected else lost).append(rollout.path)
+                (remaining if selected is not None and i in selected else removed).append(rollout.path)
             first += len(record.rollouts)
             if record.part + 1 < record.parts:
-                self._open[record.line.number] = (stay, lost)
-            elif selected is not None and not lost:
+                self._open[record.line.number] = (remaining, removed)
+            elif selected is not None and not removed:
                 records.append((record.line.number, record.line.raw))
             else:
-                records.append((record.line.number, self._cut(record.line, stay, lost)))
+                records.append((record.line.number, self._cut(record.line, remaining, removed)))
         return records
 
-    def _cut(self, line: Line, stay: list[Path], lost: list[Path]) -> bytes:
-        if not stay:
+    def _cut(self, line: Line, remaining: list[Path], removed: list[Path]) -> bytes:
+        if not remaining:
             return b""
-        if not lost:
+        if not removed:
             return line.raw
         try:
-            return cut(line.raw, self._form, lost, len(stay) + len(lost), self._named)
+            return cut(line.raw, self._form, removed, len(remaining) + len(removed), self._named)
         except (UnreadableError, RecursionError) as error:
             reason = "is nested too deeply" if isinstance(error, RecursionError) else error
             raise UsageError(
@@ -326,15 +326,15 @@ class Cutter:
             ) from None
 
 
-def cut(raw: bytes, form: Format, lost: Collection[Path], size: int, named: Iterable[str] = ()) -> bytes:
+def cut(raw: bytes, form: Format, removed: Collection[Path], size: int, named: Iterable[str] = ()) -> bytes:
     """Cut some of the `size` rollouts out of a record.
 
     `named` are the user's dotted paths of lists with an item for each rollout. UnreadableError if it is
     not clear which items of the record belong to a rollout.
     """
     layout = form.layout
-    gone = {int(path[-1]) for path in lost}
-    paths = dict.fromkeys(path[:-1] for path in lost if len(path) > 1)
+    dropped = {int(path[-1]) for path in removed}
+    paths = dict.fromkeys(path[:-1] for path in removed if len(path) > 1)
     if layout.lists is not None:
         value = parse(raw)
         paths |= dict.fromkeys(_take_out(value, named, size) if layout.listed else ())
@@ -351,7 +351,7 @@ def cut(raw: bytes, form: Format, lost: Collection[Path], size: int, named: Iter
         if layout.listed and len(items) != size:
             where = ".".join(map(str, path))
             raise UnreadableError(f"has {len(items)} items at `{where}` for {size} rollouts")
-        patches.drop(items, [i in gone for i in range(len(items))])
+        patches.drop(items, [i in dropped for i in range(len(items))])
     return patches.apply()
 
 

@@ -151,4 +151,4 @@ def test_no_replies(ruler: Ruler, tmp_path: Path) -> None:
     """A file without a row is named: an engine that wrote nothing has failed, as a rule."""
     written(tmp_path / "r.jsonl")
     done = ruler("ledger", "import", "r.jsonl")
-    assert (done.returncode, "no replies in what was read" in done.stderr) == (0, True)
+    assert (done.returncode, "no replies in the input" in done.stderr) == (0, True)

@@ -243,7 +243,7 @@ def iso(at: float | None) -> str | None:
 def scores_by_position(group: ScoredGroup) -> list[tuple[float, ...]]:
     """Return for each pass the scores of the distinct rollouts in the order in which the judge saw them.
 
-    Identical rollouts share their positions and count once. Empty if the annotations do not tell the
+    Identical rollouts share their positions and count once. Empty if the annotations lack the
     rollouts of a request or their positions: windows, a missing rollout, passes without their scores.
     """
     if "windows" in group.flags:

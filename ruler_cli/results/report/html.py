@@ -199,7 +199,7 @@ def _left_out(source: str, all_: int, rows: int, texts: int, cut: int, huge: int
         sentences.append(f"{huge:,} groups of very many rollouts have no text here.")
     if cut:
         texts_are = "text is" if cut == 1 else "texts are"
-        sentences.append(f"{cut:,} very long {texts_are} cut, with a mark at each place.")
+        sentences.append(f"{cut:,} very long {texts_are} cut, with a note at each cut.")
     if sentences:
         sentences.append(f"{command} --group KEY` shows any group whole.")
     return " ".join(sentences)
