@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ruler_cli.cli import report_sentences as sentences
-from ruler_cli.cli.report_overview import facts
+from ruler_cli.cli.report_overview import two_columns
 from ruler_cli.cli.terminal import Terminal
 from ruler_cli.cli.units import count, moment, seconds, short, usd
 from ruler_cli.results.report.group_text import GroupText, common_lines
@@ -59,7 +59,7 @@ def _rule(title: str, style: str = "bold") -> Rule:
 
 
 def _head(group: ScoredGroup, origin: str, terminal: Terminal) -> Table:
-    table, key = facts(), terminal.key(group.key)
+    table, key = two_columns(), terminal.key(group.key)
     for name, sentence in (
         ("key", key if len(key) > terminal.width // 2 else ""),
         ("in", origin),
@@ -147,7 +147,7 @@ def _show_explanations(group: ScoredGroup, order: Sequence[int], terminal: Termi
     explanations = [(number, _explanation(group.rollouts[number])) for number in order]
     if not any(lines for _, lines in explanations):
         return
-    table = facts()
+    table = two_columns()
     for number, lines in explanations:
         for i, line in enumerate(lines):
             # foreign lines stay in a column of their own

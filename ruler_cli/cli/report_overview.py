@@ -39,33 +39,33 @@ _SIGNED, _COUNTED = 7, 6
 
 def show(page: _Json, worst: Sequence[Highlight], disputed: Sequence[Highlight], terminal: Terminal) -> None:
     """Write the page to the terminal."""
-    o = page["figures"]
+    figures = page["figures"]
     terminal.show(_table(_head(page), terminal))
     beside = 2 if terminal.width >= _BESIDE else 1
     width = (terminal.width - 2) // 2 if beside == 2 else terminal.width
-    blocks = list(islice(_plots(o, width), _PLOTS))
+    blocks = list(islice(_plots(figures, width), _PLOTS))
     for start in range(0, len(blocks), beside):
         row = Table.grid(padding=(0, 2), expand=True)
         for _ in range(beside):
             row.add_column(ratio=1)
         row.add_row(*blocks[start : start + beside])
         terminal.show("", row)
-    findings = _table(sentences.findings(o), terminal)
+    findings = _table(sentences.findings(figures), terminal)
     if findings.row_count:
         terminal.show("", findings)
     if worst:
         title = Text("worst groups (failed, suspect, then least reliable)", _TITLE)
         terminal.show("", title, _groups(worst, terminal))
     if disputed:
-        title = Text(f"most disputed groups ({_dispute(o, disputed)})", _TITLE)
+        title = Text(f"most disputed groups ({_dispute(figures, disputed)})", _TITLE)
         terminal.show("", title, _groups(disputed, terminal, apart=True))
     if page["source"] != "-":  # stdin cannot be read again
         key = next((one.group.key for one in (*disputed, *worst)), None)
-        commands = _next(page["source"], key, live=o["groups"]["live"] > 0, terminal=terminal)
+        commands = _next(page["source"], key, live=figures["groups"]["live"] > 0, terminal=terminal)
         terminal.show("", Text("next", _TITLE), *map(Text, commands))
 
 
-def facts() -> Table:
+def two_columns() -> Table:
     """Make an empty table of names and sentences."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style=_MUTED, no_wrap=True)
@@ -74,7 +74,7 @@ def facts() -> Table:
 
 
 def _table(rows: Iterable[tuple[str, str]], terminal: Terminal) -> Table:
-    table, styles = facts(), {"scored": _TITLE, "failed": _BAD}
+    table, styles = two_columns(), {"scored": _TITLE, "failed": _BAD}
     for name, sentence in rows:
         if sentence:
             table.add_row(name, terminal.text(sentence, styles.get(name, "")))
@@ -82,14 +82,14 @@ def _table(rows: Iterable[tuple[str, str]], terminal: Terminal) -> Table:
 
 
 def _head(page: _Json) -> Iterator[tuple[str, str]]:
-    o = page["figures"]
+    figures = page["figures"]
     yield "scored", page["source"]
     yield "found", page["found"]
-    yield "judge", sentences.judges(o)
-    for name, sentence in sentences.counts(o):
+    yield "judge", sentences.judges(figures)
+    for name, sentence in sentences.counts(figures):
         yield name, sentence
         if name == "failed":
-            yield from (("", _reason(one["groups"], one["reason"])) for one in o["reasons"][:_REASONS])
+            yield from (("", _reason(one["groups"], one["reason"])) for one in figures["reasons"][:_REASONS])
 
 
 def _reason(groups: int, reason: str) -> str:
@@ -97,20 +97,20 @@ def _reason(groups: int, reason: str) -> str:
     return f"{groups} x {text}" if groups > 1 else text
 
 
-def _plots(o: ReportFigures, width: int) -> Iterator[RenderableType]:
+def _plots(figures: ReportFigures, width: int) -> Iterator[RenderableType]:
     """Yield the plots for which the file has figures, the most important first."""
-    mean, median = o["scores"]["mean"], o["spread"]["median"]
+    mean, median = figures["scores"]["mean"], figures["spread"]["median"]
     if mean is not None:
-        yield _histogram(f"rollouts by score, mean {mean:.2f}", o["scores"]["bins"], width)
+        yield _histogram(f"rollouts by score, mean {mean:.2f}", figures["scores"]["bins"], width)
     if median is not None:
-        yield _histogram(f"groups by spread (sd), median {median:.2f}", o["spread"]["bins"], width)
-    cells, positions = o["against_label"]["cells"], o["slots"]["bins"]
+        yield _histogram(f"groups by spread (sd), median {median:.2f}", figures["spread"]["bins"], width)
+    cells, positions = figures["against_label"]["cells"], figures["slots"]["bins"]
     if len({tuple(cell["label"]) for cell in cells}) > 1:
         yield _labels(cells, width)
     if positions:
         yield _positions(positions, width)
-    if o["reliability"]["groups"]:
-        yield _histogram("groups by reliability", o["reliability"]["bins"], width)
+    if figures["reliability"]["groups"]:
+        yield _histogram("groups by reliability", figures["reliability"]["bins"], width)
 
 
 def _labels(cells: Sequence[_Json], width: int) -> RenderableType:
@@ -167,9 +167,9 @@ def _ends(low: float, high: float) -> str:
     return "-".join(f"{end:.2f}".removesuffix("0") for end in (low, high))
 
 
-def _dispute(o: ReportFigures, disputed: Sequence[Highlight]) -> str:
+def _dispute(figures: ReportFigures, disputed: Sequence[Highlight]) -> str:
     """Name the two sides of the disputes; the rule is `Shortlist`'s."""
-    if o["against_label"]["pairs"]:
+    if figures["against_label"]["pairs"]:
         halves = any(one.group.disputes[0] % 1 for one in disputed)
         return "scores against the original reward" + ", equal scores count half" * halves
     panel = any(len(r.judges) > 1 for one in disputed for r in one.group.rollouts)

@@ -27,36 +27,37 @@ _FAST = 0.05
 """Seconds below which the latency is not that of a judge."""
 
 
-def counts(o: ReportFigures) -> Iterator[tuple[str, str]]:
+def counts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield groups, rollouts, failures, cost and time, each with a name; none is text of the input."""
-    yield "groups", _groups(o)
-    yield "failed", ", ".join(f"{n} {kind}" for kind, n in o["failed_by_kind"].items())
-    yield "rollouts", _rollouts(o)
-    flags = (f"{count(n, 'group')} {_FLAGS[flag]}" for flag, n in o["flags"].items() if flag in _FLAGS)
+    yield "groups", _groups(figures)
+    yield "failed", ", ".join(f"{n} {kind}" for kind, n in figures["failed_by_kind"].items())
+    yield "rollouts", _rollouts(figures)
+    flags = (f"{count(n, 'group')} {_FLAGS[flag]}" for flag, n in figures["flags"].items() if flag in _FLAGS)
     yield "of note", ", ".join(flags)
-    yield "cost", cost(o)
-    yield "a group", _latency(o)
+    yield "cost", cost(figures)
+    yield "a group", _latency(figures)
 
 
-def findings(o: ReportFigures) -> Iterator[tuple[str, str]]:
+def findings(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield sentences about the judge, each with a name."""
-    for i, sentence in enumerate(agreement(o)):
+    for i, sentence in enumerate(agreement(figures)):
         yield "" if i else "agreement", sentence
-    yield "position", position_bias(o)
-    yield "length", length(o)
-    yield "reliability", reliability(o)
+    yield "position", position_bias(figures)
+    yield "length", length(figures)
+    yield "reliability", reliability(figures)
 
 
-def facts(o: ReportFigures) -> Iterator[tuple[str, str]]:
+def facts(figures: ReportFigures) -> Iterator[tuple[str, str]]:
     """Yield all names and sentences, for a page whose charts cannot be drawn."""
-    yield from counts(o)
-    for name, value in (("mean score", o["scores"]["mean"]), ("spread (sd), median", o["spread"]["median"])):
-        yield name, "" if value is None else number(value)
-    yield from findings(o)
+    yield from counts(figures)
+    mean, median = figures["scores"]["mean"], figures["spread"]["median"]
+    yield "mean score", "" if mean is None else number(mean)
+    yield "spread (sd), median", "" if median is None else number(median)
+    yield from findings(figures)
 
 
-def _groups(o: ReportFigures) -> str:
-    n = o["groups"]
+def _groups(figures: ReportFigures) -> str:
+    n = figures["groups"]
     tied = f" ({n['live']} live, {n['tied']} tied: nothing to learn from)" if n["tied"] else ", none tied"
     parts = [f"{n['scored']} scored{tied}"]
     parts += [f"{n['failed']} failed"] * bool(n["failed"])
@@ -64,8 +65,8 @@ def _groups(o: ReportFigures) -> str:
     return f"{n['all']}: {', '.join(parts)}"
 
 
-def _rollouts(o: ReportFigures) -> str:
-    n = o["rollouts"]
+def _rollouts(figures: ReportFigures) -> str:
+    n = figures["rollouts"]
     others = {
         "not scored": n["failed"],
         "without an annotation": n["all"] - n["scored"] - n["failed"],
@@ -76,35 +77,35 @@ def _rollouts(o: ReportFigures) -> str:
     return f"{n['all']}: {', '.join(parts)}"
 
 
-def judges(o: ReportFigures) -> str:
+def judges(figures: ReportFigures) -> str:
     """Name the judges, their passes, and the time."""
-    several, passes = len(o["judges"]) > 1, o["passes"]
-    names = [f"{name}{_of(n, several)}" for name, n in o["judges"].items() if name]
+    several, passes = len(figures["judges"]) > 1, figures["passes"]
+    names = [f"{name}{_of(n, several)}" for name, n in figures["judges"].items() if name]
     times = [
         f"{count(int(k), 'pass') if k.isdecimal() else f'{k} passes'}{_of(n, len(passes) > 1)}"
         for k, n in passes.items()
     ]
-    return "; ".join(filter(None, (", ".join(names), ", ".join(times), _when(o))))
+    return "; ".join(filter(None, (", ".join(names), ", ".join(times), _when(figures))))
 
 
 def _of(groups: int, several: bool) -> str:
     return f" ({count(groups, 'group')})" if several else ""
 
 
-def _when(o: ReportFigures) -> str:
-    if o["started_at"] is None or o["ended_at"] is None:
+def _when(figures: ReportFigures) -> str:
+    if figures["started_at"] is None or figures["ended_at"] is None:
         return ""
-    first, last = (o[name][:16].replace("T", " ") for name in ("started_at", "ended_at"))
+    first, last = (figures[name][:16].replace("T", " ") for name in ("started_at", "ended_at"))
     if first == last:
         return f"{first} UTC"
     return f"{first} to {last[-5:] if first[:10] == last[:10] else last} UTC"
 
 
-def cost(o: ReportFigures) -> str:
+def cost(figures: ReportFigures) -> str:
     """Name money and tokens."""
-    parts, usd_, groups, usage = [], o["cost_usd"], o["cost_groups"], o["usage"]
+    parts, usd_, groups, usage = [], figures["cost_usd"], figures["cost_groups"], figures["usage"]
     if usd_ is not None:
-        all_ = o["groups"]["scored"] + o["groups"]["failed"]
+        all_ = figures["groups"]["scored"] + figures["groups"]["failed"]
         some = "" if groups == all_ else f", known for {count(groups, 'group')}"
         parts.append(usd(usd_) + (f" ({usd(usd_ / groups)} a group{some})" if usd_ else ""))
     if usage["calls"]:
@@ -116,17 +117,17 @@ def cost(o: ReportFigures) -> str:
     return ", ".join(parts)
 
 
-def _latency(o: ReportFigures) -> str:
-    latency = o["latency_s"]
+def _latency(figures: ReportFigures) -> str:
+    latency = figures["latency_s"]
     if (latency["max"] or 0.0) < _FAST:
         return ""
     names = {"p50": "half within", "p90": "9 of 10 within", "max": "the slowest"}
     return ", ".join(f"{name} {seconds(latency[key])}" for key, name in names.items())
 
 
-def agreement(o: ReportFigures) -> Iterator[str]:
+def agreement(figures: ReportFigures) -> Iterator[str]:
     """Yield the agreement with the original reward, and the rollouts without it."""
-    against = o["against_label"]
+    against = figures["against_label"]
     if against["agreement"] is None:
         return
     pairs = count(against["pairs"], "pair")
@@ -142,10 +143,10 @@ def agreement(o: ReportFigures) -> Iterator[str]:
         yield f"{wrong} of {count(all_, 'rollout')} with reward {_range(label)} {scores}"
 
 
-def position_bias(o: ReportFigures) -> str:
+def position_bias(figures: ReportFigures) -> str:
     """Describe how far the position of a rollout in the prompt moves its score."""
-    bars = o["slots"]["bins"]
-    if not bars or o["slots"]["groups"] < FEW:
+    bars = figures["slots"]["bins"]
+    if not bars or figures["slots"]["groups"] < FEW:
         return ""
     first = bars[0]
     sure = {
@@ -163,9 +164,9 @@ def position_bias(o: ReportFigures) -> str:
     return f"{' and '.join(parts)} than its group: --debias takes that out, more --passes average it"
 
 
-def length(o: ReportFigures) -> str:
+def length(figures: ReportFigures) -> str:
     """Describe how much more longer rollouts score within their groups."""
-    trend = o["lengths"]
+    trend = figures["lengths"]
     if trend["groups"] < FEW:
         return ""
     slope = f"{trend['slope']:+.3f} ± {trend['error']:.3f}"
@@ -175,15 +176,15 @@ def length(o: ReportFigures) -> str:
     return f"longer scores {word}: twice as long {slope}, correlation {trend['correlation']:+.2f} in a group"
 
 
-def reliability(o: ReportFigures) -> str:
+def reliability(figures: ReportFigures) -> str:
     """Describe how much of the differences in a group is more than noise."""
-    figures = o["reliability"]
-    if figures["median"] is None:
+    values = figures["reliability"]
+    if values["median"] is None:
         return ""
-    low = sum(bar["n"] for bar in figures["bins"] if bar["to"] <= LOW + 1e-9)
-    many = count(figures["groups"], "group")
-    more = "; more --passes, or --adaptive, make it more" if figures["median"] < LOW else ""
-    return f"{figures['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
+    low = sum(bar["n"] for bar in values["bins"] if bar["to"] <= LOW + 1e-9)
+    many = count(values["groups"], "group")
+    more = "; more --passes, or --adaptive, make it more" if values["median"] < LOW else ""
+    return f"{values['median']:.2f} in the median of {many}, below {LOW} in {low}{more}"
 
 
 def _range(ends: Sequence[float]) -> str:
