@@ -147,7 +147,7 @@ def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: i
     """Each rollout is marked at the first line at which it leaves the one it is compared with."""
     bodies = truth.texts[truth.place("task-2")].rollouts
     opened(view, "task-2", f"&against={against}")
-    assert view.find(f"{ROLLOUT}[data-rollout='{against}'] .g-common_lines").count() == 0
+    assert view.find(f"{ROLLOUT}[data-rollout='{against}'] .g-parting").count() == 0
     for i in range(len(bodies)):
         if i == against - 1:
             continue
@@ -155,10 +155,10 @@ def test_where_rollouts_part_ways_is_marked(view: View, truth: Truth, against: i
         common = common_lines(bodies[i], bodies[against - 1])
         assert one.locator(".g-common .g-turn").count() == common
         assert one.locator(".g-turn").count() == len(bodies[i])
-        said = one.locator(".g-common_lines").inner_text()
+        said = one.locator(".g-parting").inner_text()
         assert f"#{against}" in said
         assert (f"after {common} turn" if common else "at the first turn") in said
-        assert one.locator(".g-to-common_lines").count() == 1
+        assert one.locator(".g-to-parting").count() == 1
 
 
 def test_the_first_unlike_character_is_marked(view: View, truth: Truth) -> None:
