@@ -73,12 +73,12 @@ class FiguresBuilder:
         self._judges, self._passes = WordCounts(), WordCounts()
         self._reasons = FailureReasons()
         self._cost, self._costed, self._usage = 0.0, 0, Usage()
-        self._latency, self._spread, self._reliable = array("d"), array("d"), array("d")
-        self._scores, self._spreads, self._reliability = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
+        self._latencies, self._sds, self._reliabilities = array("d"), array("d"), array("d")
+        self._score_bins, self._sd_bins, self._reliability_bins = Bins(1, 20), Bins(0.5, 20), Bins(1, 10)
         self._tenths = Bins(1, 10)
-        self._labels = LabelCells(self._tenths)
-        self._lengths = Counter[tuple[int, int]]()
-        self._moments, self._length, self._positions = Moments(), LengthSums(), SlotCurve()
+        self._label_cells = LabelCells(self._tenths)
+        self._length_cells = Counter[tuple[int, int]]()
+        self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), SlotCurve()
         self._pairs, self._against = 0, 0.0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
@@ -90,12 +90,12 @@ class FiguresBuilder:
         for flag in group.flags:
             self._flags.add(flag)
         if group.status != "unmarked":
-            self._judged(group)
-        self._each_rollout(group)
+            self._add_judged(group)
+        self._add_rollouts(group)
         if group.scores:
-            self._scored(group)
+            self._add_scored(group)
 
-    def _judged(self, group: ScoredGroup) -> None:
+    def _add_judged(self, group: ScoredGroup) -> None:
         if group.failed:
             self._reasons.add(group.kind, group.reason, group.key)
         if group.judge:
@@ -107,12 +107,12 @@ class FiguresBuilder:
             self._costed += 1
         self._usage += group.usage
         if group.latency is not None:
-            self._latency.append(group.latency)
+            self._latencies.append(group.latency)
         self._numbers.append(self._groups["all"])
         self._times.append(math.nan if group.judged_at is None else group.judged_at)
         self._failures.append(sys.intern(self._kinds.add(group.kind)) if group.failed else "")
 
-    def _each_rollout(self, group: ScoredGroup) -> None:
+    def _add_rollouts(self, group: ScoredGroup) -> None:
         self._rollouts["all"] += len(group.rollouts)
         for rollout in group.rollouts:
             self._rollouts["failed"] += rollout.status == "failed"
@@ -120,34 +120,34 @@ class FiguresBuilder:
             self._rollouts["labelled"] += rollout.label is not None
             if rollout.score is None:
                 continue
-            self._scores.add(rollout.score)
+            self._score_bins.add(rollout.score)
             if rollout.label is not None:
-                self._labels.add(rollout.score, rollout.label)
-            self._lengths[self._tenths.index(rollout.score), rollout.size.bit_length()] += 1
+                self._label_cells.add(rollout.score, rollout.label)
+            self._length_cells[self._tenths.index(rollout.score), rollout.size.bit_length()] += 1
 
-    def _scored(self, group: ScoredGroup) -> None:
+    def _add_scored(self, group: ScoredGroup) -> None:
         self._groups["tied"] += group.tied
         self._groups["one_score"] += group.one_score
-        self._moments.add(group.scores)
+        self._score_moments.add(group.scores)
         if group.sd is not None:
-            self._spreads.add(round(group.sd, 9))  # as in the table, to which a bin links
-            self._spread.append(group.sd)
+            self._sd_bins.add(round(group.sd, 9))  # as in the table, to which a bin links
+            self._sds.append(group.sd)
         if group.reliability is not None:
-            self._reliability.add(group.reliability)
-            self._reliable.append(group.reliability)
+            self._reliability_bins.add(group.reliability)
+            self._reliabilities.append(group.reliability)
         against, pairs = group.disputes
         self._against += against
         self._pairs += pairs
         judged = [(r.size, r.judge_score) for r in group.rollouts if r.judge_score is not None]
         if len(judged) > 1:
-            self._length.add([size for size, _ in judged], [score for _, score in judged])
+            self._length_trend.add([size for size, _ in judged], [score for _, score in judged])
         self._positions.add(*scores_by_position(group))
 
     def figures(self) -> ReportFigures:
         """Return the figures of all groups so far."""
         groups, rollouts = self._groups, self._rollouts
         groups["live"] = groups["scored"] - groups["tied"]
-        rollouts["scored"] = self._moments.number
+        rollouts["scored"] = self._score_moments.number
         timed = self._timed()
         of_groups = ("all", "scored", "failed", "unmarked", "tied", "live", "one_score")
         shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -162,7 +162,7 @@ class FiguresBuilder:
             "cost_usd": self._cost if self._costed else None,
             "cost_groups": self._costed,
             "usage": usage_json(self._usage),
-            "latency_s": {name: quantile(self._latency, share) for name, share in shares.items()},
+            "latency_s": {name: quantile(self._latencies, share) for name, share in shares.items()},
             "started_at": iso(min((at for at, _ in timed), default=None)),
             "ended_at": iso(max((at for at, _ in timed), default=None)),
             **self._charts(),
@@ -170,16 +170,16 @@ class FiguresBuilder:
         }
 
     def _charts(self) -> dict[str, Any]:
-        n, pairs, trend = self._moments.number, self._pairs, self._length.found()
+        n, pairs, trend = self._score_moments.number, self._pairs, self._length_trend.found()
         return {
             "scores": {
-                "bins": self._scores.bars(),
-                "mean": self._moments.mean if n else None,
-                "sd": math.sqrt(self._moments.square / n) if n else None,
+                "bins": self._score_bins.bars(),
+                "mean": self._score_moments.mean if n else None,
+                "sd": math.sqrt(self._score_moments.square / n) if n else None,
             },
-            "spread": {"bins": self._spreads.bars(), "median": quantile(self._spread, 0.5)},
+            "spread": {"bins": self._sd_bins.bars(), "median": quantile(self._sds, 0.5)},
             "against_label": {
-                "cells": self._labels.cells(),
+                "cells": self._label_cells.cells(),
                 "pairs": pairs,
                 "against": self._against,
                 "agreement": 1 - self._against / pairs if pairs else None,
@@ -194,7 +194,7 @@ class FiguresBuilder:
             "lengths": {
                 "cells": [
                     {"score": self._tenths.ends(score), "bytes": [float(1 << size >> 1), 2.0**size], "n": n}
-                    for (score, size), n in sorted(self._lengths.items())
+                    for (score, size), n in sorted(self._length_cells.items())
                 ],
                 "slope": trend.slope if trend else None,
                 "error": trend.error if trend else None,
@@ -202,9 +202,9 @@ class FiguresBuilder:
                 "groups": trend.groups if trend else 0,
             },
             "reliability": {
-                "bins": self._reliability.bars(),
-                "median": quantile(self._reliable, 0.5),
-                "groups": len(self._reliable),
+                "bins": self._reliability_bins.bars(),
+                "median": quantile(self._reliabilities, 0.5),
+                "groups": len(self._reliabilities),
             },
         }
 
