@@ -59,7 +59,7 @@ def seen(folder: Path, case: Case) -> list[dict[str, Any]]:
     async def main() -> bool:
         return (await run(settings)).summary.complete
 
-    with patch("ruler_cli.run.choose", lambda judge: ResolvedJudge(judges[judge.model], None, None)):
+    with patch("ruler_cli.run.resolve", lambda judge: ResolvedJudge(judges[judge.model], None, None)):
         if not virtually(main):
             raise SystemExit("not every group was scored")
     return [_report(judge) for judge in judges.values()]

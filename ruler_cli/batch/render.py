@@ -8,21 +8,20 @@ from contextlib import ExitStack, closing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 import anyio
 import anyio.lowlevel
 
-from ruler_cli.config import ScoreSettings
+from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.judges.resolve import cached_only
-from ruler_cli.judging.blocks import SIZE
-from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner, judges_of
+from ruler_cli.judging.adaptive import BLOCK_BYTES
+from ruler_cli.judging.group_run import GroupRun, JudgeRunner
+from ruler_cli.judging.panel import PanelJudge, judges_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Bounds, StopSignal, first_of, run, threaded
-from ruler_cli.pool.retries import CachedOnly
+from ruler_cli.pool.engine import Bounds, StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.reading.index import Index
-from ruler_cli.reading.input import Input, open_input
+from ruler_cli.reading.input import open_input
 from ruler_cli.types import GroupResult, Problem, Request
 
 Lacking = tuple[int, bytes, Request]
@@ -93,41 +92,42 @@ class _Rendering:
     ) -> None:
         self._settings, self._take, self._observer, self._halt = settings, take, observer, halt
         judges = judges_of(settings)
-        chosen = [cached_only(judge) for judge in judges]
         ledger = None
         if settings.ledger is not None:
             ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
         self._given = stack.enter_context(closing(Index()))
-        callers = [
-            CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(_note, seat))
-            for seat, judge in enumerate(judges)
-        ]
-        asked = [BoundJudge(c.call, found.context) for c, found in zip(callers, chosen, strict=True)]
-        self._runner = JudgeRunner(settings, asked)
+        self._runner = JudgeRunner(
+            settings, [self._judge_of(ledger, number, judge) for number, judge in enumerate(judges)]
+        )
         self._lacking = 0
         self.done = Rendered([0] * len(judges), [0] * len(judges))
+
+    def _judge_of(self, ledger: Ledger | None, number: int, judge: JudgeSettings) -> PanelJudge:
+        """One judge of whom only cached replies count."""
+        cache, missing = ReplyCache(ledger, judge.model, judge.params), partial(_note, number)
+        context = cached_only(judge).context
+        return PanelJudge(None, cache, context=context, stop_signal=self._halt, missing=missing)
 
     async def all(self, stack: ExitStack) -> None:
         """Read and lay out every group."""
         # in a thread, because a pipe may be silent for long and the survey of a file be long
-        opened = threaded(open_input(self._settings.input, stack, self._problem) for _ in range(1))
-        found = cast(Input, await opened())
+        found = await in_thread(partial(open_input, self._settings.input, stack, self._problem))
         for sentence in (found.found(), *found.notes):
             self._observer.note(sentence)
         for sentence in found.survey.warnings() if found.survey else ():
             self._observer.warn(sentence)
-        pull = found.pull()
+        pull = (threaded if found.waits else inline)(found.groups)
 
-        async def next_item() -> Item | None:
+        async def next_group() -> GroupRun | None:
             group = await pull()
             if group is None:
                 self._runner.end()
                 return None
-            return self._runner.place(group)
+            return self._runner.start(group)
 
         # a block of groups that decide together is held, and no more
-        room, bounds = anyio.lowlevel.checkpoint, Bounds(size=SIZE)
-        await run(next_item, self._judge, self._deliver, lambda item: item.group.size, room, bounds)
+        room, bounds = anyio.lowlevel.checkpoint, Bounds(size=BLOCK_BYTES)
+        await run(next_group, self._judge, self._deliver, lambda item: item.group.size, room, bounds)
         for sentence in () if found.survey else found.openings.sentences():
             self._observer.warn(sentence)
 
@@ -135,12 +135,12 @@ class _Rendering:
         self.done.unreadable += 1
         self._observer.problem(problem)
 
-    async def _judge(self, item: Item) -> tuple[GroupResult, list[Lacking]]:
+    async def _judge(self, item: GroupRun) -> tuple[GroupResult, list[Lacking]]:
         lacking: list[Lacking] = []
         _LACKING.set(lacking)  # of this task and those that it starts
-        return await self._runner.judge(item), lacking
+        return await item.judge(), lacking
 
-    async def _deliver(self, item: Item, result: tuple[GroupResult, list[Lacking]]) -> None:
+    async def _deliver(self, item: GroupRun, result: tuple[GroupResult, list[Lacking]]) -> None:
         (outcome, lacking), done = result, self.done
         if self._halt.reason is not None:
             return

@@ -17,7 +17,7 @@ from ruler_cli.batch.request_lines import Limits
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import decompressed, readable
 from ruler_cli.reading.location import Location
-from ruler_cli.writing.atomic import LocalFile, Passing
+from ruler_cli.writing.atomic import LocalFile, PassThrough
 
 _OURS = re.compile(rb'\{"custom_id":"[0-9a-f]{32}","(?:method|params)":')
 """The beginning of a line of ours."""
@@ -41,12 +41,12 @@ class RequestFiles:
         self.name, self._limits, self._stale = name, limits, list[Path]()
         self._sizes = [(0, 0)]
         """Requests and bytes of each file; the last one is still written."""
-        self._files: list[LocalFile | Passing] = []
+        self._files: list[LocalFile | PassThrough] = []
         try:
             self._through = place.stream or (Path(name).exists() and not Path(name).is_file())
             if self._through:
                 self._limits = Limits()
-                self._files.append(Passing(name))
+                self._files.append(PassThrough(name))
                 return
             self._folder, (self._stem, self._ending) = place.real.parent, _parted(place.real.name)
             self._stale = self._earlier()
@@ -70,7 +70,7 @@ class RequestFiles:
                 self.end()
                 self._sizes.append((requests := 0, size := 0))
                 # who holds NAME.partial, holds these too
-                self._files.append(LocalFile(str(self._path(len(self._sizes))), alone=False))
+                self._files.append(LocalFile(str(self._path(len(self._sizes))), lock=False))
             self._files[-1].stream.write(line)
         self._sizes[-1] = requests + 1, size + len(line)
         return True

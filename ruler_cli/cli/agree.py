@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, safe, safe_value, say, told
+from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
 from ruler_cli.cli.progress import Problems
+from ruler_cli.cli.settings import scored_input
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
 from ruler_cli.errors import UsageError
@@ -82,12 +83,10 @@ def command(
     Exit codes: 0 measured; 1 measured, but some rollouts have no score or no label, or stand in one
     file only; 2 bad usage, unreadable input, or nothing to compare.
     """
-    with told():
+    with report_errors():
         if source == second == "-":
             raise UsageError("SCORED and SCORED2: only one of them can be stdin; give a file for the other")
-        settings = [
-            options.input(one, labels=labels, scored=True) for one in (source, second) if one is not None
-        ]
+        settings = [scored_input(options, one, labels) for one in (source, second) if one is not None]
         complete = _agree(settings, as_json=as_json)
         raise typer.Exit(0 if complete else 1)
 
@@ -102,18 +101,18 @@ def _agree(settings: list[InputSettings], *, as_json: bool) -> bool:
 
     problems = Problems(quiet=as_json)
     with ExitStack() as stack:
-        stack.push(problems.left)
+        stack.push(problems.print_on_error)
         files = [
-            ScoredFile(one, stack, partial(problems.problem, Location(one.source).shown)) for one in settings
+            ScoredFile(one, stack, partial(problems.add, Location(one.source).shown)) for one in settings
         ]
         if len(files) == 1:
             agreement = measure((scored_group for _, scored_group in files[0].groups()), "score")
         else:
             one, other = (starmap(with_digests, file.groups()) for file in files)
-            agreement = measure_two(one, other, problems.tell)
+            agreement = measure_two(one, other, problems.add_sentence)
         for file in files:
             if file.warning:
-                say(f"ruler: warning: {file.warning}")
+                print_stderr(f"ruler: warning: {file.warning}")
         _refuse_empty(agreement, files)
         page = {"version": 1, "inputs": list(map(_input, settings, files)), **agreement}
         page["labels"]["path"] = settings[0].outcome

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ruler_cli.cli.messages import told
-from ruler_cli.cli.options import ApiKeyEnv, AsJson, LedgerPath, ScoreOptions, Source, finite, with_options
+from ruler_cli.cli.messages import report_errors, same_command
+from ruler_cli.cli.options import (
+    REQUEST_OPTIONS,
+    ApiKeyEnv,
+    AsJson,
+    LedgerPath,
+    ScoreOptions,
+    Source,
+    finite,
+    with_options,
+)
+from ruler_cli.cli.settings import score_settings
 from ruler_cli.errors import UsageError
-from ruler_cli.reading.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,22 +66,13 @@ def _root() -> None:
 
 @app.command("submit")
 @with_options(
-    "model api_base api_key_env rubric param passes adaptive fallback escalate single group_size order seed "
-    "max_cost price group_by reward messages prompt outcome grouping format_ ledger retry_failed "
-    "wait timeout settle"
+    *REQUEST_OPTIONS,
+    "api_key_env max_cost price ledger retry_failed wait timeout settle",
+    max_cost="Submit nothing where all of it could cost more, by the high estimate.",
 )
 def submit(
     source: Source,
     options: ScoreOptions,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(
-            metavar="USD",
-            min=0,
-            envvar="RULER_MAX_COST",
-            help="Submit nothing where all of it could cost more, by the high estimate.",
-        ),
-    ] = None,
     ledger: LedgerPath = None,
     wait: Wait = False,
     timeout: Timeout = _LONGEST,
@@ -92,12 +90,12 @@ def submit(
     known (with --wait as `collect`); 2 bad usage or unreadable input; 3 the provider refused; 4 it could
     cost more than --max-cost; 130 and 143 interrupted. The same command goes on.
     """
-    with told(resume=_again(source)):
+    with report_errors(resume=same_command(source)):
         from ruler_cli.cli.batch_runs import run, submitting
-        from ruler_cli.ledger.database import located
+        from ruler_cli.ledger.database import ledger_path
 
-        settings = replace(options, max_cost=max_cost).settings(source)
-        settings, most = replace(settings, ledger=located(ledger)), timeout if wait else None
+        settings = score_settings(options, source)
+        settings, most = replace(settings, ledger=ledger_path(ledger)), timeout if wait else None
         run(lambda providers, halt: submitting(settings, providers, halt, settle, most))
 
 
@@ -115,7 +113,7 @@ def status(
 
     Exit codes: 0 listed; 2 bad usage; 3 a provider could not say of all of them.
     """
-    with told():
+    with report_errors():
         from ruler_cli.cli.batch_runs import listing, run
 
         place = _place(ledger)
@@ -140,7 +138,7 @@ def collect(
     Exit codes: 0 everything is in; 1 some batches are still out, or some requests are to be submitted
     again; 2 bad usage; 3 the provider refused or failed a batch; 130 and 143 interrupted.
     """
-    with told(resume=_again()):
+    with report_errors(resume=same_command()):
         from ruler_cli.cli.batch_runs import collecting, run
 
         place, seconds = _place(ledger), timeout if wait else 0.0
@@ -171,7 +169,7 @@ def cancel(
 
     Exit codes: 0 called off; 1 some cannot be yet; 2 bad usage, or no such batch; 3 the provider refused.
     """
-    with told():
+    with report_errors():
         from ruler_cli.cli.batch_runs import canceling, run
 
         place = _place(ledger)
@@ -180,16 +178,10 @@ def cancel(
         run(lambda providers, _: canceling(place, providers, settle, names or [], forget), api_key_env)
 
 
-def _again(source: str = "") -> str:
-    return shlex.join(
-        ["ruler", *(Location(text).public if text == source else text for text in sys.argv[1:])]
-    )
-
-
 def _place(text: str | None) -> Path:
-    from ruler_cli.ledger.database import located
+    from ruler_cli.ledger.database import ledger_path
 
-    place = located(text)
+    place = ledger_path(text)
     if place is None:
         raise UsageError("--ledger none: batches are on record in a ledger; give its path, or leave it out")
     return place

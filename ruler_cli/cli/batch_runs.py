@@ -18,9 +18,9 @@ from ruler_cli.batch.journal import BatchRecord, there
 from ruler_cli.batch.providers import Providers
 from ruler_cli.batch.recover import BatchStanding
 from ruler_cli.batch.submit import Submitted, TooDear, beside, submit
-from ruler_cli.cli.messages import on_ledger, one_line, safe, say, scoring
+from ruler_cli.cli.messages import ledger_option, one_line, print_stderr, safe, score_command
 from ruler_cli.cli.progress import Console
-from ruler_cli.cli.signals import interruptible
+from ruler_cli.cli.signals import run_interruptible
 from ruler_cli.cli.units import count, iso, rounded, size
 from ruler_cli.config import ScoreSettings
 from ruler_cli.errors import RefusedError, RulerError
@@ -41,7 +41,7 @@ def run(main: Callable[[Providers, StopSignal], Awaitable[int]], key_env: str | 
         async with Providers(key_env) as providers:
             return await beside(stop, lambda: main(providers, halt))
 
-    raise typer.Exit(anyio.run(interruptible, whole))
+    raise typer.Exit(anyio.run(run_interruptible, whole))
 
 
 async def submitting(
@@ -52,9 +52,9 @@ async def submitting(
         try:
             done = await submit(settings, providers, _print_submitted, console, halt, window)
         except TooDear as error:  # the same command would not go on
-            say(f"ruler: {error}")
+            print_stderr(f"ruler: {error}")
             return error.exit_code
-        again = scoring(sys.argv[3:], settings.input.source)
+        again = score_command(sys.argv[3:], settings.input.source)
         code, place = _say_submitted(done, again, waits=wait is not None), settings.ledger
         if wait is None or place is None or not (done.batches or done.out or done.doubts):
             return code
@@ -66,11 +66,11 @@ async def submitting(
 async def collecting(place: Path, providers: Providers, window: float, wait: float) -> int:
     """Collect, for so many seconds at most."""
     if not there(place):
-        say(f"ruler: nothing was submitted: there is no {place}")
+        print_stderr(f"ruler: nothing was submitted: there is no {place}")
         return 0
     console = Console("log", str(place))
     done = await collect(place, providers, _print_taken, console, window=window, wait=wait)
-    _say_collected(done, f"ruler score INPUT OUTPUT --cached-only{on_ledger(sys.argv)}")
+    _say_collected(done, f"ruler score INPUT OUTPUT --cached-only{ledger_option(sys.argv)}")
     return done.exit_code
 
 
@@ -84,7 +84,7 @@ async def listing(place: Path, providers: Providers, window: float, every: bool,
         typer.echo("\n".join(_table(found)))
     _say_troubles(found)
     if ended := sum(each.remote is not None and each.remote.state != "running" for each in found):
-        say(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
+        print_stderr(f"ruler: {count(ended, 'batch')} ended; `{_collect()}` takes the answers in")
     return 3 if any(each.trouble for each in found) else 0
 
 
@@ -101,7 +101,7 @@ async def canceling(
             label = safe(each.remote.label)
             typer.echo(f"batch {_name(each.batch)}: {label}; `{_collect()}` takes in what is done")
     if not found:
-        say("ruler: no batch is out")
+        print_stderr("ruler: no batch is out")
     _say_troubles(found)
     if any(isinstance(each.trouble, RefusedError) and not each.doubt for each in found):
         return 3
@@ -109,7 +109,7 @@ async def canceling(
 
 
 def _collect() -> str:
-    return f"ruler batch collect{on_ledger(sys.argv)}"
+    return f"ruler batch collect{ledger_option(sys.argv)}"
 
 
 def _print_submitted(batch: BatchRecord) -> None:
@@ -131,13 +131,13 @@ def _say_submitted(done: Submitted, again: str, *, waits: bool) -> int:
     )
     for number, what, said in parts:
         if number:
-            say(f"ruler: {count(number, what)} {said}")
+            print_stderr(f"ruler: {count(number, what)} {said}")
     _say_troubles(done.doubts)
     if done.batches:
         submitted = f"{count(done.requests, 'request')} submitted in {count(len(done.batches), 'batch')}"
-        say(f"ruler: {submitted}{then}")
+        print_stderr(f"ruler: {submitted}{then}")
     elif not (done.out or done.large):
-        say(f"ruler: nothing is lacking; `{again}` writes the output")
+        print_stderr(f"ruler: nothing is lacking; `{again}` writes the output")
     return 1 if rendered.unreadable or rendered.unaskable or done.large or done.doubts else 0
 
 
@@ -161,28 +161,30 @@ def _say_collected(done: Collected, again: str) -> None:
             so_far = f"{each.remote.succeeded + each.remote.failed} of {each.batch.requests} done"
             ended = each.remote.state == "running" and each.remote.label == "completed"
             more = "; its results are not there yet, collect again later" if ended else ""
-            say(f"ruler: batch {_name(each.batch)}: {each.remote.label}, {so_far}{more}")
+            print_stderr(f"ruler: batch {_name(each.batch)}: {each.remote.label}, {so_far}{more}")
         elif not (each.trouble or each.doubt):
-            say(f"ruler: batch {_name(each.batch)}: is being submitted")
+            print_stderr(f"ruler: batch {_name(each.batch)}: is being submitted")
     _say_troubles(done.open)
     if done.left_out:
         left = count(done.left_out, "request")
-        say(f"ruler: {left} to be submitted again, with the same `ruler batch submit`")
+        print_stderr(f"ruler: {left} to be submitted again, with the same `ruler batch submit`")
     if failed := sum(each.batch.failed or 0 for each in done.taken):
         lost = count(failed, "request")
-        say(f"ruler: {lost} failed for good; `ruler batch submit --retry-failed` asks them again")
+        print_stderr(f"ruler: {lost} failed for good; `ruler batch submit --retry-failed` asks them again")
     if not done.open and not done.left_out and done.taken:
-        say(f"ruler: everything is in; `{again}` writes the output, or says what follows")
+        print_stderr(f"ruler: everything is in; `{again}` writes the output, or says what follows")
     elif not done.open and not done.taken:
-        say("ruler: no batch is out")
+        print_stderr("ruler: no batch is out")
 
 
 def _say_troubles(found: Sequence[BatchStanding]) -> None:
     for each in found:
         if each.doubt:
-            say(f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.doubt}")
+            print_stderr(
+                f"ruler: batch {each.batch.tag} ({count(each.batch.requests, 'request')}) {each.doubt}"
+            )
         elif each.trouble is not None:
-            say(f"ruler: {each.trouble}")
+            print_stderr(f"ruler: {each.trouble}")
 
 
 def _table(found: Sequence[BatchStanding]) -> list[str]:

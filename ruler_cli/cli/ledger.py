@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import one_line, safe, safe_value, say, told
+from ruler_cli.cli.messages import one_line, print_stderr, report_errors, safe, safe_value
 from ruler_cli.cli.options import AsJson, LedgerPath, finite
 from ruler_cli.cli.units import count, iso, size
 from ruler_cli.errors import UsageError
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ruler_cli.batch.import_replies import Imported, Unread
-    from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, Status
+    from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, RowStatus
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 _DAY = 86400.0
-_STATUSES: dict[Status, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
+_STATUSES: dict[RowStatus, str] = {"answer": "answers", "refusal": "refusals", "truncated": "truncated"}
 _STATUSES |= {"odd": "unreadable", "fault": "failed"}
 _KINDS = {"too_long": "too long for the judge", "before": "known already", "transport": "not answered"}
 
@@ -45,7 +45,7 @@ def path(ledger: LedgerPath = None) -> None:
 
     Exit codes: 0 printed; 2 bad usage.
     """
-    with told():
+    with report_errors():
         typer.echo(os.fsencode(_file_of(ledger)))  # byte for byte: a script reads it
 
 
@@ -62,7 +62,7 @@ def stats(
 
     Exit codes: 0 shown; 1 the ledger cannot be read; 2 bad usage, or no ledger of this program.
     """
-    with told():
+    with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger
 
         file = _file_of(ledger)
@@ -93,7 +93,7 @@ def clear(
 
     Exit codes: 0 removed; 1 not confirmed, or the ledger cannot be written; 2 bad usage.
     """
-    with told():
+    with report_errors():
         from ruler_cli.ledger.reply_cache import Ledger, is_there
 
         file = _file_of(ledger)
@@ -145,7 +145,7 @@ def import_(
     Exit codes: 0 all of it is in the ledger; 1 some failed, are to be asked again or could not be read;
     2 bad usage, or no such file.
     """
-    with told():
+    with report_errors():
         from ruler_cli.batch.import_replies import Importer, reply_files
         from ruler_cli.ledger.reply_cache import Ledger
 
@@ -165,9 +165,9 @@ def import_(
 
 def _file_of(text: str | None) -> Path:
     """Return the path of the ledger that `--ledger` names; UsageError if it names none."""
-    from ruler_cli.ledger.database import located
+    from ruler_cli.ledger.database import ledger_path
 
-    file = located(text)
+    file = ledger_path(text)
     if file is None:
         raise UsageError("--ledger none: names no ledger; give its path, or leave the option out")
     return file
@@ -220,17 +220,18 @@ def _table(file: Path, totals: LedgerStats) -> Iterator[str]:
 def _name_problems(imported: Imported) -> None:
     """Name rows without a reply on stderr; adjacent rows with one reason become one sentence."""
     if not imported.rows and not imported.odd:
-        say("ruler: there are no replies in the input")
+        print_stderr("ruler: there are no replies in the input")
     for _, alike in groupby(enumerate(imported.odd), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
-        say(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
+        print_stderr(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
     if (more := imported.unreadable + imported.foreign - len(imported.odd)) > 0:
-        say(f"ruler: … and {count(more, 'more row')} like that")
+        print_stderr(f"ruler: … and {count(more, 'more row')} like that")
     for counts, what in ((imported.failed, "failed for good"), (imported.again, "to be asked again")):
         for label, number in counts.items():
             if sentence := imported.said.get(label):
-                say(f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}")
+                requests, kind = count(number, "request"), _KINDS.get(label, label)
+                print_stderr(f"ruler: {requests} {what} ({kind}): {sentence}")
 
 
 def _alike(item: tuple[int, Unread]) -> tuple[str, int, str]:

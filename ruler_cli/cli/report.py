@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ruler_cli.cli.messages import UNSAFE, UNSEEN, say, shown, told, typed
+from ruler_cli.cli.messages import UNSAFE, UNSEEN, parse_key, print_stderr, printable_key, report_errors
 from ruler_cli.cli.options import AsJson, Labels, Scored, ScoreOptions, with_options
-from ruler_cli.cli.progress import Problems, waiting
-from ruler_cli.cli.signals import in_order
+from ruler_cli.cli.progress import Problems, group_counter
+from ruler_cli.cli.settings import scored_input
+from ruler_cli.cli.signals import unwind_on_signal
 from ruler_cli.cli.terminal import Terminal, paged
 from ruler_cli.cli.units import count
 from ruler_cli.config import InputSettings
@@ -79,9 +80,9 @@ def command(
     Exit codes: 0 looked at; 1 some lines could not be read; 2 bad usage, unreadable input, or no
     annotations of ruler in it.
     """
-    with told(), in_order():
+    with report_errors(), unwind_on_signal():
         _refuse(output, group, max_groups, options.format_, as_json=as_json)
-        settings = options.input(source, labels=labels, scored=True)
+        settings = scored_input(options, source, labels)
         problems = Problems(quiet=as_json)
         if output is None:
             _show(settings, problems, group, as_json=as_json)
@@ -116,10 +117,10 @@ def _show(settings: InputSettings, problems: Problems, key: str | None, *, as_js
 
     source = Location(settings.source)
     with ExitStack() as stack:
-        stack.push(problems.left)
-        scored = ScoredFile(settings, stack, partial(problems.problem, source.shown))
+        stack.push(problems.print_on_error)
+        scored = ScoredFile(settings, stack, partial(problems.add, source.shown))
         for note in scored.input.notes:
-            say(f"ruler: {note}")
+            print_stderr(f"ruler: {note}")
         # a command to type again must show no password either
         head = {"version": 1, "source": source.public, "found": scored.input.found()}
         page, show = _run(scored, head) if key is None else _groups(scored, head, key)
@@ -137,13 +138,13 @@ def _run(scored: ScoredFile, head: dict[str, Any]) -> _Views:
     from ruler_cli.results.report.highlights import Shortlist
 
     builder, shortlist = FiguresBuilder(), Shortlist()
-    with waiting() as tick:
+    with group_counter() as tick:
         for _, scored_group in scored.groups():
             builder.add(scored_group)
             shortlist.add(scored_group)
             tick()
     if scored.warning:
-        say(f"ruler: warning: {scored.warning}")
+        print_stderr(f"ruler: warning: {scored.warning}")
     head |= {"figures": builder.figures()}
     lists = {"worst": shortlist.worst(), "disputed": shortlist.disputed()}
 
@@ -165,7 +166,7 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
 
     exact: list[tuple[int, Group]] = []
     alike: list[tuple[int, Group]] = []
-    keys, name, more = list[str](), typed(key), 0
+    keys, name, more = list[str](), parse_key(key), 0
     survey = scored.input.survey  # it tells if no two groups have one key
     lines = survey is not None and survey.grouping == "line" and survey.reader.format.shape == "trajectory"
     unique = survey is not None and survey.repeated is None and not lines
@@ -198,7 +199,7 @@ def _groups(scored: ScoredFile, head: dict[str, Any], key: str) -> _Views:
                 report_group.show(scored_group, text, origin, terminal)
         terminal.flush()
         if more:
-            say(f"ruler: {count(more, 'more group')} of this key: the file names them alike")
+            print_stderr(f"ruler: {count(more, 'more group')} of this key: the file names them alike")
 
     return page, show
 
@@ -219,7 +220,7 @@ def _unknown(name: str, key: str, keys: Sequence[str]) -> UsageError:
 
 def _quoted(key: str) -> str:
     """Write a key in a sentence, as `--group` takes it."""
-    text = shown(key)
+    text = printable_key(key)
     return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}…`"
 
 
@@ -228,23 +229,23 @@ def _write(settings: InputSettings, problems: Problems, output: str, most: int |
     from ruler_cli.cli.report_sentences import facts
     from ruler_cli.results.report.html import MOST_GROUPS, write_html
 
-    with waiting() as tick:
+    with group_counter() as tick:
         written = write_html(
             settings,
             output,
-            on_problem=partial(problems.problem, Location(settings.source).shown),
+            on_problem=partial(problems.add, Location(settings.source).shown),
             facts=facts,
             most=MOST_GROUPS if most is None else most,
             on_group=tick,
         )
     problems.close()
     if written.warning:
-        say(f"ruler: warning: {written.warning}")
+        print_stderr(f"ruler: warning: {written.warning}")
     part = f"{written.rows} of " if written.rows < written.groups else ""
     size, to = f"{written.size / 1e6:.1f} MB", "stdout" if output == "-" else output
-    say(f"ruler: {part}{count(written.groups, 'group')}, {size} written to {to}")
+    print_stderr(f"ruler: {part}{count(written.groups, 'group')}, {size} written to {to}")
     if written.left_out:
-        say(f"ruler: {written.left_out}")
+        print_stderr(f"ruler: {written.left_out}")
 
 
 def _print(page: dict[str, Any]) -> None:

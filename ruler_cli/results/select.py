@@ -20,11 +20,10 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.results.conditions import FIGURES, Condition
 from ruler_cli.results.scored_file import AnnotationReader, refuse_unannotated
 from ruler_cli.results.scored_groups import ScoredRollout
-from ruler_cli.suggestions import path as nearest_path
-from ruler_cli.suggestions import question
+from ruler_cli.suggestions import question, suggest_path
 from ruler_cli.types import Group, Line, Path, Problem, Record, Rollout
 from ruler_cli.writing.output import Writer, open_output, refuse_clashes
-from ruler_cli.writing.splice import Patches, at, read_array
+from ruler_cli.writing.splice import Patches, read_array, span_at
 
 By = Literal["variance", "score", "majority"]
 _KEYS = 12
@@ -102,7 +101,7 @@ def select(
     with ExitStack() as inputs, ExitStack() as outputs:
         out = open_output(source.source, output)
         outputs.enter_context(out)
-        opened = open_input(source, inputs, unreadable, out.into)
+        opened = open_input(source, inputs, unreadable, out.write_as)
         on_open(opened)
         refuse_in_place(counts.unreadable, "lose what cannot be read")
         if opened.reader is not None:
@@ -200,7 +199,7 @@ class _Selector:
         unanswered = have["rollouts"] and have["rollouts"] == self._counts.unanswered
         if self._keep and self._keep.answer and unanswered:
             path, keys = self._keep.answer, ", ".join(list(map(plain, self._record))[:_KEYS])
-            suggestion = plain(question(nearest_path(path, [self._record])))
+            suggestion = plain(question(suggest_path(path, [self._record])))
             suggestion = suggestion or f"; name a path below a rollout or one of {keys}"
             raise UsageError(f"--answer {plain(path)}: no rollout of {name} has an answer there{suggestion}")
 
@@ -344,7 +343,7 @@ def cut(raw: bytes, form: Format, removed: Collection[Path], size: int, named: I
         paths |= dict.fromkeys(path for path in (ours, layout.reward) if path)
     patches = Patches(raw)
     for path in paths:
-        span = at(raw, path)
+        span = span_at(raw, path)
         if span is None or raw[span[0]] != ord("["):
             continue
         items = read_array(raw, span[0])

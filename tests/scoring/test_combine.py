@@ -289,7 +289,7 @@ def test_standardize_is_for_panels() -> None:
     found = verdict(flat, batch_of(flat), standardize=True)
     assert [one.by_judge[1] for one in found.rollouts] == pytest.approx([0.4, 0.4])
     strong = [ballot([0.6, 0.7], turn, 2) for turn in range(2)]
-    final = judged(ballot([0.2, 0.8]), ballot([0.1, 0.2], 0, 1), *strong, judges=2, final=2)
+    final = judged(ballot([0.2, 0.8]), ballot([0.1, 0.2], 0, 1), *strong, judges=2, escalated_to=2)
     assert verdict(final, batch_of(final), standardize=True).scores == (0.6, 0.7)
 
 

@@ -17,7 +17,8 @@ from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import Annotation, Group, GroupResult, Rollout, Usage
-from ruler_cli.writing.annotate import annotate, annotations_of, group_fields
+from ruler_cli.writing.annotate import annotate
+from ruler_cli.writing.fields import annotations_of, group_fields
 from tests.scoring.saying import ballot, groups, judged, miss
 from tests.values import group, layouts, line, reader, same, talk, text_of, texts, values
 
@@ -368,11 +369,11 @@ def test_panel_and_escalation() -> None:
     assert (part["judge"], part["degraded"]) == ("one, three", True)
     assert [mark["judges"] for mark in marks] == [{"one": 0.1, "three": 0.3}, {"one": 0.9, "three": 0.5}]
     strong = [ballot([0.4, 0.6], turn, 1) for turn in range(2)]
-    marks, part = fields(judged(ballot([0.1, 0.9]), *strong, final=1), ("one", "strong"))
+    marks, part = fields(judged(ballot([0.1, 0.9]), *strong, escalated_to=1), ("one", "strong"))
     assert (part["judge"], part["escalated"], marks[0]["judge"]) == ("strong", True, "strong")
     assert marks[0]["judges"] == {"one": 0.1, "strong": 0.4}
     assert marks[0]["score"] == 0.4
-    _, part = fields(judged(ballot([0.1, 0.9]), miss(0, 1), final=1), ("one", "strong"))
+    _, part = fields(judged(ballot([0.1, 0.9]), miss(0, 1), escalated_to=1), ("one", "strong"))
     assert (part["judge"], part["degraded"]) == ("one", True)
 
 

@@ -39,7 +39,7 @@ class GroupText:
     @classmethod
     def of(cls, group: Group, scored_group: ScoredGroup) -> GroupText:
         """Render the text that the judge saw, if nothing was shortened for its context."""
-        layout = LayoutBuilder.of(group, _ASK).sheet
+        layout = LayoutBuilder.of(group, _ASK).layout
         distinct = [tuple(text.split("\n")) if text else () for text in layout.distinct]
         rollouts: list[tuple[str, ...]] = []
         identical: list[int] = []
