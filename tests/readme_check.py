@@ -44,7 +44,7 @@ from ruler_cli.formats.detect import families, formats
 from ruler_cli.formats.interface import ID_KEYS, Format
 from ruler_cli.observer import BatchFigures, Summary
 from ruler_cli.reading.input import open_input
-from ruler_cli.results.select.conditions import NAMES, condition
+from ruler_cli.results.conditions import NAMES, parse_condition
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -342,7 +342,7 @@ def conditions_of(words: list[str]) -> list[str]:
 def check_condition(where: str, told: str, report: Report) -> None:
     """A condition must be one."""
     try:
-        condition(told)
+        parse_condition(told)
     except UsageError as error:
         report.wrong.append(f"{where}: {error}")
 
