@@ -14,8 +14,7 @@ from typing import Any
 import orjson
 
 from ruler_cli.answer import clean, reply_of
-from ruler_cli.judges.provider_errors import Refusal, classify, refuses_format
-from ruler_cli.judges.reply_body import answer_of, error_of
+from ruler_cli.judges.provider_errors import ErrorResponse, classify, error_of, read_response, refuses_format
 from ruler_cli.types import CallError, Reply
 
 BIGGEST = 32 << 20
@@ -147,8 +146,8 @@ def _response(row: Mapping[str, Any]) -> _Found | None:
     if body is None:
         return _of_error(error, status) if error else _again("the row holds no answer", "no answer")
     data = body.encode() if isinstance(body, str) else orjson.dumps(body)
-    answer = answer_of(200 if status is None else status, data)
-    return _of_refusal(answer) if isinstance(answer, Refusal) else _named(answer, body)
+    answer = read_response(200 if status is None else status, data)
+    return _of_refusal(answer) if isinstance(answer, ErrorResponse) else _named(answer, body)
 
 
 def _completion(row: Mapping[str, Any]) -> _Found | None:
@@ -205,7 +204,7 @@ def _named(answer: Reply | CallError, body: Any) -> _Found:
     return answer, name, "" if isinstance(answer, Reply) else "no chat completion"
 
 
-def _of_refusal(refusal: Refusal) -> _Found:
+def _of_refusal(refusal: ErrorResponse) -> _Found:
     """An answer that says what went wrong."""
     status, signs, message, *_ = refusal
     fault = classify(status, signs, message)
@@ -234,7 +233,7 @@ def _of_error(error: Any, status: int | None) -> _Found:
     if isinstance(error, Mapping):
         status = status or _status(code)
         if status is not None and status >= 400:
-            return _of_refusal(Refusal(status, signs, message, {}))
+            return _of_refusal(ErrorResponse(status, signs, message, {}))
     reason = f"the judge's engine failed: {clean(message or signs or 'no message')}"
     fault = classify(500, signs, message)
     if fault.kind == "too_long":

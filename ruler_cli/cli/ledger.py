@@ -175,9 +175,9 @@ def _file_of(text: str | None) -> Path:
 
 def _cost(model: ModelRows) -> float | None:
     """Return USD at list price; None if it is not known."""
-    from ruler_cli.judges.pricing import known
+    from ruler_cli.judges.pricing import model_info
 
-    price = known(model.model).price
+    price = model_info(model.model).price
     return None if price is None else price.of(model.usage)
 
 

@@ -184,9 +184,8 @@ class _Selector:
         """Return the answer of a rollout: that of its last part with one."""
         for record, part in reversed(parts):
             self._record = self._annotations.value(record)
-            if (
-                answer := comparable(self._annotations.reader.value_at(self._record, part, path))
-            ) is not None:
+            value = self._annotations.reader.value_at(self._record, part, path)
+            if (answer := comparable(value)) is not None:
                 return answer
         return None
 

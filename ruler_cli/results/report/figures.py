@@ -42,7 +42,8 @@ from typing import Any
 
 from ruler_cli.results.report.bins import Bins, FailureReasons, LabelCells, WordCounts, bars_along, quantile
 from ruler_cli.results.scored_groups import ScoredGroup
-from ruler_cli.scoring.sums import LengthSums, Moments, SlotCurve, middle
+from ruler_cli.scoring.position_bias import PositionBias, relative_position
+from ruler_cli.scoring.sums import LengthSums, Moments
 from ruler_cli.types import Usage
 
 ReportFigures = Mapping[str, Any]
@@ -78,7 +79,7 @@ class FiguresBuilder:
         self._tenths = Bins(1, 10)
         self._label_cells = LabelCells(self._tenths)
         self._length_cells = Counter[tuple[int, int]]()
-        self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), SlotCurve()
+        self._score_moments, self._length_trend, self._positions = Moments(), LengthSums(), PositionBias()
         self._pairs, self._against = 0, 0.0
         # of judged groups: their number in the file, the time if it is known, and the kind of failure
         self._numbers, self._times, self._failures = array("q"), array("d"), list[str]()
@@ -170,7 +171,7 @@ class FiguresBuilder:
         }
 
     def _charts(self) -> dict[str, Any]:
-        n, pairs, trend = self._score_moments.number, self._pairs, self._length_trend.found()
+        n, pairs, trend = self._score_moments.number, self._pairs, self._length_trend.trend()
         return {
             "scores": {
                 "bins": self._score_bins.bars(),
@@ -187,7 +188,7 @@ class FiguresBuilder:
             "slots": {
                 "bins": [
                     {"from": b.start, "to": b.stop, "mean": b.mean, "error": b.error, "n": b.scores}
-                    for b in self._positions.curve()
+                    for b in self._positions.bins()
                 ],
                 "groups": self._positions.groups,
             },
@@ -276,7 +277,7 @@ def curve_positions(group: ScoredGroup) -> list[list[float] | None]:
     if size < 2:
         return [None] * len(group.rollouts)
     return [
-        [middle(round(position * (size - 1)), size) for position in r.positions]
+        [relative_position(round(position * (size - 1)), size) for position in r.positions]
         if r.status == "scored"
         else None
         for r in group.rollouts

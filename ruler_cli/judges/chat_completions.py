@@ -1,4 +1,7 @@
-"""Request → a chat completions call: its body, the form and the tokens of its answer, the steps down."""
+"""Calls of the chat completions protocol: the body, the format and the tokens of the answer, the fallbacks.
+
+`ChatJudge` is the base of the judges that are asked by this protocol.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ import orjson
 
 from ruler_cli.answer import EXPLANATION, keyed, list_schema
 from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.pricing import PricedModel, known
-from ruler_cli.judges.provider_errors import Refusal, classify, refuses_format
+from ruler_cli.judges.pricing import ModelInfo, model_info
+from ruler_cli.judges.provider_errors import ErrorResponse, classify, refuses_format
 from ruler_cli.types import CallError, Judge, Reply, Request
 
 Form = Literal["keyed", "sized", "list", "json", "text"]
@@ -28,8 +31,8 @@ _SIZED = ("openai", "azure", "gemini", "vertex_ai")
 _LISTS: tuple[Form, ...] = ("list", "json", "text")
 _NAMES = ("max_completion_tokens", "max_tokens")
 _ANSWER, _PER_ROLLOUT = 256, 320
-"""Tokens of an answer, and of each rollout in it: the longest explanation, at a token a letter."""
-_THOUGHT = {
+"""Tokens of an answer, and of each rollout in it: the longest explanation, with a token for each letter."""
+_THINKING = {
     "none": 0,
     "disable": 0,
     "minimal": 4096,
@@ -38,44 +41,44 @@ _THOUGHT = {
     "high": 32_768,
     "xhigh": 65_536,
 }
-"""Tokens for thought, by the effort that is asked for."""
-_MEDIUM, _MOST_THOUGHT = 8192, 65_536
+"""Tokens for thinking, by the effort that the parameters ask for."""
+_MEDIUM, _MOST_THINKING = 8192, 65_536
 _LIMIT = re.compile(r"max_(?:completion_|output_)?tokens|max_new_tokens|maxOutputTokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
-    """The answers that one endpoint and model is asked for: their form and their length.
+class AnswerFormat:
+    """The format and the length of the answers that one endpoint and model is asked for.
 
-    `forms` are those still to be tried, the first one is asked for. `limit` names the parameter that
-    bounds an answer ("": the endpoint takes none), `thought` is the tokens for what the judge thinks
-    before it, `most` those that the model can write at all. `fixed`: the user's own `response_format`
-    stands.
+    `forms` are those not refused so far; the first is asked for. `limit` names the parameter that bounds
+    an answer ("": the endpoint has none). `thinking` is in tokens, for the judge's thoughts before the
+    answer; `max_output` are the tokens that the model can write. `fixed`: the user's own `response_format`
+    is sent.
     """
 
     forms: tuple[Form, ...] = _LISTS
     limit: str = "max_tokens"
-    thought: int = 0
-    most: int | None = None
+    thinking: int = 0
+    max_output: int | None = None
     fixed: bool = False
 
-    def room(self, request: Request, params: Mapping[str, Any]) -> int | None:
-        """The tokens that an answer may take; the user's own number is never passed."""
+    def max_tokens(self, request: Request, params: Mapping[str, Any]) -> int | None:
+        """The tokens that an answer may have, never more than the user's own limit; None: do not send any."""
         own = stated_limit(params)
         if own is None and limit_name(params):
-            return None  # what the user gave goes as it is, `null` among it
-        usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thought if self.limit else None
-        room = max(filter(None, (request.max_output_tokens, usual)), default=None)
+            return None  # the user's value is sent as it is, even `null`
+        usual = _ANSWER + _PER_ROLLOUT * len(request.labels) + self.thinking if self.limit else None
+        tokens = max(filter(None, (request.max_output_tokens, usual)), default=None)
         if request.max_output_tokens and request.fitted:
-            room = request.max_output_tokens
+            tokens = request.max_output_tokens
         if own is not None:
-            return own if request.max_output_tokens is None or room is None else min(room, own)
-        if not self.limit or room is None:
+            return own if request.max_output_tokens is None or tokens is None else min(tokens, own)
+        if not self.limit or tokens is None:
             return None
-        return room if self.most is None else min(room, self.most)
+        return tokens if self.max_output is None else min(tokens, self.max_output)
 
-    def refused(self, sent: Answering, status: int, message: str) -> Answering | None:
-        """The next to try after a refusal of what was `sent`; None where the refusal is of something else."""
+    def after_refusal(self, sent: AnswerFormat, status: int, message: str) -> AnswerFormat | None:
+        """The format to try after a refusal of the one that was `sent`; None if something else is refused."""
         if refuses_format(status, message):
             if sent.fixed or len(sent.forms) == 1:
                 return None
@@ -87,17 +90,17 @@ class Answering:
         other = next((name for name in _NAMES if name != sent.limit and name in named), "")
         return replace(self, limit=other if sent.limit == _NAMES[1] else "")
 
-    def learnt(self, reply: Reply) -> Answering:
-        """With more room for thought, where an answer was cut off by it."""
+    def after_reply(self, reply: Reply) -> AnswerFormat:
+        """The format with more tokens for thinking, if thoughts cut the answer off."""
         if not (reply.truncated and reply.thought):
             return self
-        thought = min(_MOST_THOUGHT, max(_MEDIUM, 2 * reply.usage.completion))
-        return self if thought <= self.thought else replace(self, thought=thought)
+        thinking = min(_MOST_THINKING, max(_MEDIUM, 2 * reply.usage.completion))
+        return self if thinking <= self.thinking else replace(self, thinking=thinking)
 
 
 @dataclass(slots=True)
 class ChatJudge(Judge):
-    """A judge behind chat completions; `answering` is what it is asked for, as far as learnt."""
+    """A judge behind chat completions; `answer_format` changes with its refusals and replies."""
 
     name: str = field()  # a dataclass takes the property of the base for a default
     model: str
@@ -105,17 +108,17 @@ class ChatJudge(Judge):
     key: str | None = field(repr=False)
     timeout: float
     params: Mapping[str, Any]
-    answering: Answering
+    answer_format: AnswerFormat
     secret: str | None = field(init=False, repr=False)
-    """The key that is cut out of all that is told or kept."""
+    """The key that is removed from every message and reply."""
 
     def __post_init__(self) -> None:
         self.secret = self.key
 
     async def ask(self, request: Request) -> Reply | CallError:
-        """Post once; once more for each form or limit of the answer that is refused.
+        """Post once, and once more for each form or limit of the answer that is refused.
 
-        The deadline is one for all of it, from the connection to the last byte.
+        One deadline holds for all of it, from the connection to the last byte.
         """
         try:
             async with asyncio.timeout(self.timeout):
@@ -124,32 +127,32 @@ class ChatJudge(Judge):
             return CallError("transport", f"the judge did not answer within {self.timeout:g} s", "call")
 
     async def _ask(self, request: Request) -> Reply | CallError:
-        for posts in itertools.count(1):
-            asked = self.answering
-            answer = await self._post(request, asked)
-            if isinstance(answer, Refusal):
-                status, signs, message, headers, form = answer
-                fault = classify(status, signs, message, headers, self.secret)
-                better = self.answering.refused(asked, status or 400, form or message)
-                if fault.context is None and better:
-                    self.answering = better
+        for http_requests in itertools.count(1):
+            sent = self.answer_format
+            answer = await self._post(request, sent)
+            if isinstance(answer, ErrorResponse):
+                status, codes, message, headers, format_message = answer
+                error = classify(status, codes, message, headers, self.secret)
+                other = self.answer_format.after_refusal(sent, status or 400, format_message or message)
+                if error.context is None and other:
+                    self.answer_format = other
                     continue
-                answer = fault
+                answer = error
             elif isinstance(answer, Reply):
-                self.answering = self.answering.learnt(answer)
-            return replace(answer, http_requests=posts) if posts > 1 else answer
+                self.answer_format = self.answer_format.after_reply(answer)
+            return replace(answer, http_requests=http_requests) if http_requests > 1 else answer
         raise AssertionError("a count without end")
 
     @abstractmethod
-    async def _post(self, request: Request, how: Answering) -> Reply | CallError | Refusal:
-        """Send one request; a Refusal may be of the form or the limit that it asks for."""
+    async def _post(self, request: Request, how: AnswerFormat) -> Reply | CallError | ErrorResponse:
+        """Send one request; an ErrorResponse may refuse the form or the limit that it asks for."""
 
 
-def answering(judge: JudgeSettings, base: str | None) -> Answering:
-    """The answers to ask for at first; `base` is an endpoint that is asked directly, None: through litellm.
+def first_format(judge: JudgeSettings, base: str | None) -> AnswerFormat:
+    """The format to try first; `base` is the address of a direct endpoint, None if litellm is used.
 
-    An endpoint of one's own is asked for a schema with the group's ids. A provider compiles and keeps each
-    new schema, so it gets one for each size of a group, where it knows sizes.
+    An endpoint of one's own gets a schema with the group's ids. A provider compiles and stores each new
+    schema, so it gets one for each size of a group, or one for all if it has no sizes.
     """
     provider, forms = judge.model.partition("/")[0], _LISTS
     host = (urlsplit(base).hostname or "") if base else ""
@@ -159,36 +162,36 @@ def answering(judge: JudgeSettings, base: str | None) -> Answering:
     elif openai or (not host and provider in _SIZED and "claude" not in judge.model):
         forms = ("sized", *_LISTS)
     fixed = "response_format" in judge.params
-    listed = judge.api_base is None or base is None  # else the name may be anybody's
-    model = known(judge.model) if listed or provider == "openai" else PricedModel()
-    return Answering(
+    listed = judge.api_base is None or base is None  # else another model may have that name
+    model = model_info(judge.model) if listed or provider == "openai" else ModelInfo()
+    return AnswerFormat(
         _LISTS if fixed else forms,
         _NAMES[0] if openai else _NAMES[1],
-        _thought(judge.params, thinks=model.reasoning is True),
+        _thinking(judge.params, thinks=model.reasoning is True),
         model.max_output if listed else None,
         fixed,
     )
 
 
-def chat_body(model: str, params: Mapping[str, Any], request: Request, how: Answering) -> bytes:
-    """The JSON body; the user's parameters win over what is asked for here."""
+def chat_body(model: str, params: Mapping[str, Any], request: Request, how: AnswerFormat) -> bytes:
+    """The JSON body of a call; the user's parameters replace all others."""
     body: dict[str, Any] = {"model": model, "messages": messages(request, how)}
     if (form := response_format(how.forms[0], request.labels)) is not None:
         body["response_format"] = form
     body |= params
-    if (room := how.room(request, params)) is not None:
-        body[limit_name(params) or how.limit or _NAMES[1]] = room
+    if (tokens := how.max_tokens(request, params)) is not None:
+        body[limit_name(params) or how.limit or _NAMES[1]] = tokens
     return orjson.dumps(body)
 
 
-def messages(request: Request, how: Answering) -> list[dict[str, str]]:
-    """The two messages; the first names the form of the answer that is asked for."""
+def messages(request: Request, how: AnswerFormat) -> list[dict[str, str]]:
+    """The system message, which describes the form of the answer, and the user message."""
     system = keyed(request.system) if how.forms[0] == "keyed" else request.system
     return [{"role": "system", "content": system}, {"role": "user", "content": request.user}]
 
 
 def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | None:
-    """The parameter that holds an answer to a form; None for text, of which the prompt alone tells."""
+    """The parameter that enforces a form; None for text, which only the prompt describes."""
     if form == "text":
         return None
     if form == "json":
@@ -198,7 +201,7 @@ def response_format(form: Form, labels: tuple[str, ...]) -> dict[str, Any] | Non
 
 
 _SCORE = {"type": "number", "enum": [number / 100 for number in range(101)]}
-"""Engines do not hold a number to its bounds, but an answer to a list."""
+"""A list of values: engines enforce one, but not the bounds of a number."""
 _ENTRY = {
     "type": "object",
     "properties": {"explanation": {"type": "string", "maxLength": EXPLANATION}, "score": _SCORE},
@@ -208,7 +211,7 @@ _ENTRY = {
 
 
 def _keyed_schema(labels: tuple[str, ...]) -> dict[str, Any]:
-    """An entry for each id, in their order: no answer can leave one out, or add one."""
+    """The schema with an entry for each id, in their order: an answer cannot omit or add one."""
     scores = {
         "type": "object",
         "properties": {label: {"$ref": "#/$defs/entry"} for label in labels},
@@ -225,18 +228,18 @@ def _keyed_schema(labels: tuple[str, ...]) -> dict[str, Any]:
 
 
 def limit_name(params: Mapping[str, Any]) -> str | None:
-    """The name under which the user's own parameters bound an answer."""
+    """The parameter with which the user bounds an answer, if any."""
     return next((name for name in _NAMES if name in params), None)
 
 
 def stated_limit(params: Mapping[str, Any]) -> int | None:
-    """The most completion tokens that the user's own parameters allow."""
+    """The completion tokens that the user's own parameters allow; None if they do not bound them."""
     values = (params.get(name) for name in _NAMES)
     return next((n for n in values if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
 
 
-def _thought(params: Mapping[str, Any], *, thinks: bool) -> int:
-    """Tokens for thought: as the parameters ask, else where the model is known to think."""
+def _thinking(params: Mapping[str, Any], *, thinks: bool) -> int:
+    """Tokens for thinking: those that the parameters ask for, else some if the model `thinks`."""
     thinking, effort = params.get("thinking"), params.get("reasoning_effort")
     if isinstance(thinking, Mapping):
         budget = thinking.get("budget_tokens")
@@ -244,7 +247,7 @@ def _thought(params: Mapping[str, Any], *, thinks: bool) -> int:
     if effort is None and isinstance(reasoning := params.get("reasoning"), Mapping):
         effort = reasoning.get("effort")
     if effort is not None:
-        return _THOUGHT.get(str(effort), _MOST_THOUGHT)
+        return _THINKING.get(str(effort), _MOST_THINKING)
     return _MEDIUM if thinks else 0
 
 

@@ -1,4 +1,4 @@
-"""Every spelling of how long to wait."""
+"""Every spelling of the seconds to wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ruler_cli.judges.provider_errors import classify, named, wait_of
+from ruler_cli.judges.provider_errors import classify
+from ruler_cli.judges.retry_after import delay_in, retry_after
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=90)
@@ -41,7 +42,7 @@ def test_spellings(subtests: pytest.Subtests) -> None:
     for value, seconds in SPELLINGS:
         with subtests.test(value=value, seconds=seconds):
             asked, reset = (
-                wait_of({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
+                retry_after({name: value}, "", True, NOW) for name in ("Retry-After", "x-ratelimit-reset")
             )
             assert asked == (None if seconds is None else pytest.approx(seconds))
             assert reset == (asked or None)  # a reset that is over tells nothing
@@ -84,10 +85,10 @@ WHICH_WINS = [
 
 
 def test_which_wins(subtests: pytest.Subtests) -> None:
-    """The call's own wait wins over resets, and the reset of what is used up over the others."""
+    """The call's own wait goes before resets, and the reset of an exhausted limit before the others."""
     for headers, seconds in WHICH_WINS:
         with subtests.test(headers=headers, seconds=seconds):
-            assert wait_of(headers, "", True, NOW) == seconds
+            assert retry_after(headers, "", True, NOW) == seconds
 
 
 NAMED = [
@@ -112,26 +113,26 @@ def test_named(subtests: pytest.Subtests) -> None:
     """A delay that a message names is read in every unit."""
     for message, seconds in NAMED:
         with subtests.test(message=message, seconds=seconds):
-            found = named(message)
-            assert found == (None if seconds is None else pytest.approx(seconds))
+            result = delay_in(message)
+            assert result == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_order_with_a_message() -> None:
-    """The header's own word, then the message's, then a reset where a limit was passed."""
+    """The header goes first, then the message, then a reset if a limit was exceeded."""
     reset = {"x-ratelimit-reset-tokens": "9s"}
-    assert wait_of({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
-    assert wait_of(reset, "try again in 4s", True, NOW) == 4
-    assert wait_of(reset, "no", True, NOW) == 9
-    assert wait_of(reset, "no", False, NOW) is None  # on every answer of some providers
+    assert retry_after({"Retry-After": "1", **reset}, "try again in 4s", True, NOW) == 1
+    assert retry_after(reset, "try again in 4s", True, NOW) == 4
+    assert retry_after(reset, "no", True, NOW) == 9
+    assert retry_after(reset, "no", False, NOW) is None  # on every answer of some providers
     assert classify(429, "", "Please try again in 6m0s.", {}).retry_after == 360
     assert classify(401, "", "no", {"Retry-After": "7"}).retry_after is None
 
 
 def test_calls_in_flight() -> None:
-    """Where an older litellm proxy has too many calls in flight, the minute that it names is not read."""
+    """If an older litellm proxy has too many calls in flight, the minute that it names is ignored."""
     for now, most, seconds in ((2, 2, None), (0, 2**63 - 1, 45.5)):
         told = f"current rpm: 6, current max_parallel_requests: {now}, max_parallel_requests: {most}"
-        assert wait_of({"retry-after": "45.5"}, told, True, NOW) == seconds
+        assert retry_after({"retry-after": "45.5"}, told, True, NOW) == seconds
 
 
 ODD = st.one_of(
@@ -149,6 +150,9 @@ ODD = st.one_of(
 @example({"Retry-After": "Mon, 01 Jan 0001 00:00:00 +9999"}, NOW, "")
 @example({"Retry-After": "9999-12-31T23:59:59-23:59"}, NOW, "retry in " + "9" * 400 + "s")
 def test_any_value(headers: dict[str, str], now: datetime, text: str) -> None:
-    """No header and no message raises, and what comes out is None or finite and not negative."""
-    for found in (wait_of(headers, "", True, now), wait_of(headers, f"try again in {text}", True, now)):
-        assert found is None or (math.isfinite(found) and found >= 0)
+    """No header and no message raises, and the result is None or finite and not negative."""
+    for result in (
+        retry_after(headers, "", True, now),
+        retry_after(headers, f"try again in {text}", True, now),
+    ):
+        assert result is None or (math.isfinite(result) and result >= 0)

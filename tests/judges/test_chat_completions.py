@@ -1,4 +1,4 @@
-"""The body of a chat completions call: what a live run sends is what a request file holds."""
+"""The body of a chat completions call: a live run sends the bytes that a request file holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ruler_cli.answer import EXPLANATION
 from ruler_cli.batch.request_lines import request_line
 from ruler_cli.config import JudgeSettings
-from ruler_cli.judges.request_body import Answering, Form, answering, chat_body, response_format
+from ruler_cli.judges.chat_completions import AnswerFormat, Form, chat_body, first_format, response_format
 from ruler_cli.judges.resolve import OPENAI, resolve
 from ruler_cli.prompting import templates
 from ruler_cli.types import Reply, Request, Usage
@@ -33,13 +33,13 @@ PARAMS: list[dict[str, Any]] = [
 ]
 
 
-async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
+async def test_first_body_of_a_live_run(subtests: pytest.Subtests) -> None:
     """The body in a row is byte for byte the first POST of a live run to the same endpoint."""
     for model in MODELS:
         for params in PARAMS:
-            for room in [None, 77]:
-                with subtests.test(room=room, params=params, model=model):
-                    request = Request(ASKED.system, ASKED.user, ASKED.labels, room)
+            for max_tokens in [None, 77]:
+                with subtests.test(max_tokens=max_tokens, params=params, model=model):
+                    request = Request(ASKED.system, ASKED.user, ASKED.labels, max_tokens)
                     async with serving(answer(200, COMPLETION)) as server:
                         settings = JudgeSettings(model, server.base, params=params)
                         async with opened(resolve(settings)) as judge:
@@ -55,7 +55,7 @@ async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
                         assert line == head + sent + b"}\n"
 
 
-async def test_what_the_judge_server_was_asked(server: JudgeServer) -> None:
+async def test_body_at_the_judge_server(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
     asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
@@ -65,7 +65,7 @@ async def test_what_the_judge_server_was_asked(server: JudgeServer) -> None:
     assert server.requests() == [row["body"]]
 
 
-def body(params: dict[str, Any], how: Answering, request: Request = ASKED) -> dict[str, Any]:
+def body(params: dict[str, Any], how: AnswerFormat, request: Request = ASKED) -> dict[str, Any]:
     """The body of a call, read again."""
     value = orjson.loads(chat_body("m", params, request, how))
     assert isinstance(value, dict)
@@ -73,17 +73,17 @@ def body(params: dict[str, Any], how: Answering, request: Request = ASKED) -> di
 
 
 def test_forms() -> None:
-    """Each step down of the answer's form changes the form and what the prompt says of it."""
+    """Each fallback of the answer's form changes the parameter and the prompt's sentence on it."""
     system = templates.system("Grade.", alone=False)
     request = Request(system, "?", ("abcd", "bcdf"))
     forms: tuple[Form, ...] = ("keyed", "sized", "list", "json", "text")
     for form in forms:
-        sent = body({}, Answering((form,)), request)
+        sent = body({}, AnswerFormat((form,)), request)
         assert sent.pop("response_format", None) == response_format(form, request.labels)
         assert set(sent) == {"model", "messages", "max_tokens"}
-        said = sent["messages"][0]["content"]
-        assert ('{"ID": {' in said, '"trajectory_id": ' in said) == (form == "keyed", form != "keyed")
-        stated = body({"response_format": 1}, Answering((form,)))
+        message = sent["messages"][0]["content"]
+        assert ('{"ID": {' in message, '"trajectory_id": ' in message) == (form == "keyed", form != "keyed")
+        stated = body({"response_format": 1}, AnswerFormat((form,)))
         assert stated["response_format"] == 1
 
 
@@ -135,9 +135,11 @@ def test_the_first_form(subtests: pytest.Subtests) -> None:
     for model, base, form, limit in THE_FIRST_FORM:
         with subtests.test(model=model, base=base, form=form, limit=limit):
             stated = None if base in (None, OPENAI) else base
-            how = answering(JudgeSettings(model, stated), base)
+            how = first_format(JudgeSettings(model, stated), base)
             assert (how.forms[0], how.limit) == (form, limit)
-            own = answering(JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base)
+            own = first_format(
+                JudgeSettings(model, stated, params={"response_format": {"type": "text"}}), base
+            )
             assert (own.forms[0], own.fixed) == ("list", True)
 
 
@@ -150,10 +152,10 @@ BOUNDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def test_room() -> None:
+def test_max_tokens() -> None:
     """A bound has the name that the endpoint knows, or the user's; one that is no number goes as it is."""
     for base, params, bound in BOUNDS:
-        how = answering(JudgeSettings("openai/gpt-4o", params=params), base)
+        how = first_format(JudgeSettings("openai/gpt-4o", params=params), base)
         sent = body(params, how, Request("", "", (), 99, fitted=True))
         assert {key: value for key, value in sent.items() if key.startswith("max_")} == bound
 
@@ -161,37 +163,44 @@ def test_room() -> None:
 def test_a_limit_for_the_rollouts() -> None:
     """More rollouts get more tokens, a judge that thinks gets more; the user's number is never passed."""
     few, many = (Request("", "", ("a",) * number) for number in (2, 20))
-    plain = answering(JudgeSettings("openai/gpt-4o"), OPENAI)
-    thinking = answering(JudgeSettings("openai/o3"), OPENAI)
-    assert 0 < (plain.room(few, {}) or 0) < (plain.room(many, {}) or 0) < (thinking.room(many, {}) or 0)
-    efforts = [answering(JudgeSettings("m", params={"reasoning_effort": e}), None) for e in ("low", "high")]
-    assert (efforts[0].room(few, {}) or 0) < (efforts[1].room(few, {}) or 0)
+    plain = first_format(JudgeSettings("openai/gpt-4o"), OPENAI)
+    thinking = first_format(JudgeSettings("openai/o3"), OPENAI)
+    assert (
+        0
+        < (plain.max_tokens(few, {}) or 0)
+        < (plain.max_tokens(many, {}) or 0)
+        < (thinking.max_tokens(many, {}) or 0)
+    )
+    efforts = [
+        first_format(JudgeSettings("m", params={"reasoning_effort": e}), None) for e in ("low", "high")
+    ]
+    assert (efforts[0].max_tokens(few, {}) or 0) < (efforts[1].max_tokens(few, {}) or 0)
     for how in (plain, thinking):
-        assert how.room(few, {"max_tokens": 77}) == 77
+        assert how.max_tokens(few, {"max_tokens": 77}) == 77
         again = Request("", "", ("a",), 10_000)
-        assert how.room(again, {"max_tokens": 77}) == 77
-        assert (how.room(again, {}) or 0) >= 10_000
+        assert how.max_tokens(again, {"max_tokens": 77}) == 77
+        assert (how.max_tokens(again, {}) or 0) >= 10_000
 
 
 def test_a_model_that_writes_little() -> None:
     """No answer is asked to be longer than the model can write."""
-    how = replace(Answering(), most=500)
-    assert how.room(Request("", "", ("a",) * 20), {}) == 500
-    assert how.room(Request("", "", ("a",), 9000), {}) == 500
+    how = AnswerFormat(max_output=500)
+    assert how.max_tokens(Request("", "", ("a",) * 20), {}) == 500
+    assert how.max_tokens(Request("", "", ("a",), 9000), {}) == 500
 
 
 def test_thought_is_learnt() -> None:
     """An answer that thought cut off gives the next ones more room, and no other does."""
-    how = Answering()
+    how = AnswerFormat()
     cut = Reply("", Usage(1, 448), truncated=True, thought=True)
-    more = how.learnt(cut)
-    assert (more.room(ASKED, {}) or 0) > 2 * (how.room(ASKED, {}) or 0)
+    more = how.after_reply(cut)
+    assert (more.max_tokens(ASKED, {}) or 0) > 2 * (how.max_tokens(ASKED, {}) or 0)
     most = more
     for _ in range(9):
-        most = most.learnt(replace(cut, usage=Usage(1, most.room(ASKED, {}) or 0)))
-    assert (more.room(ASKED, {}) or 0) < (most.room(ASKED, {}) or 0) < 100_000
-    assert how.learnt(replace(cut, thought=False)) == how
-    assert how.learnt(replace(cut, truncated=False)) == how
+        most = most.after_reply(replace(cut, usage=Usage(1, most.max_tokens(ASKED, {}) or 0)))
+    assert (more.max_tokens(ASKED, {}) or 0) < (most.max_tokens(ASKED, {}) or 0) < 100_000
+    assert how.after_reply(replace(cut, thought=False)) == how
+    assert how.after_reply(replace(cut, truncated=False)) == how
 
 
 REFUSALS = [
@@ -203,27 +212,27 @@ REFUSALS = [
 
 
 def test_a_refused_limit() -> None:
-    """An endpoint that knows the limit by another name is told that; one that takes none gets none."""
-    for status, said, limit in REFUSALS:
-        how = Answering()
-        after = how.refused(how, status, said)
+    """An endpoint with another name for the limit gets that name; one that has none gets no limit."""
+    for status, message, limit in REFUSALS:
+        how = AnswerFormat()
+        after = how.after_refusal(how, status, message)
         assert after is not None
         assert (after.limit, after.forms) == (limit, how.forms)
-        assert after.refused(how, status, said) == after  # another call had the older one
-        last = after.refused(after, status, "max_completion_tokens is not known here")
+        assert after.after_refusal(how, status, message) == after  # another call had the older one
+        last = after.after_refusal(after, status, "max_completion_tokens is not known here")
         assert last is None if not limit else last is not None and last.limit == ""
 
 
 def test_steps_down() -> None:
     """Calls that were refused the same form take one step together, and the last form is refused for good."""
-    how = Answering(("keyed", "list", "json", "text"))
-    said = "'response_format' of type 'json_schema' is not supported."
+    how = AnswerFormat(("keyed", "list", "json", "text"))
+    message = "'response_format' of type 'json_schema' is not supported."
     seen = []
-    step: Answering | None = how
+    step: AnswerFormat | None = how
     while step is not None:
         seen.append(step.forms[0])
-        sent, step = step, step.refused(step, 400, said)
+        sent, step = step, step.after_refusal(step, 400, message)
         if step is not None:
-            assert step.refused(sent, 400, said) == step
+            assert step.after_refusal(sent, 400, message) == step
     assert seen == ["keyed", "list", "json", "text"]
-    assert how.refused(how, 400, "Your key is wrong.") is None
+    assert how.after_refusal(how, 400, "Your key is wrong.") is None

@@ -1,4 +1,4 @@
-"""A judge asked directly and through litellm: one deadline, one request, one meaning, no key told."""
+"""A judge asked directly and through litellm: one deadline, one request, one meaning, no key in messages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from ruler_cli.answer import reply_of, usage_of
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import UsageError
+from ruler_cli.judges.chat_completions import AnswerFormat
 from ruler_cli.judges.openai_http import HttpJudge
-from ruler_cli.judges.request_body import Answering
 from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judge_server import JudgeServer
@@ -29,9 +29,9 @@ KEY = "my-own-key-0123456789"
 PROMPT = '<trajectory id="abcd">\nassistant: "truth=0.4"\n</trajectory>\ntrajectory_ids to score: ["abcd"]'
 ASKED = Request("Grade.", PROMPT, ("abcd",))
 GOOD = answer(200, b'{"choices":[{"index":0,"message":{"role":"assistant","content":"fine"}}]}')
-Way = Literal["http", "litellm"]
-BOTH: tuple[Way, ...] = ("http", "litellm")
-PATHS: tuple[tuple[str, Way], ...] = (
+Route = Literal["http", "litellm"]
+BOTH: tuple[Route, ...] = ("http", "litellm")
+PATHS: tuple[tuple[str, Route], ...] = (
     ("openai/m", "http"),
     ("openai/m", "litellm"),
     ("anthropic/m", "litellm"),
@@ -40,13 +40,13 @@ PATHS: tuple[tuple[str, Way], ...] = (
 
 @pytest.fixture(autouse=True, scope="module")
 def no_leftovers() -> Iterator[None]:
-    """What litellm leaves of a call that was cut short warns here, not in a test that comes later."""
+    """Have leftovers of an aborted litellm call warn here, and not in a later test."""
     yield
     gc.collect()
 
 
 async def ask(
-    model: str, via: Way, base: str | None, request: Request = ASKED, **settings: Any
+    model: str, via: Route, base: str | None, request: Request = ASKED, **settings: Any
 ) -> Reply | CallError:
     """One call; a test that would hang fails."""
     settings = {"api_key": KEY, "timeout": 20.0, **settings}
@@ -73,31 +73,33 @@ async def test_reply(server: JudgeServer, subtests: pytest.Subtests) -> None:
             assert server.stats()["keys"] == ([] if via == "http" else ["Bearer none"])
 
 
-FAULTS = {
+ERROR_SCOPES = {
     "401": "run", "404": "run", "quota": "run", "400": "group", "429": "call", "500": "call", "529": "call",
     "drop": "call", "hang": "call", "drip": "call",
 }  # fmt: skip
 
 
-async def test_faults(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """Each failure of the outside world is one request and a fault of one scope, on both paths."""
-    for cue, scope in FAULTS.items():
+async def test_call_errors(server: JudgeServer, subtests: pytest.Subtests) -> None:
+    """Each failure of the outside world is one request and one CallError of one scope, on both routes."""
+    for cue, scope in ERROR_SCOPES.items():
         for via in BOTH:
             with subtests.test(cue=cue, via=via):
                 server.reset()
-                fault = await ask(f"openai/{cue}", via, server.base, timeout=0.4 if cue[0] in "dh" else 9.0)
-                assert isinstance(fault, CallError)
-                assert fault.scope == scope, fault.reason
+                call_error = await ask(
+                    f"openai/{cue}", via, server.base, timeout=0.4 if cue[0] in "dh" else 9.0
+                )
+                assert isinstance(call_error, CallError)
+                assert call_error.scope == scope, call_error.reason
                 assert server.stats()["requests"] == 1
 
 
 async def test_deadline() -> None:
     """A server that drips its headers or its body, or never greets, is left at the deadline."""
-    faults: list[Reply | CallError] = []
+    call_errors: list[Reply | CallError] = []
     head, end, body = GOOD.partition(b"\r\n\r\n")
 
-    async def late(model: str, via: Way, base: str) -> None:
-        faults.append(await ask(model, via, base, timeout=0.6))
+    async def late(model: str, via: Route, base: str) -> None:
+        call_errors.append(await ask(model, via, base, timeout=0.6))
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with (
@@ -112,7 +114,7 @@ async def test_deadline() -> None:
                     f"https://127.0.0.1:{silent.getsockname()[1]}/v1",
                 ):
                     group.start_soon(late, model, via, base)
-    assert faults == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
+    assert call_errors == [CallError("transport", "the judge did not answer within 0.6 s", "call")] * 9
 
 
 async def test_one_deadline_for_all_steps(subtests: pytest.Subtests) -> None:
@@ -121,10 +123,10 @@ async def test_one_deadline_for_all_steps(subtests: pytest.Subtests) -> None:
     for via in BOTH:
         with subtests.test(via=via):
             async with serving(refused, wait=0.9) as server:
-                fault = await ask("openai/m", via, server.base, timeout=1.5)
+                call_error = await ask("openai/m", via, server.base, timeout=1.5)
                 assert len(server.requests) == 2  # the second was cut short
-            assert isinstance(fault, CallError)
-            assert fault.reason == "the judge did not answer within 1.5 s"
+            assert isinstance(call_error, CallError)
+            assert call_error.reason == "the judge did not answer within 1.5 s"
 
 
 MEANINGS = [
@@ -144,62 +146,62 @@ async def test_meanings(subtests: pytest.Subtests) -> None:
         for model, via in PATHS:
             with subtests.test(status=status, signs=signs, model=model, via=via):
                 async with serving(error(status, f"no, {KEY}", "Retry-After: 7\r\n", **signs)) as server:
-                    fault = await ask(model, via, server.base)
+                    call_error = await ask(model, via, server.base)
                     assert len(server.requests) == 1
-                assert isinstance(fault, CallError)
-                assert (fault.scope, fault.rate) == (scope, rate), fault.reason
-                assert fault.retry_after == (7 if scope == "call" else None)
-                assert fault.reason.startswith(f"the judge answered {status}: no, [key]")
+                assert isinstance(call_error, CallError)
+                assert (call_error.scope, call_error.rate) == (scope, rate), call_error.reason
+                assert call_error.retry_after == (7 if scope == "call" else None)
+                assert call_error.reason.startswith(f"the judge answered {status}: no, [key]")
 
 
 async def test_sent_or_not(subtests: pytest.Subtests) -> None:
-    """A call that was sent may have been paid for, also where a gateway speaks of a refused connection."""
+    """A call that was sent may be billed, even if a gateway reports a refused connection."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         closed = f"http://127.0.0.1:{gone.getsockname()[1]}/v1"
     for model, via in PATHS:
         with subtests.test(model=model, via=via):
             async with serving(error(503, "upstream connection refused")) as server:
-                fault = await ask(model, via, server.base)
-                assert isinstance(fault, CallError)
-                assert (fault.sent, "answered 503" in fault.reason) == (True, True)
+                call_error = await ask(model, via, server.base)
+                assert isinstance(call_error, CallError)
+                assert (call_error.sent, "answered 503" in call_error.reason) == (True, True)
             async with serving(b"") as server:
-                fault = await ask(model, via, server.base)
-                assert isinstance(fault, CallError)
-                assert (fault.scope, fault.sent, len(server.requests)) == ("call", True, 1)
-            fault = await ask(model, via, closed)
-            assert isinstance(fault, CallError)
-            assert (fault.scope, fault.sent, fault.billed) == ("call", False, False)
-            assert "cannot be reached" in fault.reason
+                call_error = await ask(model, via, server.base)
+                assert isinstance(call_error, CallError)
+                assert (call_error.scope, call_error.sent, len(server.requests)) == ("call", True, 1)
+            call_error = await ask(model, via, closed)
+            assert isinstance(call_error, CallError)
+            assert (call_error.scope, call_error.sent, call_error.billed) == ("call", False, False)
+            assert "cannot be reached" in call_error.reason
             assert KEY not in repr(resolve(JudgeSettings(model, closed, via=via, api_key=KEY)).judge)
 
 
 async def test_error_that_comes_as_200() -> None:
     """An error in a good answer's clothes is read as the error it is."""
     async with serving(error(200, "Rate limit exceeded", "Retry-After: 3\r\n", code=429)) as server:
-        fault = await ask("openai/m", "http", server.base)
-    assert isinstance(fault, CallError)
-    assert (fault.scope, fault.rate, fault.retry_after) == ("call", True, 3)
+        call_error = await ask("openai/m", "http", server.base)
+    assert isinstance(call_error, CallError)
+    assert (call_error.scope, call_error.rate, call_error.retry_after) == ("call", True, 3)
 
 
-async def test_what_only_litellm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_litellm_without_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that litellm finds itself is cut out, and a time that the user gives it ends the call."""
     async with serving(GOOD, wait=20) as server:
-        fault = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
-    assert isinstance(fault, CallError)
-    assert (fault.scope, fault.sent, "in time" in fault.reason) == ("call", True, True)
+        call_error = await ask("openai/m", "litellm", server.base, params={"timeout": 0.3})
+    assert isinstance(call_error, CallError)
+    assert (call_error.scope, call_error.sent, "in time" in call_error.reason) == ("call", True, True)
     async with serving(error(401, f"bad {KEY}", type="authentication_error")) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
         monkeypatch.setenv("ANTHROPIC_API_BASE", server.base.removesuffix("/v1"))
-        fault = await ask("anthropic/m", "litellm", None, api_key=None)
-    assert isinstance(fault, CallError)
-    assert (KEY in fault.reason, "[key]" in fault.reason) == (False, True)
-    said = await ask("anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"})
-    assert isinstance(said, Reply)
-    assert (said.text, said.usage.calls) == ("fine", 1)
+        call_error = await ask("anthropic/m", "litellm", None, api_key=None)
+    assert isinstance(call_error, CallError)
+    assert (KEY in call_error.reason, "[key]" in call_error.reason) == (False, True)
+    reply = await ask("anthropic/claude-sonnet-4-5", "litellm", None, params={"mock_response": "fine"})
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.usage.calls) == ("fine", 1)
 
 
 async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A refused form or limit is asked for in another way, but never one that the user gave."""
+    """A refused form or limit is replaced by another, but never one that the user gave."""
     for via in BOTH:
         with subtests.test(via=via):
             server.reset()
@@ -218,7 +220,7 @@ async def test_steps_down(server: JudgeServer, subtests: pytest.Subtests) -> Non
 
 
 async def test_odd_ends(server: JudgeServer, subtests: pytest.Subtests) -> None:
-    """A refusal, a filter and a cut are told apart from an answer, and room for the answer is passed on."""
+    """A refusal, a filter and a cut differ from an answer, and the limit of the answer is sent."""
     request = Request(ASKED.system, ASKED.user, ASKED.labels, max_output_tokens=50, fitted=True)
     for via in BOTH:
         with subtests.test(via=via):
@@ -245,16 +247,16 @@ UNKNOWN = [
 
 
 async def test_unknown_provider(subtests: pytest.Subtests) -> None:
-    """A name without a provider, or without its key, is told before a call, with what may be meant."""
-    for name, said in UNKNOWN:
-        with subtests.test(name=name), pytest.raises(UsageError, match=said):
+    """A name without a provider, or without its key, is reported before a call, with a suggestion."""
+    for name, message in UNKNOWN:
+        with subtests.test(name=name), pytest.raises(UsageError, match=message):
             await ask(name, "litellm", None, api_key=None)
 
 
 async def test_not_open() -> None:
     """A judge that was not opened is a mistake of the caller."""
     with pytest.raises(RuntimeError):
-        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, Answering()).ask(ASKED)
+        await HttpJudge("n", "m", "http://127.0.0.1:9/v1", None, 1.0, {}, AnswerFormat()).ask(ASKED)
 
 
 def test_usage() -> None:
@@ -266,23 +268,23 @@ def test_usage() -> None:
 
 
 def test_read_again() -> None:
-    """What is kept of an answer reads as the answer; no chat completion is a fault that carries it."""
+    """The stored body of a reply reads as the reply; any other body is a CallError that holds it."""
     reply = reply_of(b'{"choices":[{"message":{"content":"hm","refusal":"no"},"finish_reason":"length"}]}')
     assert reply == Reply("hm", Usage(calls=1), truncated=True, refusal="no")
     assert isinstance(reply, Reply)
     assert reply_of(reply.body) == reply
-    fault = reply_of(b"<html>")
-    assert isinstance(fault, CallError)
-    assert (fault.scope, fault.body) == ("call", b"<html>")
+    call_error = reply_of(b"<html>")
+    assert isinstance(call_error, CallError)
+    assert (call_error.scope, call_error.body) == ("call", b"<html>")
 
 
 def test_echoed_key() -> None:
-    """A key is taken out of an answer; what stands for one where none is wanted may be any word of it."""
-    said = reply_of(
+    """A key is removed from an answer, but not a placeholder for a key, which may be any word."""
+    reply = reply_of(
         b'{"choices":[{"message":{"content":[{"text":5},{"text":"sk-key-echo"}]}}]}', "sk-key-echo"
     )
-    assert isinstance(said, Reply)
-    assert (said.text, b"sk-key-echo" in said.body) == ("[key]", False)
+    assert isinstance(reply, Reply)
+    assert (reply.text, b"sk-key-echo" in reply.body) == ("[key]", False)
     text = '{"scores": [{"trajectory_id": "xjwx", "explanation": "none", "score": 0.1}]}'
     for key in ("x", "1", "none", "scores"):
         reply = reply_of(orjson.dumps({"choices": [{"message": {"content": text}}]}), key)
