@@ -155,7 +155,7 @@ class ResultWriter:
             self.unfinished = True  # for the run that goes on, and not in two files
             return [(record.line.number, b"") for record in group.records]
         annotations = annotations_of(group, result, scores, self._names)
-        if not form.told_once:  # there the group's part stands on each rollout
+        if not form.group_in_record:  # there the group's part stands on each rollout
             annotations = [Annotation(each.score, {**each.fields, "group": fields}) for each in annotations]
         records, rest = [], iter(annotations)
         for record in group.records:

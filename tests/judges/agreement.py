@@ -18,8 +18,8 @@ import orjson
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import Offline
 from ruler_cli.prompting.prompt import build_layout, write_prompt
-from ruler_cli.results.agree.measure import Agreement, measure
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.agree import Agreement, measure
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.parse_reply import parse
 from ruler_cli.types import Group, Line, Record, Rollout
 
@@ -48,10 +48,10 @@ def judged(group: Group) -> list[float]:
 def agreement(path: Path) -> Agreement:
     """Judge every group of a file and compare with its rewards."""
     groups = (
-        MarkedGroup(
+        ScoredGroup(
             group.key,
             tuple(
-                MarkedRollout((at,), "scored", score, score, float(rollout.reward))
+                ScoredRollout((at,), "scored", score, score, float(rollout.reward))
                 for at, (score, rollout) in enumerate(zip(judged(group), group.rollouts, strict=True))
             ),
             "scored",

@@ -26,7 +26,7 @@ from ruler_cli.scoring.sums import (
     quantile,
     rounded,
 )
-from tests.results.agree.values import grades, rows
+from tests.results.agree_values import grades, rows
 from tests.scoring.group_results import scores
 
 Group = list[tuple[float, float, float]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import CombineSettings, OnFailure
-from ruler_cli.formats.interface import Format, Layout
+from ruler_cli.formats.interface import Format, RecordLayout
 from ruler_cli.formats.reader import Reader
 from ruler_cli.reading.parse import parse
 from ruler_cli.scoring.batch_statistics import BatchStatistics
@@ -263,10 +263,10 @@ def shape(**layout: Any) -> Format:
         name="made up",
         family="made-up",
         shape=layout.pop("shape", "trajectory"),
-        tells="",
+        signature="",
         matches=lambda _: True,
         rollouts=lambda _: [Rollout(talk("4"), (i,) if layout.get("listed") else ()) for i in range(count)],
-        layout=Layout(**layout),
+        layout=RecordLayout(**layout),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 
 grades = st.integers(0, 4).map(lambda n: n / 4)
 """Few different numbers, so that ties are common."""
@@ -22,21 +22,21 @@ def scored(
     key: str = "g",
     cost: float | None = None,
     judges: Mapping[str, Sequence[float]] | None = None,
-) -> MarkedGroup:
+) -> ScoredGroup:
     """A group with these scores and labels, and those of a panel."""
     panel = [{name: own[i] for name, own in (judges or {}).items()} for i in range(len(scores))]
     each = zip(scores, labels, panel, strict=True)
     rollouts = tuple(item(score, label, judges=own) for score, label, own in each)
-    return MarkedGroup(key, rollouts, "scored", cost=cost)
+    return ScoredGroup(key, rollouts, "scored", cost=cost)
 
 
-def item(score: float | None, label: float | None, *slots: float, **more: object) -> MarkedRollout:
+def item(score: float | None, label: float | None, *slots: float, **more: object) -> ScoredRollout:
     """A rollout with this score and this label."""
-    return MarkedRollout((0,), "scored", score, score, label, slots=slots, **more)  # type: ignore[arg-type]
+    return ScoredRollout((0,), "scored", score, score, label, positions=slots, **more)  # type: ignore[arg-type]
 
 
-def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[MarkedGroup]:
-    """Groups whose labels are passed or failed, and whose scores tell it as well as the noise lets them."""
+def drawn(groups: int, size: int, seed: int, noise: float = 0.3) -> list[ScoredGroup]:
+    """Groups with labels 0 and 1, and with scores that follow them with noise."""
     draw = random.Random(seed)
     found = []
     for number in range(groups):

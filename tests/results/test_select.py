@@ -1,4 +1,4 @@
-"""Selections of whole files: what is kept, in which order, and what is refused."""
+"""Selections of whole files: the rollouts that stay, their order, and refusals."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.errors import UsageError
-from ruler_cli.results.select.conditions import NAMES, condition
-from ruler_cli.results.select.select import Keep, same_as, widest
+from ruler_cli.results.conditions import NAMES, parse_condition
+from ruler_cli.results.select import Keep, comparable, widest
 from tests.conftest import ROOT, read
-from tests.results.select.values import (
+from tests.results.select_values import (
     GROUPS,
+    annotation,
     dump,
     grouped,
     lines,
-    mark,
     marked,
     scored_by,
     selected,
@@ -54,7 +54,7 @@ WHERE = {
 
 
 def test_conditions(tmp_path: Path) -> None:
-    """All conditions must hold, both ends belong to a range, and what is left keeps its order."""
+    """All conditions must hold, both ends belong to a range, and records keep their order."""
     for records in (GROUPS, lines(*GROUPS)):
         source = dump(tmp_path / "in.jsonl", records)
         for where, kept in WHERE.items():
@@ -65,7 +65,7 @@ def test_conditions(tmp_path: Path) -> None:
 
 
 def test_bare_disagreement(tmp_path: Path) -> None:
-    """Without a range it holds where a pair stands in the other order than its labels; a tie is none."""
+    """Without a range it holds if a pair is ordered against its labels; a tie does not count."""
     dice = random.Random(4)
     grades = (None, 0.0, 0.5, 1.0)
     rows = [[(dice.choice(grades), dice.choice(grades)) for _ in range(3)] for _ in range(200)]
@@ -101,10 +101,10 @@ WAYS = {
 
 
 def test_way_out() -> None:
-    """What is no condition is reported with the nearest one or the way to write it."""
+    """A text that is no condition is reported with the nearest one, or with the form of a range."""
     for text, says in WAYS.items():
         with pytest.raises(UsageError) as error:
-            condition(text)
+            parse_condition(text)
         assert says in str(error.value)
         assert "\x1b" not in str(error.value)
 
@@ -113,9 +113,9 @@ def test_way_out() -> None:
     st.text(max_size=12) | st.builds("{}={}".format, st.sampled_from(NAMES), st.text("0.9-e:n ", max_size=9))
 )
 def test_any_text(text: str) -> None:
-    """Whatever is written, it is a condition with a range that is one, or a UsageError."""
+    """Any text is a condition with a valid range, or a UsageError."""
     try:
-        found = condition(text)
+        found = parse_condition(text)
     except UsageError:
         return
     assert found.name in NAMES
@@ -179,11 +179,11 @@ VOTES: tuple[tuple[list[Any], tuple[Any, ...], int, list[int]], ...] = (
     (["", None], (0.1, 0.2), 1, []),
     ([None, 5, 5], (0.8, 0.2, None), 1, [1]),
 )
-"""Answers, scores, how many are kept, and which: then the higher mean score, then the first, decides."""
+"""Answers, scores, `most`, and the indices that stay: the higher mean score decides, then the first."""
 
 
 def test_majority(tmp_path: Path) -> None:
-    """The best of those with the commonest answer below the rollout are kept; no answer, no vote."""
+    """The best of those with the majority answer below the rollout are kept; no answer, no vote."""
     for answers, scores, most, kept in VOTES:
         group = grouped("a", *scores)
         for one, answer in zip(group["trajectories"], answers, strict=True):
@@ -204,26 +204,27 @@ def test_equal_answers() -> None:
     equal: list[tuple[Any, Any]] = [
         ("42", " 42\n"), (1, 1.0), ({"a": 1, "b": [" x"]}, {"b": ["x "], "a": 1.0}), (10**30, 10**30),
     ]  # fmt: skip
-    assert all(same_as(one) == same_as(other) is not None for one, other in equal)
+    assert all(comparable(one) == comparable(other) is not None for one, other in equal)
     unlike: list[tuple[Any, Any]] = [
         ("42", 42), (True, 1), (False, 0), ("a", "A"), ([1, 2], [2, 1]), ({}, []), ([None], [[]]), ("[]", []),
     ]  # fmt: skip
-    assert all(same_as(one) != same_as(other) for one, other in unlike)
+    assert all(comparable(one) != comparable(other) for one, other in unlike)
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert [same_as(value) for value in (None, " \n", float("nan"), deep)] == [None] * 4
+    assert [comparable(value) for value in (None, " \n", float("nan"), deep)] == [None] * 4
 
 
 def test_answers_in_a_list(tmp_path: Path) -> None:
     """Of rollouts that are items of lists the answers are a list too, and it loses an item with them."""
-    record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": [0.9, 0.2, 0.4],
-              "ruler": {"status": "scored", "rollouts": [mark(0.9), mark(0.2), mark(0.4)]}}  # fmt: skip
+    rewards = [0.9, 0.2, 0.4]
+    record = {"prompt": "p", "responses": ["a", "b", "c"], "said": [1, 2, 2], "rewards": rewards,
+              "ruler": {"status": "scored", "rollouts": list(map(annotation, rewards))}}  # fmt: skip
     source = dump(tmp_path / "in.jsonl", [record])
     selected(source, tmp_path / "out.jsonl", keep=Keep(1, "majority", "said"))
     (found,) = read(tmp_path / "out.jsonl")
     assert (found["responses"], found["said"], found["rewards"]) == (["c"], [2], [0.4])
-    assert found["ruler"]["rollouts"] == [mark(0.4)]
+    assert found["ruler"]["rollouts"] == [annotation(0.4)]
     says = r"line 1 cannot lose a rollout exactly: it has as many items at `said` .* take `said` out"
     with pytest.raises(UsageError, match=says):
         selected(source, tmp_path / "out.jsonl", keep=Keep(1, "score"))
@@ -252,13 +253,13 @@ REFUSED: list[tuple[list[Any], str, str]] = [
         "disagreement=0.5..",
         "no group of .* has one, .* different labels",
     ),
-    (UNSCORED, "live", "no rollout has a mark of ruler; score it first"),
-    (UNSCORED, "score=0..", "no rollout has a mark of ruler"),
+    (UNSCORED, "live", "no rollout has an annotation of ruler; score it first"),
+    (UNSCORED, "score=0..", "no rollout has an annotation of ruler"),
 ]
 
 
 def test_what_no_group_has(tmp_path: Path) -> None:
-    """A condition about what no group has is refused with the way out, and OUTPUT stays as it was."""
+    """A condition on a figure that no group has is refused with the way out, and OUTPUT stays as it was."""
     (tmp_path / "out.jsonl").write_text("old")
     for records, where, says in REFUSED:
         source = dump(tmp_path / "in.jsonl", records)
@@ -269,7 +270,7 @@ def test_what_no_group_has(tmp_path: Path) -> None:
 
 
 def test_nothing_to_keep(tmp_path: Path) -> None:
-    """Where every group failed, or there is none, nothing is left, which is no mistake."""
+    """If every group failed, or there is none, the output is empty, which is no error."""
     for records in ([grouped("a", None, None)], []):
         source = dump(tmp_path / "in.jsonl", records)
         for where in ("reliability=0..", "disagreement", "live", "score=0.."):
@@ -292,12 +293,12 @@ def test_parts_stay_together(tmp_path: Path) -> None:
     """A rollout in several records is kept whole or not at all."""
     scored = scored_by("simulated", ROOT / "samples" / "formats" / "verl_v1.jsonl", tmp_path / "scored.jsonl")
     before = marked(scored)
-    assert any(len(r.at) > 1 for group in before for r in group.rollouts)
+    assert any(len(r.indices) > 1 for group in before for r in group.rollouts)
     for most in (1, 2):
         selected(scored, tmp_path / "out.jsonl", keep=Keep(most, "score"))
         after = marked(tmp_path / "out.jsonl")
-        sizes = {(r.explanation, len(r.at)) for group in before for r in group.rollouts}
-        assert {(r.explanation, len(r.at)) for group in after for r in group.rollouts} <= sizes
+        sizes = {(r.explanation, len(r.indices)) for group in before for r in group.rollouts}
+        assert {(r.explanation, len(r.indices)) for group in after for r in group.rollouts} <= sizes
         assert [len(group.rollouts) for group in after] == [min(most, len(g.rollouts)) for g in before]
 
 
@@ -307,9 +308,9 @@ HOSTILE = [
 
 
 def test_hostile_marks(tmp_path: Path) -> None:
-    """What is no score is never one, whatever stands there, and nothing else is lost for it."""
+    """An invalid score never counts as one, and nothing else is lost for it."""
     groups = [
-        {"group_id": f"g{i}", "trajectories": [{**trajectory(odd), "ruler": {**mark(0), "score": odd}},
+        {"group_id": f"g{i}", "trajectories": [{**trajectory(odd), "ruler": {**annotation(0), "score": odd}},
                                                trajectory(0.5, id="fine")]}
         for i, odd in enumerate(HOSTILE)
     ]  # fmt: skip
@@ -321,7 +322,7 @@ def test_hostile_marks(tmp_path: Path) -> None:
 
 
 def test_hostile_fields(tmp_path: Path) -> None:
-    """Fields of ruler's of any type raise nothing, and the file comes out as it was where all is kept."""
+    """Fields of ruler's of any type raise nothing, and the file comes out as it was if all is kept."""
     odd: list[Any] = [None, [], {}, "x", 7, float("nan"), 10**400, [[]], {"status": []}]
     names = ("reliability", "tied", "judge", "passes", "usage", "cost_usd", "judged_at", "weight")
     inner = ("spread", "slots", "judges", "explanation", "judge_score")
@@ -339,7 +340,7 @@ def test_hostile_fields(tmp_path: Path) -> None:
 
 
 def test_empty_groups(tmp_path: Path) -> None:
-    """A group without rollouts is left out by whatever asks for a score, and is nothing else."""
+    """A group without rollouts is left out by every condition on scores."""
     groups = [grouped("a"), grouped("b", 0.1, 0.9)]
     source = dump(tmp_path / "in.jsonl", groups)
     selected(source, tmp_path / "out.jsonl", "failed")

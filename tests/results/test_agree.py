@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agree.measure import KINDS, Agreement, by_kind, measure, measure_two
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
+from ruler_cli.results.agree import PAIR_BINS, Agreement, by_kind, measure, measure_two
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
 from ruler_cli.scoring.sums import concordance
-from tests.results.agree.values import drawn, grades, item, rows, scored
+from tests.results.agree_values import drawn, grades, item, rows, scored
 
 COST = "cost_per_1000_usd"
 
@@ -24,7 +24,7 @@ def value(found: Agreement, name: str, judge: int = 0) -> Any:
     return found["scorers"][judge][name]["value"]
 
 
-def two(one: list[MarkedGroup], other: list[MarkedGroup]) -> Agreement:
+def two(one: list[ScoredGroup], other: list[ScoredGroup]) -> Agreement:
     """Two files whose groups all match."""
     said: list[str] = []
     first, second = ([(group, (b"",) * len(group.rollouts)) for group in file] for file in (one, other))
@@ -115,15 +115,15 @@ items = st.builds(item, grades, grades, grades, size=st.integers(0, 10**6))
 
 
 @given(st.lists(items, max_size=9))
-def test_kinds_part_the_pairs(found: list[MarkedRollout]) -> None:
+def test_kinds_part_the_pairs(found: list[ScoredRollout]) -> None:
     """The bins of a kind hold every pair once, won as often as it is won; no gap, no bin of gaps."""
-    rated = [(i.judged or 0.0, i.label or 0.0, i) for i in found]
+    rated = [(i.judge_score or 0.0, i.label or 0.0, i) for i in found]
     whole = concordance([score for score, _, _ in rated], [label for _, label, _ in rated])
     sums: Counter[str] = Counter()
     for name, amount in by_kind(rated).items():
         kind, _, won = name.partition(".")
         sums[kind + won[1:]] += amount  # type: ignore[assignment]  # halves
-    for kind in KINDS:
+    for kind in PAIR_BINS:
         tied = whole.tied if kind == "gap" else 0
         assert sums[kind] == whole.pairs - tied
         assert math.isclose(sums[f"{kind}.won"], whole.won + (whole.tied - tied) / 2)
@@ -138,11 +138,11 @@ def test_a_large_group_is_seen_in_parts() -> None:
     assert 300_000 < found["length.2"] < 330_000  # 5,000 · 5,000 there are
 
 
-def panel(count: int, *, same: bool) -> list[MarkedGroup]:
+def panel(count: int, *, same: bool) -> list[ScoredGroup]:
     """Three judges: one good, one as good with errors of its own or the same, one that guesses."""
     draw, found = random.Random(0), []
     for group in drawn(count, 6, seed=5):
-        scores, labels = [r.judged or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
+        scores, labels = [r.judge_score or 0.0 for r in group.rollouts], [r.label for r in group.rollouts]
         guess = [draw.random() for _ in scores]
         again = scores if same else [0.4 * (x or 0) + draw.gauss(0.3, 0.3) for x in labels]
         judges = {"good": scores, "other": again, "guess": guess}
@@ -151,7 +151,7 @@ def panel(count: int, *, same: bool) -> list[MarkedGroup]:
 
 
 def test_panel() -> None:
-    """Judges are ranked where their intervals lie apart, and nowhere else."""
+    """Judges are ranked if their intervals lie apart, and else not."""
     found = measure(panel(150, same=False), "score")
     assert [s["name"] for s in found["scorers"]] == ["score", "good", "other", "guess"]
     assert {(p["better"], p["worse"]) for p in found["ranked"]} == {("good", "guess"), ("other", "guess")}
@@ -161,7 +161,7 @@ def test_panel() -> None:
 
 
 def test_panel_errors() -> None:
-    """Errors that two judges share are told, and those that they do not."""
+    """Errors correlate if two judges share them, and else not."""
     same, apart = (measure(panel(150, same=same), "score")["correlations"][0] for same in (True, False))
     assert same["judges"] == ["good", "other"]
     assert same["errors"]["value"] == same["scores"]["value"] == pytest.approx(1.0)
@@ -170,7 +170,7 @@ def test_panel_errors() -> None:
 
 
 def test_two_files() -> None:
-    """The same judge twice is not told apart from itself; a good one is from one that guesses."""
+    """A judge does not differ from itself; a good one differs from one that guesses."""
     good = drawn(150, 6, seed=7)
     draw = random.Random(1)
     guess = [
@@ -195,7 +195,7 @@ def test_two_files_over_common_rollouts() -> None:
 
 
 def test_two_judges_without_labels() -> None:
-    """Judges can be compared with one another where there is nothing else."""
+    """Judges can be compared with one another without any label."""
     one = [scored([0.9, 0.4], [None, None], key=str(i)) for i in range(9)]
     found = two(one, [scored([0.8, 0.1 + i / 10], [None, None], key=str(i)) for i in range(9)])
     assert found["correlations"][0]["scores"]["value"] is not None

@@ -7,41 +7,43 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.results.agree.paired import Known, known, paired
-from ruler_cli.results.annotations import Marks
-from ruler_cli.results.scored_groups import MarkedGroup
+from ruler_cli.results.pairing import DigestedGroup, pair_groups, with_digests
+from ruler_cli.results.scored_file import AnnotationReader
+from ruler_cli.results.scored_groups import ScoredGroup
 from ruler_cli.types import Group
-from tests.results.agree.values import scored
+from tests.results.agree_values import scored
 from tests.values import read, reader, talk
 
 
 def test_known() -> None:
-    """Rollouts are known again by their messages, whatever was written beside them."""
+    """The digest of a rollout depends on its messages only."""
     record = {"group_id": "g", "messages": talk("four"), "ruler": {"status": "scored", "score": 0.5}}
     records = (record, record | {"logs": ["x"], "reward": 1}, record | {"messages": talk("five")})
     groups = [Group("g", tuple(read(one))) for one in records]
-    one, same, other = (known(group, Marks(reader(record)).group(group))[1] for group in groups)
+    one, same, other = (
+        with_digests(group, AnnotationReader(reader(record)).group(group))[1] for group in groups
+    )
     assert one == same != other
 
 
-def made(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> Known:
+def made(key: str, *texts: str, labels: tuple[float | None, ...] | None = None) -> DigestedGroup:
     """A group of rollouts with these texts."""
     scores = [0.5] * len(texts)
     return scored(scores, labels or scores, key=key), tuple(text.encode() for text in texts)
 
 
 def matched(
-    one: list[Known], other: list[Known]
-) -> tuple[list[tuple[MarkedGroup, MarkedGroup]], dict[str, Any], list[str]]:
+    one: list[DigestedGroup], other: list[DigestedGroup]
+) -> tuple[list[tuple[ScoredGroup, ScoredGroup]], dict[str, Any], list[str]]:
     """Pair the groups of two files."""
     found, said = dict[str, Any](), list[str]()
-    pairs = list(paired(iter(one), iter(other), found, said.append))
+    pairs = list(pair_groups(iter(one), iter(other), found, said.append))
     return pairs, found, said
 
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(0, 6), st.integers(0, 6))
 def test_groups_meet_by_key(one: list[str], other: list[str], m: int, n: int) -> None:
-    """In any two orders each group that both files hold is found once, and the others are counted."""
+    """In any two orders each group of both files is paired once, and the others are counted."""
     pairs, found, said = matched([made(k, k) for k in one[:m]], [made(k, k) for k in other[:n]])
     common = set(one[:m]) & set(other[:n])
     assert sorted(a.key for a, _ in pairs) == sorted(common)
@@ -75,7 +77,7 @@ def test_a_key_that_repeats() -> None:
 
 
 def test_either_label() -> None:
-    """Where one file has no label that of the other counts for both."""
+    """A label that one file lacks is that of the other."""
     [(a, b)], _, _ = matched(
         [made("a", "x", "y", labels=(None, 1.0))], [made("a", "x", "y", labels=(0.0, None))]
     )

@@ -7,23 +7,23 @@ import random
 
 import pytest
 
-from ruler_cli.results.agree.bootstrap import Figure, Measure, Units, difference, ratio
-from ruler_cli.results.agree.measure import measure
-from tests.results.agree.values import drawn
+from ruler_cli.results.agree import measure
+from ruler_cli.results.bootstrap import BootstrapUnits, MeasuredValue, Statistic, difference, ratio
+from tests.results.agree_values import drawn
 
-MEAN = Measure(ratio("x", "n"), "n", (0.0, 1.0))
+MEAN = Statistic(ratio("x", "n"), "n", (0.0, 1.0))
 
 
-def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Measure = MEAN) -> Figure:
-    """The figure of groups of one value each."""
-    found = Units(most)
+def mean(values: list[float], most: int = 500, resamples: int = 1_000, by: Statistic = MEAN) -> MeasuredValue:
+    """The mean over groups of one value each."""
+    found = BootstrapUnits(most)
     for value in values:
         found.add(found.next(), {"x": value, "n": 1.0})
-    return found.figures({"mean": by}, resamples)["mean"]
+    return found.measure({"mean": by}, resamples)["mean"]
 
 
-def width(figure: Figure) -> float:
-    """How wide an interval is."""
+def width(figure: MeasuredValue) -> float:
+    """The width of an interval."""
     assert figure["low"] is not None
     assert figure["high"] is not None
     return figure["high"] - figure["low"]
@@ -63,33 +63,33 @@ def test_coverage() -> None:
 
 def test_few_groups() -> None:
     """Fewer than five groups have a value and no interval."""
-    assert mean([0.0, 1.0, 0.0, 1.0]) == Figure(value=0.5, low=None, high=None, groups=4)
+    assert mean([0.0, 1.0, 0.0, 1.0]) == MeasuredValue(value=0.5, low=None, high=None, groups=4)
     assert width(mean([0.0, 1.0, 0.0, 1.0, 0.5])) > 0
 
 
 def test_groups_that_are_all_alike() -> None:
     """Twelve of twelve is not certainty: at most 3 in 12 of all groups are otherwise."""
-    assert mean([1.0] * 12) == Figure(value=1.0, low=0.75, high=1.0, groups=12)
-    unbound = Measure(ratio("x", "n"), "n")
-    assert mean([2.5] * 12, by=unbound) == Figure(value=2.5, low=2.5, high=2.5, groups=12)
+    assert mean([1.0] * 12) == MeasuredValue(value=1.0, low=0.75, high=1.0, groups=12)
+    unbound = Statistic(ratio("x", "n"), "n")
+    assert mean([2.5] * 12, by=unbound) == MeasuredValue(value=2.5, low=2.5, high=2.5, groups=12)
 
 
 def test_not_defined() -> None:
     """A ratio to nothing is none, and so is one whose sums left the numbers there are."""
-    nothing = Figure(value=None, low=None, high=None, groups=0)
-    assert mean([1.0] * 9, by=Measure(ratio("x", "z"), "z")) == mean([]) == nothing
+    nothing = MeasuredValue(value=None, low=None, high=None, groups=0)
+    assert mean([1.0] * 9, by=Statistic(ratio("x", "z"), "z")) == mean([]) == nothing
     assert mean([math.inf] * 9)["value"] is None
 
 
 def test_difference_is_paired() -> None:
     """Two that go up and down together differ by little, however wide their own intervals are."""
     draw = random.Random(4)
-    found = Units()
+    found = BootstrapUnits()
     for _ in range(60):
         a = draw.random()
         found.add(found.next(), {"a": a, "b": a - 0.1 + draw.uniform(-0.01, 0.01), "n": 1.0})
-    one, other = (Measure(ratio(name, "n"), "n", (0.0, 1.0)) for name in "ab")
-    figures = found.figures({"a": one, "d": difference(one, other)})
+    one, other = (Statistic(ratio(name, "n"), "n", (0.0, 1.0)) for name in "ab")
+    figures = found.measure({"a": one, "d": difference(one, other)})
     assert width(figures["d"]) < 0.1 * width(figures["a"])
     assert figures["d"]["value"] == pytest.approx(0.1, abs=0.01)
     assert figures["d"]["low"] is not None

@@ -9,14 +9,14 @@ import pytest
 
 from ruler_cli.errors import UsageError
 from ruler_cli.reading.parse import dump, parse
-from ruler_cli.results.scored_groups import MarkedGroup, MarkedRollout
-from ruler_cli.results.select.select import Keep
+from ruler_cli.results.scored_groups import ScoredGroup, ScoredRollout
+from ruler_cli.results.select import Keep
 from ruler_cli.types import Group
 from tests.formats.changes import raws
 from tests.formats.frameworks import READERS
-from tests.formats.test_every_format import each_example, each_layout, marks
+from tests.formats.test_every_format import annotations_in, each_example, each_layout
 from tests.formats.test_every_format import scored as scored_in
-from tests.results.select.values import marked, read_groups, selected
+from tests.results.select_values import marked, read_groups, selected
 from tests.values import reader
 
 WHOLE_ONLY = {
@@ -25,7 +25,7 @@ WHOLE_ONLY = {
     "preference_sides": "is a pair",
     "rewardbench2": "how many answers",
 }
-"""What cannot lose a rollout and stay what it is."""
+"""Files that cannot lose a rollout and stay valid."""
 
 
 def scored_example(name: str, folder: Path) -> Path:
@@ -34,20 +34,20 @@ def scored_example(name: str, folder: Path) -> Path:
     return folder.joinpath("out.jsonl").rename(folder / "scored.jsonl")
 
 
-def told(group: Group, rollout: MarkedRollout) -> tuple[bytes, float | None, float | None, str]:
-    """What a rollout is known by: its words, its score, its first reward, what was said of it."""
-    words = dump(group.rollouts[rollout.at[0]].messages)
+def told(group: Group, rollout: ScoredRollout) -> tuple[bytes, float | None, float | None, str]:
+    """Identify a rollout by its messages, its score, its first reward and its explanation."""
+    words = dump(group.rollouts[rollout.indices[0]].messages)
     return words, rollout.score, rollout.label, rollout.explanation
 
 
-def best(group: MarkedGroup) -> MarkedRollout:
+def best(group: ScoredGroup) -> ScoredRollout:
     """The first of the best."""
     return max(group.rollouts, key=lambda r: r.score or 0.0)
 
 
 @each_layout
 def test_all(name: str, tmp_path: Path) -> None:
-    """What keeps every rollout copies the file byte for byte."""
+    """A selection of every rollout copies the file byte for byte."""
     scored = scored_example(name, tmp_path)
     tally = selected(scored, tmp_path / "out.jsonl", "scored", "score=..2", keep=Keep(99, "score"))
     assert (tmp_path / "out.jsonl").read_bytes() == scored.read_bytes()
@@ -57,7 +57,7 @@ def test_all(name: str, tmp_path: Path) -> None:
 
 @each_example
 def test_one_of_each(name: str, tmp_path: Path) -> None:
-    """One rollout of each group keeps its words, mark and first reward, and nothing else is left."""
+    """One rollout of each group stays, with its messages, annotation and first reward."""
     scored = scored_example(name, tmp_path)
     output = tmp_path / "out.jsonl"
     if name in WHOLE_ONLY:
@@ -77,7 +77,7 @@ def test_one_of_each(name: str, tmp_path: Path) -> None:
 
 @each_example
 def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
-    """The framework finds the rewards of what is left, each with the mark that it had."""
+    """The framework reads the rewards of the rest, each with its annotation."""
     scored = scored_example(name, tmp_path)
     by = ("live",) if name in WHOLE_ONLY else ()
     keep = None if name in WHOLE_ONLY else Keep(2, "variance")
@@ -87,8 +87,8 @@ def test_framework_reads_what_is_left(name: str, tmp_path: Path) -> None:
     assert len({reader(record).format.name for record in found}) == 1
     for record in found:
         rewards = [float(reward) for _, reward in READERS[name](record) if reward is not None]
-        scores = [mark["score"] for mark in marks(record)]
+        scores = [annotation["score"] for annotation in annotations_in(record)]
         assert not rewards or rewards == scores
         assert len(scores) >= len(READERS[name](record))
-    old = Counter(dump(m) for raw in raws(scored) for m in marks(parse(raw)))
-    assert not Counter(dump(m) for record in found for m in marks(record)) - old
+    old = Counter(dump(m) for raw in raws(scored) for m in annotations_in(parse(raw)))
+    assert not Counter(dump(m) for record in found for m in annotations_in(record)) - old

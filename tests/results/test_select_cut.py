@@ -1,4 +1,4 @@
-"""A record loses just the bytes of what is left out, or is refused."""
+"""A record loses just the bytes of the rollouts that are left out, or is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ruler_cli.errors import UnreadableError
 from ruler_cli.formats import custom
 from ruler_cli.formats.detect import formats
 from ruler_cli.formats.interface import Format
-from ruler_cli.results.select.select import Cutter, cut
+from ruler_cli.results.select import Cutter, cut
 from ruler_cli.types import Group, Line, Record, Rollout
 from tests.values import layouts, same, text_of, texts, values
 
@@ -28,7 +28,7 @@ def without(form: Format, record: Any, lost: list[int], *named: str, at: tuple[s
 
 
 def is_part(short: bytes, whole: bytes) -> bool:
-    """Whether bytes are left of others when some are taken out."""
+    """Tell if some bytes are left of others when parts are taken out."""
     rest = iter(whole)
     return all(byte in rest for byte in short)
 
@@ -57,7 +57,7 @@ def test_just_these_bytes(
 
 
 def test_odd_bytes_stay() -> None:
-    """Numbers, escapes, equal keys and white space of what stays are as they came."""
+    """Numbers, escapes, equal keys and white space of the rest are unchanged."""
     raw = (
         rb'{"a":1e0,"trajectories" : [ {"n":1.0 , "n":NaN},"\u00e9", {"b":123456789012345678901} ] , "a":-0}'
     )
@@ -73,7 +73,7 @@ def test_every_listed_format_says_its_lists() -> None:
 
 
 def test_lm_eval() -> None:
-    """What a filter made of each answer goes along; what it made of all of them stays."""
+    """A filter's results for each answer are cut with it; those for all of them stay."""
     cases: list[tuple[list[Any], list[Any]]] = [(["x"], ["x"]), ([["x", "y"]], [["y"]]), ([["x"]], [["x"]])]
     for filtered, left in cases:
         record = {"resps": [["x", "y"]], "filtered_resps": filtered, "metrics": ["a", "b"],
@@ -123,7 +123,7 @@ def test_home_made_lists() -> None:
         "rewards": [1, 2],
         "ruler": {"rollouts": [MARK, MARK]},
     }
-    form = custom.named("data.said", [record])
+    form = custom.custom_format("data.said", [record])
     assert form is not None
     assert without(form, record, [0])["data"] == {"said": [["y"]]}
     record["data"]["more"] = [1, 2]
@@ -150,14 +150,14 @@ LEFT: list[tuple[list[set[int] | None], list[int] | None]] = [
     ([{0, 1}, {0, 1}], [0, 1, 2, 3]),
     ([None, None], None),
 ]
-"""The places that are kept of the two groups of a line, and what is left of it."""
+"""The indices selected of the two groups of a line, and the rest of the line."""
 
 
 def test_line_of_several_groups() -> None:
-    """A columnar line is written once, when the last of its groups is known, with what is left of all."""
+    """A columnar line is written once, after the last of its groups, with the rest of all."""
     for kept, left in LEFT:
         cutter = Cutter(FORMATS["ms-swift steps"])
-        first, last = (cutter.bodies(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
+        first, last = (cutter.records(group, places) for group, places in zip(parts(2, 2), kept, strict=True))
         assert first == []
         ((number, body),) = last
         assert number == 7

@@ -1,4 +1,4 @@
-"""Scored files for selections, small builders, and what stands in one."""
+"""Scored files for selections: small builders, and readers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import anyio
 import pytest
 
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
+from ruler_cli.results.conditions import parse_condition
 from ruler_cli.results.scored_file import ScoredFile
-from ruler_cli.results.scored_groups import MarkedGroup
-from ruler_cli.results.select.conditions import condition
-from ruler_cli.results.select.select import Keep, SelectionCounts, select
+from ruler_cli.results.scored_groups import ScoredGroup
+from ruler_cli.results.select import Keep, SelectionCounts, select
 from ruler_cli.run import score
 from ruler_cli.types import Group, Problem
 from tests.values import talk
 
 
-def mark(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
-    """A mark as `score` writes it; None: it failed."""
+def annotation(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
+    """An annotation as `score` writes it; None: it failed."""
     if score is None:
         return {"status": "failed", "kind": "reply", "reason": "none", "independent_reward": label}
     return {"status": "scored", "score": score, "judge": "m", "independent_reward": label, **more}
@@ -30,11 +30,11 @@ def mark(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
 
 def trajectory(score: Any, label: Any = None, **more: Any) -> dict[str, Any]:
     """A scored trajectory."""
-    return {"messages": talk(f"{score} {label}"), "reward": score, "ruler": mark(score, label), **more}
+    return {"messages": talk(f"{score} {label}"), "reward": score, "ruler": annotation(score, label), **more}
 
 
 def grouped(name: str, *scores: Any, labels: Sequence[Any] = (), **part: Any) -> dict[str, Any]:
-    """A scored group on a line; `part` is what ruler says of the group."""
+    """A scored group on a line; `part` is the group's part of the annotations."""
     both = zip(scores, labels or [None] * len(scores), strict=True)
     status = "scored" if any(s is not None for s in scores) else "failed"
     trajectories = [trajectory(s, y, id=f"{name}{i}") for i, (s, y) in enumerate(both)]
@@ -48,7 +48,7 @@ GROUPS = [
     grouped("d", 0.8, 0.2, None, labels=(0, 1, 1), reliability=0.5),
     grouped("e", 0.4, 0.7, labels=(1, 1), tied=True),
 ]
-"""Live with some reliability, tied by equal scores, failed, against its labels, and tied by its mark."""
+"""Live with some reliability, tied by equal scores, failed, against its labels, and annotated as tied."""
 
 
 def lines(*groups: dict[str, Any]) -> list[dict[str, Any]]:
@@ -74,9 +74,9 @@ def selected(
     tally = select(
         InputSettings(str(source), **more),
         str(output),
-        list(map(condition, where)),
+        list(map(parse_condition, where)),
         keep,
-        on_found=lambda _found: None,
+        on_open=lambda _: None,
         on_problem=problems.append,
     )
     assert not problems
@@ -91,13 +91,13 @@ def scored_by(judge: str, source: Path, output: Path) -> Path:
     return output
 
 
-def read_groups(path: Path) -> list[tuple[Group, MarkedGroup]]:
-    """The groups of a scored file, with their marks."""
+def read_groups(path: Path) -> list[tuple[Group, ScoredGroup]]:
+    """The groups of a scored file, with their annotations."""
     with ExitStack() as stack:
         file = ScoredFile(InputSettings(str(path)), stack, lambda problem: pytest.fail(problem.reason))
         return list(file.groups())
 
 
-def marked(path: Path) -> list[MarkedGroup]:
-    """The marks of the groups of a scored file."""
+def marked(path: Path) -> list[ScoredGroup]:
+    """The annotations of the groups of a scored file."""
     return [one for _, one in read_groups(path)]

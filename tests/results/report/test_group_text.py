@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.config import InputSettings
-from ruler_cli.results.report.group import GroupText, parting, shorter, shorter_line
-from ruler_cli.results.report.pages import as_json, packed
+from ruler_cli.results.report.embedded import as_json, packed
+from ruler_cli.results.report.group_text import GroupText, common_lines, shorter, shorter_line
 from ruler_cli.results.scored_file import ScoredFile
 from tests.results.report.written import unpacked
 from tests.values import texts
@@ -33,7 +33,7 @@ def text_of(where: Path, *turns: Any, **own: Any) -> GroupText:
     with ExitStack() as stack:
         scored = ScoredFile(InputSettings(str(where)), stack, lambda problem: pytest.fail(problem.reason))
         (group,) = scored.input.groups
-        return GroupText.of(group, scored.mark(group))
+        return GroupText.of(group, scored.read_group(group))
 
 
 def test_the_text_of_a_group(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_line_break_in_a_message_begins_no_line(tmp_path: Path) -> None:
 def test_the_line_from_which_rollouts_differ() -> None:
     """Two rollouts part ways at the first line that is not in both at its place."""
     cases = {("abc", "abd"): 2, ("abc", "abc"): 3, ("", "abc"): 0, ("ab", "abc"): 2, ("xbc", "abc"): 0}
-    assert {pair: parting(*pair) for pair in cases} == cases
+    assert {pair: common_lines(*pair) for pair in cases} == cases
 
 
 @pytest.mark.parametrize("text", ["x" * 9_000, '"' * 9_000, "\n" * 9_000, "é\u2028" * 4_500])
@@ -71,14 +71,14 @@ def test_a_line_that_is_cut_is_still_a_line(text: str) -> None:
 
 
 def test_arguments_that_are_cut_become_text() -> None:
-    """Half of an object is no JSON: what is left of it stands in a string."""
+    """Half of an object is no JSON: it becomes a string."""
     found = shorter_line('call f: {"a":"' + "x" * 9_000 + '"}', 2_000)
     assert json.loads(found.removeprefix("call f: ")).startswith('{"a":"xxx')
 
 
 @given(st.text(max_size=50), st.integers(0, 60))
 def test_shorter_counts_what_is_gone(text: str, room: int) -> None:
-    """A text that fits is as it was; else what is left and what the mark counts make it up."""
+    """A text that fits is unchanged; else the rest and the counted characters add up to it."""
     found = shorter(text, room)
     if len(text) <= room:
         assert found == text
