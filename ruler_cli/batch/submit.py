@@ -18,7 +18,7 @@ from ruler_cli.batch.http import UnclearError
 from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.providers import Provider, Providers
 from ruler_cli.batch.recover import WINDOW, BatchStanding, settle_and_wait
-from ruler_cli.batch.render import Rendered, render
+from ruler_cli.batch.missing_requests import Rendered, render
 from ruler_cli.batch.request_lines import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError

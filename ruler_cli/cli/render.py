@@ -17,7 +17,7 @@ from ruler_cli.cli.units import count, size
 from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.batch.render import Rendered
+    from ruler_cli.batch.missing_requests import Rendered
     from ruler_cli.batch.request_lines import Target
     from ruler_cli.types import Request
 
@@ -72,7 +72,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     """Whether all that is lacking is written."""
     import anyio
 
-    from ruler_cli.batch.render import render
+    from ruler_cli.batch.missing_requests import render
     from ruler_cli.batch.request_files import RequestFiles, names_for
     from ruler_cli.batch.request_lines import LIMITS, request_line, target_of
     from ruler_cli.cli.signals import interruptible

@@ -15,7 +15,7 @@ from ruler_cli.batch.collect import Collected, collect
 from ruler_cli.batch.journal import BatchRecord, Journal, State
 from ruler_cli.batch.providers import Provider, Providers
 from ruler_cli.batch.recover import BatchStanding, recover
-from ruler_cli.batch.render import render
+from ruler_cli.batch.missing_requests import render
 from ruler_cli.batch.submit import Submitted, submit
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UsageError

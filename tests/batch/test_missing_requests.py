@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.render import Rendered, render
+from ruler_cli.batch.missing_requests import Rendered, render
 from ruler_cli.batch.request_lines import Target, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
@@ -66,7 +66,7 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sta
     def make(name: str, groups: list[Any], *judges: Stub) -> Stage:
         (tmp_path / name).mkdir()
         stage = Stage(tmp_path / name, monkeypatch, groups, *judges)
-        monkeypatch.setattr("ruler_cli.batch.render.cached_only", stage._cached_only)
+        monkeypatch.setattr("ruler_cli.batch.missing_requests.cached_only", stage._cached_only)
         return stage
 
     return make
