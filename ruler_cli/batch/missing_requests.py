@@ -1,4 +1,4 @@
-"""INPUT and ledger → every request that the ledger lacks: what anybody may answer, by file or by batch."""
+"""INPUT and ledger → the requests that the ledger lacks, for a request file or a batch; nothing is sent."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ruler_cli.reading.index import Index
 from ruler_cli.reading.input import Input, open_input
 from ruler_cli.types import GroupResult, Problem, Request
 
-Lacking = tuple[int, bytes, Request]
-Take = Callable[[int, bytes, Request], None]
-"""Gets the judge's number in `judges_of`, the key and the text of a request."""
+MissingRequest = tuple[int, bytes, Request]
+OnMissing = Callable[[int, bytes, Request], None]
+"""Receives a missing request: the index of its judge in `judges_of`, its key, the request."""
 
-_LACKING: ContextVar[list[Lacking]] = ContextVar("_LACKING")
-"""What the group lacks that the current task judges."""
+_MISSING: ContextVar[list[MissingRequest]] = ContextVar("_MISSING")
+"""Missing requests of the group that the current task judges."""
 
 
 @dataclass(slots=True)
-class Rendered:
-    """What was lacking.
+class MissingRequests:
+    """Counts of the missing requests.
 
-    `groups` of the input: `answered` ones need nothing, of `failed` ones (by kind) nothing can be asked,
-    or kept answers led to a failure; all others lack what `requests` counts, by judge in the order of
-    `judges_of`. `characters` are those of the prompts, by judge. `unreadable` counts records.
+    `requests`, and `characters` of their prompts, are by judge in the order of `judges_of`. Of all `groups`,
+    the `answered` ones need no request. The `failed` ones, by error kind, allow none or failed with the
+    ledger's replies. All others miss at least one request. `unreadable` counts records.
     """
 
     requests: list[int]
@@ -51,72 +51,83 @@ class Rendered:
 
     @property
     def unaskable(self) -> int:
-        """Groups that no judge can be asked about: nothing to judge, or too long."""
+        """Number of groups without a possible request: nothing to judge, or too long."""
         return self.failed["input"] + self.failed["too_long"]
 
 
-async def render(
-    settings: ScoreSettings, take: Take, observer: Observer | None = None, halt: StopSignal | None = None
-) -> Rendered:
-    """Give `take` each request that the ledger lacks, once, in the order of INPUT; nobody is asked.
+async def render_missing(
+    settings: ScoreSettings,
+    on_missing: OnMissing,
+    observer: Observer | None = None,
+    stop_signal: StopSignal | None = None,
+) -> MissingRequests:
+    """Call `on_missing` with each request that the ledger lacks, once, in the order of INPUT.
 
-    `take` is called from the event loop; what it raises ends the rendering. A ledger that is not there is
-    empty and is not made. RulerError where INPUT or the ledger cannot be read, or where `halt` is told to
-    stop: what was given until then is the beginning of all of it.
+    `on_missing` runs in the event loop; its errors end the rendering. A ledger that does not exist counts as
+    empty and is not created. RulerError if INPUT or the ledger cannot be read, or after `stop_signal`: the
+    calls until then are the first of all.
     """
-    halt = halt or StopSignal()
+    stop_signal = stop_signal or StopSignal()
     with ExitStack() as stack:
-        rendering = _Rendering(settings, take, observer or Observer(), halt, stack)
+        rendering = _Rendering(settings, on_missing, observer or Observer(), stop_signal, stack)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_stop, halt, tasks.cancel_scope)
-                await rendering.all(stack)
+                tasks.start_soon(_cancel_on_stop, stop_signal, tasks.cancel_scope)
+                await rendering.run(stack)
                 tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise first_of(group) from None
-    if halt.reason is not None:
-        raise halt.reason
-    return rendering.done
+    if stop_signal.reason is not None:
+        raise stop_signal.reason
+    return rendering.counts
 
 
-async def _stop(halt: StopSignal, scope: anyio.CancelScope) -> None:
-    """At once, also where a pipe is silent: nothing is in flight that was paid for."""
-    await halt.event.wait()
+async def _cancel_on_stop(stop_signal: StopSignal, scope: anyio.CancelScope) -> None:
+    """Cancel at once, also while a pipe is silent: no paid call is in flight."""
+    await stop_signal.event.wait()
     scope.cancel()
 
 
 class _Rendering:
-    """Judges each group by the ledger alone, and passes on what it lacks."""
+    """Judge each group by the ledger alone, and pass on the requests that it lacks."""
 
     def __init__(
-        self, settings: ScoreSettings, take: Take, observer: Observer, halt: StopSignal, stack: ExitStack
+        self,
+        settings: ScoreSettings,
+        on_missing: OnMissing,
+        observer: Observer,
+        stop_signal: StopSignal,
+        stack: ExitStack,
     ) -> None:
-        self._settings, self._take, self._observer, self._halt = settings, take, observer, halt
+        self._settings, self._on_missing = settings, on_missing
+        self._observer, self._stop_signal = observer, stop_signal
         judges = judges_of(settings)
-        chosen = [cached_only(judge) for judge in judges]
+        resolved = [cached_only(judge) for judge in judges]
         ledger = None
         if settings.ledger is not None:
             ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
-        self._given = stack.enter_context(closing(Index()))
+        self._seen = stack.enter_context(closing(Index()))
         callers = [
-            CachedOnly(ReplyCache(ledger, judge.model, judge.params), halt, partial(_note, seat))
-            for seat, judge in enumerate(judges)
+            CachedOnly(ReplyCache(ledger, judge.model, judge.params), stop_signal, partial(_note, index))
+            for index, judge in enumerate(judges)
         ]
-        asked = [BoundJudge(c.call, found.context) for c, found in zip(callers, chosen, strict=True)]
-        self._runner = JudgeRunner(settings, asked)
-        self._lacking = 0
-        self.done = Rendered([0] * len(judges), [0] * len(judges))
+        bound = [
+            BoundJudge(caller.call, judge.context) for caller, judge in zip(callers, resolved, strict=True)
+        ]
+        self._runner = JudgeRunner(settings, bound)
+        self._missing = 0
+        self.counts = MissingRequests([0] * len(judges), [0] * len(judges))
 
-    async def all(self, stack: ExitStack) -> None:
-        """Read and lay out every group."""
-        # in a thread, because a pipe may be silent for long and the survey of a file be long
+    async def run(self, stack: ExitStack) -> None:
+        """Read and judge every group."""
+        # in a thread: a pipe may be silent for long, and the survey of a large file takes long
         opened = threaded(open_input(self._settings.input, stack, self._problem) for _ in range(1))
-        found = cast(Input, await opened())
-        for sentence in (found.found(), *found.notes):
+        source = cast(Input, await opened())
+        for sentence in (source.found(), *source.notes):
             self._observer.note(sentence)
-        for sentence in found.survey.warnings() if found.survey else ():
+        for sentence in source.survey.warnings() if source.survey else ():
             self._observer.warn(sentence)
-        pull = found.pull()
+        pull = source.pull()
 
         async def next_item() -> Item | None:
             group = await pull()
@@ -125,39 +136,39 @@ class _Rendering:
                 return None
             return self._runner.place(group)
 
-        # a block of groups that decide together is held, and no more
-        room, bounds = anyio.lowlevel.checkpoint, Bounds(size=SIZE)
-        await run(next_item, self._judge, self._deliver, lambda item: item.group.size, room, bounds)
-        for sentence in () if found.survey else found.openings.sentences():
+        # at most one block of groups that are decided together is in memory
+        bounds, wait_for_room = Bounds(size=SIZE), anyio.lowlevel.checkpoint
+        await run(next_item, self._judge, self._deliver, lambda item: item.group.size, wait_for_room, bounds)
+        for sentence in () if source.survey else source.openings.sentences():
             self._observer.warn(sentence)
 
     def _problem(self, problem: Problem) -> None:
-        self.done.unreadable += 1
+        self.counts.unreadable += 1
         self._observer.problem(problem)
 
-    async def _judge(self, item: Item) -> tuple[GroupResult, list[Lacking]]:
-        lacking: list[Lacking] = []
-        _LACKING.set(lacking)  # of this task and those that it starts
-        return await self._runner.judge(item), lacking
+    async def _judge(self, item: Item) -> tuple[GroupResult, list[MissingRequest]]:
+        missing: list[MissingRequest] = []
+        _MISSING.set(missing)  # for this task and the tasks that it starts
+        return await self._runner.judge(item), missing
 
-    async def _deliver(self, item: Item, result: tuple[GroupResult, list[Lacking]]) -> None:
-        (outcome, lacking), done = result, self.done
-        if self._halt.reason is not None:
+    async def _deliver(self, item: Item, result: tuple[GroupResult, list[MissingRequest]]) -> None:
+        (group_result, missing), counts = result, self.counts
+        if self._stop_signal.reason is not None:
             return
-        for seat, key, request in lacking:
-            self._lacking += 1
-            if self._given.first_seen(f"{seat} {key.hex()}", self._lacking) == self._lacking:
-                done.requests[seat] += 1
-                done.characters[seat] += request.size
-                self._take(seat, key, request)
-        done.groups += 1
-        if not lacking and outcome.failed_calls and not outcome.pass_scores:
-            failure = outcome.failed_calls[0].error
-            done.failed[failure.kind] += 1
-            self._observer.failed(item.group.key, failure.kind, failure.reason)
-        elif not lacking:
-            done.answered += 1
+        for judge_index, key, request in missing:
+            self._missing += 1
+            if self._seen.first_seen(f"{judge_index} {key.hex()}", self._missing) == self._missing:
+                counts.requests[judge_index] += 1
+                counts.characters[judge_index] += request.size
+                self._on_missing(judge_index, key, request)
+        counts.groups += 1
+        if not missing and group_result.failed_calls and not group_result.pass_scores:
+            error = group_result.failed_calls[0].error
+            counts.failed[error.kind] += 1
+            self._observer.failed(item.group.key, error.kind, error.reason)
+        elif not missing:
+            counts.answered += 1
 
 
-def _note(seat: int, key: bytes, request: Request) -> None:
-    _LACKING.get().append((seat, key, request))
+def _note(judge_index: int, key: bytes, request: Request) -> None:
+    _MISSING.get().append((judge_index, key, request))

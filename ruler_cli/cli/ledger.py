@@ -19,7 +19,7 @@ from ruler_cli.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ruler_cli.batch.import_replies import Imported, Unread
+    from ruler_cli.batch.import_replies import ImportResult, RejectedRow
     from ruler_cli.ledger.reply_cache import LedgerStats, ModelRows, Status
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -152,14 +152,14 @@ def import_(
         place, names = _place_of(ledger), reply_files(replies)
         with Ledger(place) as kept, Importer(kept, model) as importer:
             for name in names:
-                importer.take(name)
+                importer.import_file(name)
         found = importer.result
         _tell(found)
         if as_json:
             typer.echo(json.dumps(safe_value(_imported_json(place, found))))
         else:
             typer.echo("\n".join(_imported_table(place, found, len(names))))
-        if not found.whole:
+        if not found.complete:
             raise typer.Exit(1)
 
 
@@ -217,29 +217,29 @@ def _table(place: Path, found: LedgerStats) -> Iterator[str]:
     yield "prompt and completion are tokens; cost is at list price"
 
 
-def _tell(found: Imported) -> None:
+def _tell(found: ImportResult) -> None:
     """Name on stderr what could not be taken; rows in a row that are alike are one sentence."""
-    if not found.rows and not found.odd:
+    if not found.rows and not found.rejected:
         say("ruler: there are no replies in what was read")
-    for _, alike in groupby(enumerate(found.odd), _alike):
+    for _, alike in groupby(enumerate(found.rejected), _alike):
         rows = [row for _, row in alike]
         more_of_them = f" (the next {count(len(rows) - 1, 'row')} alike)" if len(rows) > 1 else ""
         say(f"ruler: {rows[0].where} {rows[0].reason}{more_of_them}")
-    if (more := found.unreadable + found.foreign - len(found.odd)) > 0:
+    if (more := found.unreadable + found.foreign - len(found.rejected)) > 0:
         say(f"ruler: … and {count(more, 'more row')} like that")
     for counts, what in ((found.failed, "failed for good"), (found.again, "to be asked again")):
         for label, number in counts.items():
-            if sentence := found.said.get(label):
+            if sentence := found.messages.get(label):
                 say(f"ruler: {count(number, 'request')} {what} ({_KINDS.get(label, label)}): {sentence}")
 
 
-def _alike(at: tuple[int, Unread]) -> tuple[str, int, str]:
+def _alike(at: tuple[int, RejectedRow]) -> tuple[str, int, str]:
     """The same for rows of one file that follow one another and have one reason."""
     place, row = at
     return row.where.removesuffix(str(row.number)), row.number - place, row.reason
 
 
-def _imported_json(place: Path, found: Imported) -> dict[str, Any]:
+def _imported_json(place: Path, found: ImportResult) -> dict[str, Any]:
     return {
         "ledger": str(place),
         "rows": found.rows,
@@ -251,11 +251,11 @@ def _imported_json(place: Path, found: Imported) -> dict[str, Any]:
         "again_by_reason": dict(found.again),
         "foreign": found.foreign,
         "unreadable": found.unreadable,
-        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.odd],
+        "odd": [{"where": row.where, "line": row.number, "reason": row.reason} for row in found.rejected],
     }
 
 
-def _imported_table(place: Path, found: Imported, files: int) -> Iterator[str]:
+def _imported_table(place: Path, found: ImportResult, files: int) -> Iterator[str]:
     rows = {
         "ledger:": safe(str(place)),
         "read:": f"{count(found.rows, 'row')} of {count(files, 'file')}",

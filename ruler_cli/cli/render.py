@@ -17,7 +17,7 @@ from ruler_cli.cli.units import count, size
 from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
-    from ruler_cli.batch.missing_requests import Rendered
+    from ruler_cli.batch.missing_requests import MissingRequests
     from ruler_cli.batch.request_lines import Target
     from ruler_cli.types import Request
 
@@ -72,7 +72,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     """Whether all that is lacking is written."""
     import anyio
 
-    from ruler_cli.batch.missing_requests import render
+    from ruler_cli.batch.missing_requests import render_missing
     from ruler_cli.batch.request_files import RequestFiles, names_for
     from ruler_cli.batch.request_lines import LIMITS, request_line, target_of
     from ruler_cli.cli.signals import interruptible
@@ -100,7 +100,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
             large[seat] += not files[seat].put(lines[seat](key, request))
 
         try:
-            done = anyio.run(interruptible, lambda halt: render(settings, take, console, halt))
+            done = anyio.run(interruptible, lambda halt: render_missing(settings, take, console, halt))
         finally:
             console.close()
         for each in files:
@@ -117,7 +117,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     return not (done.unreadable or done.unaskable or any(large))
 
 
-def _say_what(done: Rendered, made: Sequence[tuple[str, int, int]], settings: ScoreSettings) -> None:
+def _say_what(done: MissingRequests, made: Sequence[tuple[str, int, int]], settings: ScoreSettings) -> None:
     from ruler_cli.prompting.layout import BYTES_PER_TOKEN
 
     again = scoring(sys.argv[2:], settings.input.source, settings.output)

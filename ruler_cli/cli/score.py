@@ -128,9 +128,9 @@ def _out(settings: ScoreSettings) -> str | None:
     """A clause on the requests of the ledger that are out in batches, None where there are none."""
     if settings.ledger is None:
         return None
-    from ruler_cli.batch.journal import out
+    from ruler_cli.batch.journal import count_open_requests
 
-    number = out(settings.ledger)
+    number = count_open_requests(settings.ledger)
     are = "is" if number == 1 else "are"
     return f"{count(number, 'request')} of this ledger {are} out in batches" if number else None
 

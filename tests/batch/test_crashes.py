@@ -106,7 +106,7 @@ def test_not_submitted_while_unknown(name: str, client: Client, batch_server: Ba
     batch_server.conduct.lag = 10**6
     dies(client, "after create")
     for _ in range(2):
-        assert client.collect().open[0].doubt
+        assert client.collect().open[0].uncertainty
     assert [batch.state for batch in client.batches()] == ["creating"]
     for batch in batch_server.store.batches.values():
         batch.hidden = 0
@@ -118,8 +118,8 @@ def test_not_submitted_while_unknown(name: str, client: Client, batch_server: Ba
 def test_given_up(name: str, client: Client, batch_server: BatchServer) -> None:
     """A batch that was never created is given up once the window is over, and by `submit` alone."""
     dies(client, "before create")
-    assert client.recover(1e6, give_up=True)[0].left > 0
-    assert not client.recover(0.0, give_up=False)[0].left
+    assert client.recover(1e6, give_up=True)[0].seconds_left > 0
+    assert not client.recover(0.0, give_up=False)[0].seconds_left
     assert [batch.state for batch in client.batches()] == ["creating"]
     assert client.recover(0.0, give_up=True) == []
     assert [batch.state for batch in client.batches()] == ["abandoned"]
@@ -134,7 +134,7 @@ def test_alive(name: str, client: Client, batch_server: BatchServer) -> None:
     with Journal(client.place) as journal, journal.alone() as mine:
         assert mine
         (standing,) = client.collect().open
-        assert (standing.batch.state, standing.doubt, standing.trouble) == ("creating", "", None)
+        assert (standing.batch.state, standing.uncertainty, standing.error) == ("creating", "", None)
         assert "list" not in batch_server.steps
     assert client.submit().requests == GROUPS
     settled(client, batch_server)
@@ -182,8 +182,8 @@ def test_running_candidate(tmp_path: Path) -> None:
         for _ in range(2):
             done = client.submit()
             assert not done.batches
-            assert [each.candidates[0].id for each in done.doubts] == ["msgbatch_0001"]
-        assert "perhaps msgbatch_0001" in done.doubts[0].doubt
+            assert [each.candidates[0].id for each in done.uncertain] == ["msgbatch_0001"]
+        assert "perhaps msgbatch_0001" in done.uncertain[0].uncertainty
         server.advance(3)
         settled(client, server)
         assert [batch.remote for batch in client.batches()] == ["msgbatch_0001"]
@@ -238,6 +238,6 @@ def test_clock_set_back(tmp_path: Path, batch_server: BatchServer) -> None:
         with Journal(client.place) as journal:
             journal._db.execute(f"UPDATE batches SET {change}")
         (found,) = client.recover(30.0, give_up=False)
-        assert least <= found.left <= 30.0 * least
+        assert least <= found.seconds_left <= 30.0 * least
     assert client.submit().requests == GROUPS
     settled(client, batch_server)

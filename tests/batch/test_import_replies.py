@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.import_replies import Imported, Importer, Unread, take_in_stream
+from ruler_cli.batch.import_replies import Importer, ImportResult, RejectedRow, import_stream
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.types import CallError, Reply
 from tests.conftest import ROOT
@@ -84,7 +84,7 @@ def held(ledger: Ledger) -> dict[str, str]:
     return found
 
 
-def take_in(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> Imported:
+def take_in(lines: Iterable[bytes], ledger: Ledger, model: str | None = None) -> ImportResult:
     """Put every row of a reply file on record."""
     with Importer(ledger, model) as importer:
         for number, line in enumerate(lines, 1):
@@ -105,7 +105,7 @@ def test_taken(ledger: Ledger) -> None:
     """Answers and failures for good are kept as a live run keeps them; what is to be asked again is not."""
     file = [good(1), b"\n", long(2), expired(3), broken(4), b"  ", good(5, "else"), good(1)]
     found = take_in(file, ledger)
-    assert (found.rows, found.new, found.known, found.whole) == (6, 2, 1, False)
+    assert (found.rows, found.new, found.known, found.complete) == (6, 2, 1, False)
     assert (found.failed, found.again) == ({"too_long": 1}, {"expired": 1, "no chat completion": 1})
     assert held(ledger) == {key(1).hex(): "fine", key(2).hex(): "too_long", key(5).hex(): "else"}
     assert ledger.stats().rows == {"answer": 2, "truncated": 0, "refusal": 0, "odd": 1, "fault": 1}
@@ -118,8 +118,8 @@ def test_taken(ledger: Ledger) -> None:
 
 def test_whole(ledger: Ledger) -> None:
     """Where every row is an answer, or stands beside one, all of it is in the ledger."""
-    assert take_in([good(1), expired(1), good(2)], ledger) == Imported(3, 2)
-    assert take_in([], ledger).whole
+    assert take_in([good(1), expired(1), good(2)], ledger) == ImportResult(3, 2)
+    assert take_in([], ledger).complete
 
 
 def test_model(ledger: Ledger) -> None:
@@ -136,14 +136,14 @@ def test_answers_stay(ledger: Ledger) -> None:
         said["choices"][0]["finish_reason"] = finish
         ledger.keep(key(name), "m", reply_of(json.dumps(said).encode()), 1.0)
         found = take_in([good(name, "second"), long(name), expired(name), broken(name)], ledger)
-        assert found == Imported(4, 0, 1)
+        assert found == ImportResult(4, 0, 1)
     assert (set(held(ledger).values()), rows_of(ledger)) == ({"first"}, 3)
 
 
 def test_marks_of_before(ledger: Ledger) -> None:
     """A request that failed for good before is not asked again, so it is not counted as if it were."""
     ledger.keep(key(1), "m", MARK, 0.0)
-    assert take_in([expired(1), broken(1)], ledger) == Imported(2, open={key(1): (True, "before")})
+    assert take_in([expired(1), broken(1)], ledger) == ImportResult(2, open={key(1): (True, "before")})
     assert rows_of(ledger) == 1
 
 
@@ -181,10 +181,10 @@ def test_not_ours(ledger: Ledger) -> None:
     lines = [json.dumps({"custom_id": name, "text": "x"}).encode() for name in names]
     found = take_in([good(1), *lines, b"{}", good(2)], ledger)
     assert (found.new, found.foreign, found.unreadable, rows_of(ledger)) == (2, 5, 1, 2)
-    assert [one.where for one in found.odd] == [f"line {number}" for number in range(2, 8)]
-    assert "'request-1'" in found.odd[0].reason
-    assert found.odd[-1] == Unread(7, "has no custom_id", "line 7")
-    for one in found.odd:
+    assert [one.where for one in found.rejected] == [f"line {number}" for number in range(2, 8)]
+    assert "'request-1'" in found.rejected[0].reason
+    assert found.rejected[-1] == RejectedRow(7, "has no custom_id", "line 7")
+    for one in found.rejected:
         assert one.reason.isprintable()
         assert len(one.reason) < 200
 
@@ -221,7 +221,7 @@ def test_keys(ledger: Ledger) -> None:
         importer.add(good(2), 2)
     found = importer.result
     assert (found.new, found.foreign, held(ledger)) == (1, 1, {key(1).hex(): "fine"})
-    assert key(2).hex() in found.odd[0].reason
+    assert key(2).hex() in found.rejected[0].reason
 
 
 def test_fates(ledger: Ledger) -> None:
@@ -257,6 +257,6 @@ async def test_stream(ledger: Ledger) -> None:
             raise ConnectionError("reset")
 
     with Importer(ledger) as importer, pytest.raises(ConnectionError):
-        await take_in_stream(lines(True), importer)
+        await import_stream(lines(True), importer)
     with Importer(ledger) as importer:
-        assert await take_in_stream(lines(False), importer) == Imported(3000, 0, 3000)
+        assert await import_stream(lines(False), importer) == ImportResult(3000, 0, 3000)

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, out
+from ruler_cli.batch.journal import OPEN, BatchRecord, Journal, count_open_requests
 from ruler_cli.batch.providers import Providers
 from ruler_cli.batch.recover import recover
 from ruler_cli.errors import OutputError, UsageError
@@ -60,7 +60,11 @@ def test_recorded(place: Path) -> None:
         (found,) = journal.batches(*OPEN)
         assert found == moved
         assert (found.model, found.key_env, found.requests, found.usd) == ("openai/m", "KEY", 2, 0.5)
-        assert (journal.keys(found.id), found.remote, out(place)) == (set(KEYS[:2]), "batch_1", 2)
+        assert (journal.keys(found.id), found.remote, count_open_requests(place)) == (
+            set(KEYS[:2]),
+            "batch_1",
+            2,
+        )
     with sqlite3.connect(place) as db:  # an older ruler sees a ledger of its own version
         assert db.execute("PRAGMA user_version").fetchone() == (1,)
 
@@ -80,7 +84,7 @@ def test_out_once(place: Path) -> None:
         assert closed is not None
         assert (closed.state, closed.reason, other.free(KEYS[0], 0)) == ("failed", "so it is", True)
         assert other.move(batch, "creating") is None  # it has been moved by another
-        assert other.one(batch.id) == closed
+        assert other.batch(batch.id) == closed
 
 
 def test_version_before(place: Path) -> None:

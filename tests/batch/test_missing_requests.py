@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.missing_requests import Rendered, render
+from ruler_cli.batch.missing_requests import MissingRequests, render_missing
 from ruler_cli.batch.request_lines import Target, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
@@ -33,10 +33,10 @@ _LONG = 100_000
 Told = list[tuple[int, bytes, Request]]
 
 
-def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[Rendered, Told]:
+def rendered(settings: ScoreSettings, observer: Observer | None = None) -> tuple[MissingRequests, Told]:
     """All that a rendering tells."""
     told: Told = []
-    done = anyio.run(lambda: render(settings, lambda *each: told.append(each), observer))
+    done = anyio.run(lambda: render_missing(settings, lambda *each: told.append(each), observer))
     return done, told
 
 
@@ -52,8 +52,8 @@ def answered(stage: Stage, names: tuple[str, ...], **more: Any) -> list[int]:
             break
         assert settings.ledger is not None
         with Ledger(settings.ledger) as ledger:
-            for seat, key, request in told:
-                judge = judges[seat]
+            for judge_index, key, request in told:
+                judge = judges[judge_index]
                 assert key == key_of(judge.model, judge.params, request)
                 ledger.keep(key, judge.model, stage.judges[judge.model].say(request), 1.0)
     return rounds
@@ -188,7 +188,7 @@ def test_each_once(staged: Callable[..., Stage]) -> None:
     stage = staged("a", [group("same", 0.1, 0.9)] * 5, Stub("one"), Stub("two"))
     done, told = rendered(stage.settings("one", "two"))
     assert done.requests == [1, 1]
-    assert sorted(seat for seat, _, _ in told) == [0, 1]
+    assert sorted(judge_index for judge_index, _, _ in told) == [0, 1]
     assert (done.groups, done.answered) == (5, 0)
 
 
@@ -209,14 +209,14 @@ def test_stops_where_it_is_told_to(staged: Callable[..., Stage]) -> None:
     whole, told = rendered(stage.settings("one"))[1], []
 
     async def main() -> None:
-        halt = StopSignal()
+        stop_signal = StopSignal()
 
-        def take(seat: int, key: bytes, request: Request) -> None:
-            told.append((seat, key, request))
+        def take(judge_index: int, key: bytes, request: Request) -> None:
+            told.append((judge_index, key, request))
             if len(told) == 7:
-                halt.stop(InterruptedRun(2))
+                stop_signal.stop(InterruptedRun(2))
 
-        await render(stage.settings("one"), take, None, halt)
+        await render_missing(stage.settings("one"), take, None, stop_signal)
 
     with pytest.raises(InterruptedRun):
         anyio.run(main)

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from ruler_cli.batch.journal import OPEN, Journal
-from ruler_cli.batch.providers import Provider, Remote
-from ruler_cli.batch.submit import TooDear, submit
+from ruler_cli.batch.providers import Provider, RemoteBatch
+from ruler_cli.batch.submit import BatchCostError, submit
 from ruler_cli.config import AskSettings, PoolSettings
 from ruler_cli.errors import InterruptedRun, RefusedError, RulerError, UsageError
 from ruler_cli.pool.engine import StopSignal
@@ -53,7 +53,7 @@ def test_what_is_lacking(client: Client, batch_server: BatchServer) -> None:
     done = client.submit()
     assert (done.requests, done.out) == (1, 5)
     client.until_all_is_in()
-    assert client.submit().rendered.answered == 6
+    assert client.submit().missing.answered == 6
     assert (batch_server.created, batch_server.billed_again) == (2, 0)
 
 
@@ -93,7 +93,7 @@ def test_max_cost(client: Client, batch_server: BatchServer) -> None:
     client.settings = replace(client.settings, pool=PoolSettings(max_cost=1.0))
     with pytest.raises(UsageError, match="--price"):
         client.submit()
-    with pytest.raises(TooDear, match="nothing was submitted") as refused:
+    with pytest.raises(BatchCostError, match="nothing was submitted") as refused:
         client.submit(judge=dear)
     assert refused.value.exit_code == 4
     assert client.batches() == []
@@ -126,17 +126,17 @@ def test_another_key(client: Client) -> None:
         (batch,) = journal.batches(*OPEN)
         journal._db.execute("UPDATE batches SET account = 'other'")
     (standing,) = client.collect().open
-    assert isinstance(standing.trouble, RefusedError)
-    assert "--forget" in str(standing.trouble)
+    assert isinstance(standing.error, RefusedError)
+    assert "--forget" in str(standing.error)
     assert client.submit().out == 5
-    assert batch.tag in str(standing.trouble)
+    assert batch.tag in str(standing.error)
 
 
 def test_given_up_while_creating(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that another command gives up while it is created is told by its provider's name."""
     whole = Provider.create
 
-    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+    async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
         with Journal(client.place) as journal:
             (batch,) = journal.batches("creating")
             journal.move(batch, "abandoned")
@@ -154,7 +154,7 @@ def test_told_to_stop_while_creating(client: Client, monkeypatch: pytest.MonkeyP
     async def main() -> None:
         halt = StopSignal()
 
-        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> Remote:
+        async def create(self: Provider, file: Path, uploaded: str, tag: str) -> RemoteBatch:
             halt.stop(InterruptedRun(2))
             scope.cancel()
             await anyio.sleep(0.01)
