@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
-from ruler_cli.batch.request_lines import Limits
+from ruler_cli.batch.request_files import Limits
 from ruler_cli.config import AskSettings
 from ruler_cli.formats.rewards import number
 from ruler_cli.judges.pricing import Price, PricedModel

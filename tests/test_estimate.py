@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ruler_cli.batch.request_lines import LIMITS
+from ruler_cli.batch.request_files import LIMITS
 from ruler_cli.config import AskSettings
 from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Bill, Estimate, Figures, Range
 from ruler_cli.estimate import estimate as estimate_all

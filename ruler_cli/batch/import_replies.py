@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from ruler_cli.answer import clean
-from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
+from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.errors import UsageError
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.reading.compression import PARQUET_MAGIC, capped, decompressed, lines, readable
@@ -140,7 +140,7 @@ class Importer:
                 rows = (
                     open_container(name, stack).records()
                     if parquet
-                    else lines(shown, capped(decompressed(shown, stream), BIGGEST))
+                    else lines(shown, capped(decompressed(shown, stream), MAX_LINE_BYTES))
                 )
                 for line in rows:
                     number = line.number

@@ -32,7 +32,7 @@ from pydantic import (
 from ruler_cli.answer import clean
 from ruler_cli.batch.http import FILE_ALTERNATIVE, ApiClient, UnclearError, UnknownBatchError, open_session
 from ruler_cli.batch.journal import BatchRecord
-from ruler_cli.batch.request_lines import LIMITS, Limits, Target
+from ruler_cli.batch.request_files import LIMITS, Limits, Target
 from ruler_cli.config import JudgeSettings
 from ruler_cli.errors import RefusedError, RulerError, UsageError
 from ruler_cli.judges.reply_body import EMBEDDED, MissingKeyError

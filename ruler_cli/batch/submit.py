@@ -19,7 +19,7 @@ from ruler_cli.batch.journal import BatchRecord, Journal
 from ruler_cli.batch.missing_requests import MissingRequests, render_missing
 from ruler_cli.batch.providers import Provider, Providers
 from ruler_cli.batch.recover import WINDOW, BatchStatus, recover_and_wait
-from ruler_cli.batch.request_lines import Line, batch_price, request_line
+from ruler_cli.batch.request_files import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, Bill, Range

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ruler_cli.batch.request_lines import LIMITS, Limits, batch_price, batches_of, lists_batches
+from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_target, has_listed_batch_price
 from ruler_cli.cli.units import count, rounded
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
@@ -162,7 +162,7 @@ def batches(judges: list[JudgeSettings], bills: list[Bill]) -> Facts:
     """What the same takes in a provider's batches: USD, batches, hours; the cost of all may be unknown."""
     costs, found = [], []
     for judge, bill in zip(judges, bills, strict=True):
-        target = batches_of(judge)
+        target = batch_target(judge)
         limits = LIMITS[target] if target else Limits()
         price = batch_price(judge) if target else None
         costs.append(None if price is None else bill.figures(price).cost_usd)
@@ -171,7 +171,7 @@ def batches(judges: list[JudgeSettings], bills: list[Bill]) -> Facts:
                 "model": bill.judge,
                 "provider": target,
                 "cost_usd": costs[-1] and asdict(costs[-1]),
-                "price": None if price is None else "listed" if lists_batches(judge) else "half",
+                "price": None if price is None else "listed" if has_listed_batch_price(judge) else "half",
                 "batches": asdict(bill.batches(limits)) if target else None,
                 "requests_per_batch": limits.requests,
                 "bytes_per_batch": limits.bytes,

@@ -18,7 +18,7 @@ from ruler_cli.config import ScoreSettings
 
 if TYPE_CHECKING:
     from ruler_cli.batch.missing_requests import MissingRequests
-    from ruler_cli.batch.request_lines import Target
+    from ruler_cli.batch.request_files import Target
     from ruler_cli.types import Request
 
 
@@ -73,8 +73,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     import anyio
 
     from ruler_cli.batch.missing_requests import render_missing
-    from ruler_cli.batch.request_files import RequestFiles, names_for
-    from ruler_cli.batch.request_lines import LIMITS, request_line, target_of
+    from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
     from ruler_cli.cli.signals import interruptible
     from ruler_cli.judges.resolve import cached_only
     from ruler_cli.judging.group_run import judges_of
@@ -97,7 +96,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
         ]
 
         def take(seat: int, key: bytes, request: Request) -> None:
-            large[seat] += not files[seat].put(lines[seat](key, request))
+            large[seat] += not files[seat].write(lines[seat](key, request))
 
         try:
             done = anyio.run(interruptible, lambda halt: render_missing(settings, take, console, halt))

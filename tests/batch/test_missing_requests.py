@@ -12,7 +12,7 @@ import pytest
 
 from ruler_cli.answer import reply_of
 from ruler_cli.batch.missing_requests import MissingRequests, render_missing
-from ruler_cli.batch.request_lines import Target, request_line
+from ruler_cli.batch.request_files import Target, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.ledger.reply_cache import Ledger, key_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ruler_cli.answer import reply_of
-from ruler_cli.batch.reply_rows import BIGGEST, ReplyRow, read_row
+from ruler_cli.batch.reply_rows import MAX_LINE_BYTES, ReplyRow, read_row
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.provider_errors import classify, refuses_format
 from ruler_cli.judges.reply_body import error_of
@@ -300,7 +300,7 @@ def test_odd_bodies() -> None:
         (b'{"custom_id": "a", "params": {"model": "m"}}', "is a request; "),
         (b'{"custom_id": "a", "text": "\\ud800"}', "is nested too deep, or holds what is no text"),
         (b'{"custom_id": "a", "text": ' + b"[" * 100_000, "is cut off or no JSON"),
-        (b'{"custom_id": "a", "text": "' + b"x" * BIGGEST + b'"}', "is longer than 32 MiB"),
+        (b'{"custom_id": "a", "text": "' + b"x" * MAX_LINE_BYTES + b'"}', "is longer than 32 MiB"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "",
 )

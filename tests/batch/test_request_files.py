@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_files import RequestFiles, names_for
-from ruler_cli.batch.request_lines import Limits
+from ruler_cli.batch.request_files import Limits, RequestFiles, names_for
 from ruler_cli.errors import OutputError, UsageError
 from ruler_cli.reading.compression import zstd
 
@@ -32,7 +31,7 @@ def names(folder: Path) -> list[str]:
 def written(path: Path, count: int, limits: Limits = ANY) -> list[tuple[str, int, int]]:
     """Write so many requests for one judge."""
     with RequestFiles(str(path), limits) as files:
-        assert all(files.put(line(number)) for number in range(count))
+        assert all(files.write(line(number)) for number in range(count))
         files.end()
         return files.commit()
 
@@ -65,7 +64,7 @@ def test_split(path: Path) -> None:
     for most, parts in ((2 * len(line(0)), [2, 2, 1]), (2 * len(line(0)) - 1, [1, 1, 1, 1, 1])):
         assert [number for _, number, _ in written(path, 5, Limits(bytes=most + 64))] == parts
     with RequestFiles(str(path), Limits(bytes=len(line(0)) + 64)) as files:
-        assert [files.put(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
+        assert [files.write(line(n, size=n == 1)) for n in range(3)] == [True, False, True]
         files.end()
         made = files.commit()
     assert [Path(name).read_bytes() for name, _, _ in made] == [line(0), line(2)]
@@ -76,8 +75,8 @@ def test_all_or_none(path: Path) -> None:
     written(path, 7, Limits(requests=3))
     before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
     with pytest.raises(OutputError), RequestFiles(str(path), Limits(requests=1)) as files:
-        files.put(line(8))
-        files.put(line(9))
+        files.write(line(8))
+        files.write(line(9))
         assert {name for name in names(path.parent) if name.endswith(".jsonl")} == set(before)
         raise OutputError("no room")
     assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before

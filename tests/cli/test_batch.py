@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ruler_cli.batch.request_lines import LIMITS, Limits
+from ruler_cli.batch.request_files import LIMITS, Limits
 from tests.batch_server import BatchServer
 from tests.conftest import ROOT, Ruler, group, write
 

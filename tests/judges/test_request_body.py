@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ruler_cli.answer import EXPLANATION
-from ruler_cli.batch.request_lines import request_line
+from ruler_cli.batch.request_files import request_line
 from ruler_cli.config import JudgeSettings
 from ruler_cli.judges.request_body import Answering, Form, answering, chat_body, response_format
 from ruler_cli.judges.resolve import OPENAI, resolve
