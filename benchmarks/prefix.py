@@ -18,8 +18,8 @@ import anyio
 from benchmarks.results import Result, alone
 from ruler_cli.config import AskSettings, InputSettings, JudgeSettings, PoolSettings, ScoreSettings
 from ruler_cli.judges.resolve import ResolvedJudge
-from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
-from ruler_cli.judging.panel import pool
+from ruler_cli.judging.group_run import JudgeRunner
+from ruler_cli.judging.panel import PanelJudge, open_caller
 from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.types import Group, GroupResult, Line, Record, Reply, Request, Rollout, Usage
 from tests.virtual import World, virtually
@@ -68,16 +68,16 @@ def measure(_: Path, __: bool) -> Iterator[Result]:
 
 async def _judged(world: World) -> None:
     settings = PoolSettings(concurrency=_AT_ONCE)
-    caller = pool(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
+    caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
     passes = ScoreSettings(InputSettings("-"), "-", ask=AskSettings(passes=_PASSES))
-    runner = JudgeRunner(passes, [BoundJudge(caller.call)])
+    runner = JudgeRunner(passes, [PanelJudge(caller)])
     groups = iter([_group(number) for number in range(_GROUPS)])
 
     async def pull() -> Group | None:
         return next(groups, None)
 
     async def work(group: Group) -> GroupResult:
-        return await runner.judge(Item(group))
+        return await runner.start(group).judge()
 
     async def deliver(_: Group, __: GroupResult) -> None:
         """Nobody reads it."""

@@ -50,7 +50,7 @@ def _length(encode: Callable[[str], Sized], text: str) -> int:
 
 def ours(group: Group) -> list[str]:
     """The two messages that ruler sends."""
-    request = write_prompt(build_layout(group, AskSettings()), AskSettings()).request
+    request = write_prompt(build_layout(group, AskSettings()), AskSettings())
     return [request.system, request.user]
 
 
@@ -61,11 +61,11 @@ def dumped(group: Group) -> list[str]:
     columns = zip(*all_messages, strict=False)
     shared = len(list(takewhile(lambda column: all(m == column[0] for m in column), columns)))
     parts = [f"<context>\n{json.dumps(all_messages[0][:shared])}\n</context>"]
-    labels = [*paper.labels, *map(str, range(len(all_messages) - len(paper.labels)))]
+    labels = [*paper.shown, *map(str, range(len(all_messages) - len(paper.shown)))]
     for label, messages in zip(labels, all_messages, strict=True):
         parts.append(f'<trajectory id="{label}">\n{json.dumps(messages[shared:])}\n</trajectory>')
     parts.append("trajectory_ids to score: " + json.dumps(labels))
-    return [paper.request.system, "\n".join(parts)]
+    return [paper.system, "\n".join(parts)]
 
 
 def _main(source: str) -> None:

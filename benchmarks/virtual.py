@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.results import Result, alone
 from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.resolve import ResolvedJudge
-from ruler_cli.judging.panel import pool
+from ruler_cli.judging.panel import open_caller
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.types import Usage
 from tests.virtual import World, flood, virtually
@@ -45,7 +45,7 @@ def _asked(world: World, until: float, limits: dict[str, float], calls: int | No
 
     async def main() -> None:
         settings = PoolSettings(retries=2, **limits)  # type: ignore[arg-type]  # by keyword
-        caller = pool(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
+        caller = open_caller(ResolvedJudge(world, None, None), JudgeSettings(), settings, StopSignal())
         await flood(caller, until, calls=calls)
 
     virtually(main)

@@ -14,18 +14,16 @@ from ruler_cli.config import CombineSettings, InputSettings, JudgeSettings, Pool
 from ruler_cli.errors import RefusedError, RulerError
 from ruler_cli.formats.native import read_trajectory
 from ruler_cli.formats.reader import guarded
-from ruler_cli.judges.resolve import resolve
-from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
-from ruler_cli.judging.panel import pool
+from ruler_cli.judges.resolve import ResolvedJudge, resolve
+from ruler_cli.judging.group_run import JudgeRunner
+from ruler_cli.judging.panel import open_panel
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
-from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Line, Record, Rollout
+from ruler_cli.types import Group, GroupError, GroupResult, GroupScores, Judge, Line, Record, Rollout
 from ruler_cli.writing.annotate import annotations_of, group_fields
 
 _LOG = "RULER explanation: "
-_ONE = ScoreSettings(InputSettings("-"), "-")
-"""How a group that is no file's is judged: one pass of one judge."""
 
 
 class TrajectoryScore(BaseModel):
@@ -65,9 +63,9 @@ async def ruler(
         return []
     values = [{"messages": _plain(list(messages))} for messages in message_lists]
     group = _group(values, rubric, _plain(list(tools)) if tools else None)
-    _, verdict = await _judge(group, judge_model, extra_litellm_params, debug=debug)
+    _, scores = await _judge(group, judge_model, extra_litellm_params, debug=debug)
     out = []
-    for number, one in enumerate(verdict.rollouts, 1):
+    for number, one in enumerate(scores.rollouts, 1):
         if one.score is None:
             raise NotScoredError("input", f"conversation {number} {one.explanation}")
         out.append(TrajectoryScore(trajectory_id=str(number), explanation=one.explanation, score=one.score))
@@ -97,39 +95,49 @@ async def score_group(
         asked = _group(values, own if isinstance(own, str) else rubric, _plain(tools) if tools else None)
         if not values:
             return copy.copy(group)
-        outcome, verdict = await _judge(asked, judge_model, extra_litellm_params, debug=debug)
+        result, scores = await _judge(asked, judge_model, extra_litellm_params, debug=debug)
     except RulerError:
         if swallow_exceptions:
             return None
         raise
-    marks = annotations_of(asked, outcome, verdict, [judge_model])
-    scored = [_annotated(item, mark.score, mark.fields) for item, mark in zip(items, marks, strict=True)]
-    fields = group_fields(asked, outcome, verdict, [judge_model], None)
+    annotations = annotations_of(asked, result, scores, [judge_model])
+    scored = [
+        _annotated(item, each.score, each.fields) for item, each in zip(items, annotations, strict=True)
+    ]
+    fields = group_fields(asked, result, scores, [judge_model], None)
     return _with(group, {"trajectories": scored, "ruler": fields})
 
 
 async def _judge(
     group: Group, model: str, params: Mapping[str, Any] | None, *, debug: bool
 ) -> tuple[GroupResult, GroupScores]:
-    settings, retries = _settings(model, dict(params or {}))
-    chosen = resolve(settings)
+    judge, retries = _settings(model, dict(params or {}))
+    settings = ScoreSettings(
+        InputSettings("-"), "-", judge, pool=PoolSettings(concurrency=1, retries=retries)
+    )  # one pass of one judge
 
     def show(_key: str, text: str) -> None:
         sys.stderr.write(f"judge: {text}\n")
 
-    async with chosen.judge:
-        halt = StopSignal()
-        caller = pool(chosen, settings, PoolSettings(concurrency=1, retries=retries), halt)
-        runner = JudgeRunner(_ONE, [BoundJudge(caller.call, chosen.context)], show if debug else None)
-        outcome = await runner.judge(Item(group))
-    if halt.reason is not None:
-        raise NotScoredError(
-            "refused" if isinstance(halt.reason, RefusedError) else "transport", str(halt.reason)
-        )
-    verdict = combine(outcome, CombineSettings(), BatchStatistics())
-    if isinstance(verdict, GroupError):
-        raise NotScoredError(verdict.kind, verdict.reason)
-    return outcome, verdict
+    resolved = resolve(judge)
+    async with _opened(resolved):
+        stop_signal = StopSignal()
+        panel = open_panel(settings, [resolved], stop_signal, None)
+        runner = JudgeRunner(settings, panel.judges, show if debug else None)
+        result = await runner.start(group).judge()
+    if stop_signal.reason is not None:
+        kind = "refused" if isinstance(stop_signal.reason, RefusedError) else "transport"
+        raise NotScoredError(kind, str(stop_signal.reason))
+    scores = combine(result, CombineSettings(), BatchStatistics())
+    if isinstance(scores, GroupError):
+        raise NotScoredError(scores.kind, scores.reason)
+    return result, scores
+
+
+def _opened(resolved: ResolvedJudge) -> Judge:
+    if resolved.judge is None:
+        raise ValueError("a judge of whom only cached replies count is not opened")
+    return resolved.judge
 
 
 def _settings(model: str, params: dict[str, Any]) -> tuple[JudgeSettings, int]:

@@ -31,7 +31,7 @@ from ruler_cli.config import PoolSettings, ScoreSettings, Shard
 from ruler_cli.errors import CapReached, RulerError, TooManyFailures, UsageError
 from ruler_cli.judges.resolve import environment
 from ruler_cli.judging.adaptive import FIRST
-from ruler_cli.judging.group_run import judges_of
+from ruler_cli.judging.panel import judges_of
 from ruler_cli.ledger.database import WAIT
 from ruler_cli.ledger.reply_cache import Ledger
 from ruler_cli.observer import Observer, Status, Summary

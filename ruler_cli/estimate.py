@@ -25,7 +25,14 @@ from ruler_cli.judges.request_body import stated_limit
 from ruler_cli.pool.budget import Estimates
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN, PromptLayout
-from ruler_cli.prompting.prompt import RequestPart, build_layout, parts, pass_of_judge, turns, write_prompt
+from ruler_cli.prompting.prompt import (
+    RequestPart,
+    build_layout,
+    pass_count,
+    pass_of_judge,
+    requests_of_pass,
+    write_prompt,
+)
 from ruler_cli.reading.sample import Share
 from ruler_cli.scoring.sums import rounded
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
@@ -168,16 +175,17 @@ class Bill:
 
     def take(self, key: str, sheet: PromptLayout, share: Share = _ONE) -> None:
         """Add the requests of a group and of those it stands for."""
-        first = parts(sheet, self.ask, pass_of_judge(0, self.place))
+        first = requests_of_pass(sheet, self.ask, pass_of_judge(0, self.place))
         if not first:
             self.too_long += share.groups
             self.keys = (*self.keys, key)[:_KEYS]
             return
         windowed = len(first) > 1
         self.windowed += share.groups * windowed
-        for turn in range(turns(sheet, self.ask)):
+        for turn in range(pass_count(sheet, self.ask, len(first))):
             often = self._often(turn, alone=sheet.alone)
-            for part in parts(sheet, self.ask, pass_of_judge(turn, self.place)) if often.high else ():
+            passes = requests_of_pass(sheet, self.ask, pass_of_judge(turn, self.place)) if often.high else []
+            for part in passes:
                 self._request(sheet, part, often, share, windowed=windowed)
 
     def add(self, tokens: Range, entries: int, often: Range, *, windowed: bool = False) -> None:
@@ -227,9 +235,7 @@ class Bill:
         values have them as not answered.
         """
         size, groups = sheet.tokens_of(part.distinct), share.groups
-        request = (
-            write_prompt(sheet, self.ask, part).request if self.find or size > self._longest[0] else None
-        )
+        request = write_prompt(sheet, self.ask, part) if self.find or size > self._longest[0] else None
         answer = self.find(request) if self.find and request else None
         if answer is None:
             often *= Range(groups, groups, groups)

@@ -151,10 +151,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to the judge: the two messages, the labels to answer, room for the answer.
+    """One question to the judge: the two messages, the labels to score, the longest answer.
 
-    `pass_index` is the number of the pass that asks, from 0: two passes may ask the same and are two calls.
-    `max_output_tokens` is in tokens; a `fitted` one is all that the judge's context leaves.
+    `pass_index` is the number of the pass, from 0: two passes may ask the same and are two calls.
+    `fitted`: `max_output_tokens` is all that the judge's context leaves. `shown` maps the label of each
+    rollout in the request, in order, to the number of the distinct rollout.
     """
 
     system: str
@@ -163,6 +164,7 @@ class Request:
     max_output_tokens: int | None = None
     pass_index: int = 0
     fitted: bool = field(default=False, compare=False)
+    shown: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:

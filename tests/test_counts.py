@@ -6,7 +6,7 @@ import pytest
 
 from ruler_cli.config import MaxFailures
 from ruler_cli.judges.pricing import Price
-from ruler_cli.judging.panel import Panel
+from ruler_cli.judging.panel import Panel, PanelJudge
 from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
 from ruler_cli.pool.gate import Gate
@@ -26,7 +26,7 @@ def counted(most: MaxFailures | None = None, price: Price | None = None) -> RunS
         halt = StopSignal()
         caller = Caller(World(usage=SEEN), Gate(ConcurrencyLimit(1), halt), retries=0, timeout=9.0)
         await caller.call(ASKED)
-        return RunStats(most, Panel([caller], [price], halt))
+        return RunStats(most, Panel([PanelJudge(caller, price=price)], halt))
 
     return virtually(main)
 

@@ -17,7 +17,7 @@ from ruler_cli.estimate import CALLS, ENTRY, PROMPT, THINKING, Bill, Estimate, F
 from ruler_cli.estimate import estimate as estimate_all
 from ruler_cli.judges.pricing import Price, PricedModel
 from ruler_cli.pool.budget import Estimates
-from ruler_cli.prompting.prompt import build_layout, parts, turns, windows, write_prompt
+from ruler_cli.prompting.prompt import build_layout, pass_count, requests_of_pass, write_prompt
 from ruler_cli.reading.sample import Share
 from ruler_cli.types import Group
 from tests.values import group, talk
@@ -83,8 +83,12 @@ models = st.builds(
 def requests(groups: Sequence[Group], ask: AskSettings, passes: int = 99) -> int:
     """Requests by the planning functions, of the first `passes` at most."""
     sheets = [build_layout(each, ask) for each in groups]
-    fit = [sheet for sheet in sheets if windows(sheet, ask)]
-    return sum(len(parts(sheet, ask, turn)) for sheet in fit for turn in range(turns(sheet, ask))[:passes])
+    count = 0
+    for layout in sheets:
+        windows = len(requests_of_pass(layout, ask, 0))
+        asked = range(pass_count(layout, ask, windows))[:passes] if windows else range(0)
+        count += sum(len(requests_of_pass(layout, ask, index)) for index in asked)
+    return count
 
 
 @given(groups=st.lists(made, max_size=4), ask=asks, model=models, adaptive=st.booleans())
@@ -98,8 +102,8 @@ def test_calls_are_those_planned(
     assert figures.calls.low == requests(groups, own, 2 if adaptive else 99)
     assert figures.calls.high == 2 * figures.calls.expected
     shown = [build_layout(each, own) for each in groups]
-    assert found.widest.too_long == sum(windows(sheet, own) == 0 for sheet in shown)
-    assert found.bills[0].windowed == sum(windows(sheet, own) > 1 for sheet in shown)
+    assert found.widest.too_long == sum(len(requests_of_pass(sheet, own, 0)) == 0 for sheet in shown)
+    assert found.bills[0].windowed == sum(len(requests_of_pass(sheet, own, 0)) > 1 for sheet in shown)
     cost = figures.cost_usd
     assert cost is not None
     assert figures.max_cost_usd is not None
@@ -167,7 +171,7 @@ def test_cap_admits_the_last_judge() -> None:
     price = Price(1e-9, 1e-3, 1e-9)
     model = PricedModel(price, reasoning=False)
     found = estimate([of(2)], [Bill("a", model), Bill("b", model, role="escalation")]).figures
-    reserved = price.of(Estimates().highest(write_prompt(build_layout(of(2), ASK), ASK).request))
+    reserved = price.of(Estimates().highest(write_prompt(build_layout(of(2), ASK), ASK)))
     assert found.cost_usd is not None
     assert found.max_cost_usd == pytest.approx(2 * reserved)
     assert 2 * reserved > found.cost_usd.high

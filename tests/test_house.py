@@ -64,7 +64,7 @@ def wrong(path: Path) -> Iterator[str]:
 
 
 def test_imports_point_down() -> None:
-    """A module imports its own layer and what stands below; judges, pool, prompts … know none of the others."""
+    """A module imports its own layer and what stands below; the parts of a request stay apart."""
     assert [sentence for path in MODULES for sentence in wrong(path)] == []
 
 

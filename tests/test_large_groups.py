@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ruler_cli.config import AskSettings, InputSettings, ScoreSettings
-from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
+from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.prompting.prompt import build_layout
 from ruler_cli.types import CallError, GroupResult, Reply, Request, Usage
+from tests.scoring.replies import StubJudge
 from tests.values import group, talk
 
 PLAIN, DENSE = "plain text ", "稠密的文字"
@@ -45,8 +46,8 @@ class Strict:
 
 def judged(judge: Strict, texts: list[str], known: int | None = None) -> GroupResult:
     """What becomes of a group of these answers."""
-    runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [BoundJudge(judge.call, known)])
-    return anyio.run(runner.judge, Item(group(*map(talk, texts))))
+    runner = JudgeRunner(ScoreSettings(InputSettings("-"), "-"), [StubJudge(judge.call, known)])
+    return anyio.run(runner.start(group(*map(talk, texts))).judge)
 
 
 @settings(max_examples=10)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ruler_cli.errors import OutputError
+from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
@@ -285,15 +286,10 @@ def test_ledger_that_cannot_be_written() -> None:
             raise OutputError("the ledger is full")
 
     async def main() -> tuple[Reply | CallError, str, Reply | CallError]:
-        caller = Caller(
-            World(),
-            Gate(ConcurrencyLimit(1), StopSignal()),
-            retries=0,
-            timeout=9.0,
-            cache=Full(None, "m", {}),
-        )
-        first = await caller.call(Request("s", "u", ("a",)))
-        return first, str(caller.gate.stop_signal.reason), await caller.call(Request("s", "v", ("a",)))
+        caller = Caller(World(), Gate(ConcurrencyLimit(1), StopSignal()), retries=0, timeout=9.0)
+        judge = PanelJudge(caller, Full(None, "m", {}))
+        first = await judge.call(Request("s", "u", ("a",)))
+        return first, str(caller.gate.stop_signal.reason), await judge.call(Request("s", "v", ("a",)))
 
     first, reason, second = virtually(main)
     assert first == Reply("ok", Usage(1000, 200, 0, 1))

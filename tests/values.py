@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ruler_cli.config import InputSettings
 from ruler_cli.formats.detect import detect
 from ruler_cli.formats.reader import Reader
-from ruler_cli.types import Group, Line, Record, Rollout
+from ruler_cli.judges.resolve import ResolvedJudge
+from ruler_cli.types import Group, Judge, Line, Record, Rollout
 
 
 def few(number: int, cases: Iterable[Any]) -> list[Any]:
@@ -97,3 +98,9 @@ def group(*conversations: Any, key: str = "g", **of_record: Any) -> Group:
 def talk(answer: str, question: str = "What is 2+2?") -> list[dict[str, Any]]:
     """A question and an answer."""
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def opened(resolved: ResolvedJudge) -> Judge:
+    """The judge itself, to be opened as a context."""
+    assert resolved.judge is not None
+    return resolved.judge

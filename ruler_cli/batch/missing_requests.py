@@ -8,21 +8,20 @@ from contextlib import ExitStack, closing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 import anyio
 import anyio.lowlevel
 
-from ruler_cli.config import ScoreSettings
+from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.judges.resolve import cached_only
 from ruler_cli.judging.blocks import SIZE
-from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner, judges_of
+from ruler_cli.judging.group_run import GroupRun, JudgeRunner
+from ruler_cli.judging.panel import PanelJudge, judges_of
 from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Observer
-from ruler_cli.pool.engine import Bounds, StopSignal, first_of, run, threaded
-from ruler_cli.pool.retries import CachedOnly
+from ruler_cli.pool.engine import Bounds, StopSignal, first_of, in_thread, inline, run, threaded
 from ruler_cli.reading.index import Index
-from ruler_cli.reading.input import Input, open_input
+from ruler_cli.reading.input import open_input
 from ruler_cli.types import GroupResult, Problem, Request
 
 MissingRequest = tuple[int, bytes, Request]
@@ -102,43 +101,42 @@ class _Rendering:
         self._settings, self._on_missing = settings, on_missing
         self._observer, self._stop_signal = observer, stop_signal
         judges = judges_of(settings)
-        resolved = [cached_only(judge) for judge in judges]
         ledger = None
         if settings.ledger is not None:
             ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
         self._seen = stack.enter_context(closing(Index()))
-        callers = [
-            CachedOnly(ReplyCache(ledger, judge.model, judge.params), stop_signal, partial(_note, index))
-            for index, judge in enumerate(judges)
-        ]
-        bound = [
-            BoundJudge(caller.call, judge.context) for caller, judge in zip(callers, resolved, strict=True)
-        ]
-        self._runner = JudgeRunner(settings, bound)
+        self._runner = JudgeRunner(
+            settings, [self._panel_judge(ledger, index, judge) for index, judge in enumerate(judges)]
+        )
         self._missing = 0
         self.counts = MissingRequests([0] * len(judges), [0] * len(judges))
+
+    def _panel_judge(self, ledger: Ledger | None, index: int, judge: JudgeSettings) -> PanelJudge:
+        """Return a judge that answers from the ledger alone, and notes the requests that it lacks."""
+        cache, missing = ReplyCache(ledger, judge.model, judge.params), partial(_note, index)
+        context = cached_only(judge).context
+        return PanelJudge(None, cache, context=context, stop_signal=self._stop_signal, missing=missing)
 
     async def run(self, stack: ExitStack) -> None:
         """Read and judge every group."""
         # in a thread: a pipe may be silent for long, and the survey of a large file takes long
-        opened = threaded(open_input(self._settings.input, stack, self._problem) for _ in range(1))
-        source = cast(Input, await opened())
+        source = await in_thread(partial(open_input, self._settings.input, stack, self._problem))
         for sentence in (source.found(), *source.notes):
             self._observer.note(sentence)
         for sentence in source.survey.warnings() if source.survey else ():
             self._observer.warn(sentence)
-        pull = source.pull()
+        pull = (threaded if source.waits else inline)(source.groups)
 
-        async def next_item() -> Item | None:
+        async def next_group() -> GroupRun | None:
             group = await pull()
             if group is None:
                 self._runner.end()
                 return None
-            return self._runner.place(group)
+            return self._runner.start(group)
 
         # at most one block of groups that are decided together is in memory
         bounds, wait_for_room = Bounds(size=SIZE), anyio.lowlevel.checkpoint
-        await run(next_item, self._judge, self._deliver, lambda item: item.group.size, wait_for_room, bounds)
+        await run(next_group, self._judge, self._deliver, lambda run: run.group.size, wait_for_room, bounds)
         for sentence in () if source.survey else source.openings.sentences():
             self._observer.warn(sentence)
 
@@ -146,13 +144,13 @@ class _Rendering:
         self.counts.unreadable += 1
         self._observer.problem(problem)
 
-    async def _judge(self, item: Item) -> tuple[GroupResult, list[MissingRequest]]:
+    async def _judge(self, group_run: GroupRun) -> tuple[GroupResult, list[MissingRequest]]:
         missing: list[MissingRequest] = []
         _MISSING.set(missing)  # for this task and the tasks that it starts
-        return await self._runner.judge(item), missing
+        return await group_run.judge(), missing
 
-    async def _deliver(self, item: Item, result: tuple[GroupResult, list[MissingRequest]]) -> None:
-        (group_result, missing), counts = result, self.counts
+    async def _deliver(self, group_run: GroupRun, judged: tuple[GroupResult, list[MissingRequest]]) -> None:
+        (result, missing), counts = judged, self.counts
         if self._stop_signal.reason is not None:
             return
         for judge_index, key, request in missing:
@@ -162,10 +160,10 @@ class _Rendering:
                 counts.characters[judge_index] += request.size
                 self._on_missing(judge_index, key, request)
         counts.groups += 1
-        if not missing and group_result.failed_calls and not group_result.pass_scores:
-            error = group_result.failed_calls[0].error
+        if not missing and result.failed_calls and not result.pass_scores:
+            error = result.failed_calls[0].error
             counts.failed[error.kind] += 1
-            self._observer.failed(item.group.key, error.kind, error.reason)
+            self._observer.failed(group_run.group.key, error.kind, error.reason)
         elif not missing:
             counts.answered += 1
 

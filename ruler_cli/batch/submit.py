@@ -25,7 +25,7 @@ from ruler_cli.errors import OutputError, RulerError, UsageError
 from ruler_cli.estimate import ALWAYS, Bill, Range
 from ruler_cli.judges.pricing import PricedModel
 from ruler_cli.judges.resolve import model_of
-from ruler_cli.judging.group_run import judges_of
+from ruler_cli.judging.panel import judges_of
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal, first_of
 from ruler_cli.prompting.layout import BYTES_PER_TOKEN

@@ -54,7 +54,7 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     """Print what INPUT holds and what `score` would take; whether all can be scored."""
     from ruler_cli.cli.check_page import batches, facts_of, rows
     from ruler_cli.estimate import estimate
-    from ruler_cli.judging.group_run import judges_of
+    from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
     from ruler_cli.reading.location import Location
     from ruler_cli.reading.sample import Notes, sample
@@ -84,7 +84,7 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     from ruler_cli.estimate import Bill
     from ruler_cli.judges.reply_body import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
-    from ruler_cli.judging.group_run import judges_of
+    from ruler_cli.judging.panel import judges_of
     from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 
     judges = judges_of(settings)

@@ -68,7 +68,7 @@ def command(
             raise UsageError(f"{_name(where)}: group {one.key!r} has no trajectory that can be judged")
         part = _part(one, sheet, first, pass_, window)
         _say_how_many(one, sheet, first, others, part)
-        system, user = written(write_prompt(sheet, first, part).request, answers_of(judges[0]))
+        system, user = written(write_prompt(sheet, first, part), answers_of(judges[0]))
         typer.echo(safe(f"system:\n{system['content']}\n\nuser:\n{user['content']}"))
 
 
@@ -108,9 +108,9 @@ def _part(group: Group, sheet: PromptLayout, ask: AskSettings, turn: int, window
         raise UsageError(
             f"--pass {turn}: {named} has nothing to compare and one pass; --single score makes them more"
         )
-    from ruler_cli.prompting.prompt import parts
+    from ruler_cli.prompting.prompt import requests_of_pass
 
-    found = parts(sheet, ask, turn - 1)
+    found = requests_of_pass(sheet, ask, turn - 1)
     if window > max(1, len(found)):
         raise UsageError(f"--window {window}: {named} is shown in {count(len(found), 'window')}")
     return found[window - 1] if found else None
@@ -124,19 +124,20 @@ def _say_how_many(
     part: RequestPart | None,
 ) -> None:
     """Which of how many requests this is, where it is not the only one; a warning where it is none."""
-    from ruler_cli.prompting.prompt import build_layout, turns, why_unaskable, windows
+    from ruler_cli.prompting.prompt import build_layout, pass_count, requests_of_pass, why_unaskable
 
-    problem = why_unaskable(group, sheet, ask)
-    if problem is not None or part is None:
-        reason = f": {problem.reason}" if problem is not None else ""
-        say(f"ruler: warning: this is not sent, group {group.key!r} is too long{reason}")
+    if part is None:
+        reason = why_unaskable(group, sheet, ask).reason
+        say(f"ruler: warning: this is not sent, group {group.key!r} is too long: {reason}")
         return
     ask = replace(ask, passes=max(ask.passes, part.pass_index + 1))
-    passes, each = turns(sheet, ask), windows(sheet, ask)
+    each = len(requests_of_pass(sheet, ask, 0))
+    passes = pass_count(sheet, ask, each)
     whole = passes * each
     for other in (replace(other, passes=ask.passes) for other in others):
         theirs = build_layout(group, other)
-        whole += turns(theirs, other) * windows(theirs, other)
+        windows = len(requests_of_pass(theirs, other, 0))
+        whole += pass_count(theirs, other, windows) * windows
     if whole > 1:
         place = f"pass {part.pass_index + 1} of {passes}, window {part.window + 1} of {each}"
         judges = f", of {count(len(others) + 1, 'judge')} the first" if others else ""

@@ -76,7 +76,7 @@ def _render(settings: ScoreSettings, target: Literal["auto"] | Target) -> bool:
     from ruler_cli.batch.request_files import LIMITS, RequestFiles, names_for, request_line, target_of
     from ruler_cli.cli.signals import interruptible
     from ruler_cli.judges.resolve import cached_only
-    from ruler_cli.judging.group_run import judges_of
+    from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.location import Location
     from ruler_cli.writing.output import refuse_clashes
 

@@ -131,9 +131,12 @@ _ALSO = {"gemini": ("GOOGLE_",), "vertex_ai": ("VERTEX_", "GOOGLE_")}
 
 @dataclass(frozen=True, slots=True)
 class ResolvedJudge:
-    """A judge, not yet open, with its price and context where they are known; `embedded` needs no call."""
+    """A judge, not yet open, with its price and context if they are known; `embedded`: no endpoint.
 
-    judge: Judge
+    `judge` is None if only its cached replies count.
+    """
+
+    judge: Judge | None
     price: Price | None
     context: int | None
     embedded: bool = False
@@ -166,14 +169,15 @@ def answers_of(settings: JudgeSettings) -> Answering:
     return answering(settings, (address_of(settings) or HERE) if _straight(settings) else None)
 
 
-def cached_only(settings: JudgeSettings) -> PricedModel:
-    """Look up a judge of whom only cached replies count; UsageError where none are cached."""
+def cached_only(settings: JudgeSettings) -> ResolvedJudge:
+    """Resolve a judge of whom only cached replies count; UsageError if none are cached."""
     if settings.model in EMBEDDED:
         raise UsageError(
             f"judge {settings.model}: it is asked as it is needed, and the ledger keeps no answers of it; "
             "name the judge whose answers are kept, with -m"
         )
-    return model_of(settings)
+    model = model_of(settings)
+    return ResolvedJudge(None, model.price, model.context)
 
 
 def _judge(settings: JudgeSettings) -> Judge:

@@ -1,7 +1,7 @@
-"""One request's conversation with its judge, as a generator: it yields requests and is sent replies.
+"""The exchange with a judge about one request: the first request, corrections, one for scores still missing.
 
-It decides everything and waits for nothing, so it can be driven by the pool, by a test, or by a
-file of kept replies.
+A generator: it yields requests and is sent replies. It decides everything and waits for nothing, so the
+pool, a test or a file of replies can drive it.
 """
 
 from __future__ import annotations
@@ -12,113 +12,113 @@ from dataclasses import dataclass
 from ruler_cli.config import AskSettings
 from ruler_cli.prompting import templates
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import ExchangeState, Prompt, RequestPart, write_prompt
+from ruler_cli.prompting.prompt import ExchangeState, RequestPart, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, Reading, read, read_complete
 from ruler_cli.types import CallError, GroupError, PassScores, Reply, Request
 
 CORRECTIONS = 3
-"""Times that a defect is named and the group asked again: one reply in twenty is lost at some judges, and
-four in a row are then one group in 160,000."""
+"""Corrective requests after a defect: some judges lose one reply in twenty, so four in a row are one group
+in 160,000."""
 _BRIEF, _BRIEF_PER_ROLLOUT = 32, 48
-"""Tokens that an answer needs at least, and each rollout in it: an explanation of ten words."""
+"""Fewest tokens of an answer, and of each rollout in it: an explanation of ten words."""
 _SAFETY = 0.95
-"""Share of the judge's stated context that a prompt may fill: tokens for its length are those of the request
-that was too long, and a part of it may take more. Of a window that still does the halves are asked."""
+"""Share of the judge's stated context that a prompt may fill: tokens per byte are those of the request that
+was too long, and a part of it may take more. A window that still does is asked in halves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """The server named a context of `limit` tokens, which the request's `actual` ones do not fit.
+    """A context of `limit` tokens, named by the server, that the request's `actual` tokens do not fit.
 
-    `target` is what `AskSettings.context_tokens` must be for a sheet that fits it; where the group was
-    laid out anew already, `failure` is what became of it. `state` lets the conversation go on.
+    `target` is the value of `AskSettings.context_tokens` for a layout that fits; `error` is the group's if
+    it was laid out anew already. `state` lets the exchange go on.
     """
 
     limit: int
     actual: int
     target: int
-    failure: GroupError
+    error: GroupError
     state: ExchangeState
 
 
-Conversation = Generator[Request, Reply | CallError, PassScores | GroupError | Overflow]
+Answer = PassScores | GroupError | Overflow
 
 
 def exchange(
-    sheet: PromptLayout, ask: AskSettings, part: RequestPart, state: ExchangeState | None = None
-) -> Conversation:
-    """Ask about a part: a first request, a few corrections, one for what is still missing.
+    layout: PromptLayout, ask: AskSettings, part: RequestPart, state: ExchangeState | None = None
+) -> Generator[Request, Reply | CallError, Answer]:
+    """Ask about one part of a group, as often as corrections allow.
 
-    `state` is that of a conversation which ended in an Overflow, so that what it learnt stays known.
-    The ballot's judge is 0.
+    `state` is that of an exchange that ended in an Overflow, so that its corrections still count. The judge's
+    number in the result is 0.
     """
     state = state or ExchangeState()
     given: dict[str, tuple[float, str]] = {}
     while True:
-        paper = write_prompt(sheet, ask, part, state, given)
-        answer = yield paper.request
-        if isinstance(answer, CallError):
-            if _fits(answer, paper, state):
+        request = write_prompt(layout, ask, part, state, given)
+        reply = yield request
+        if isinstance(reply, CallError):
+            if _fits_with_less(reply, request, state):
                 continue
-            return _ended(answer, sheet, part, state)
+            return _ended(reply, layout, part, state)
         try:
-            reading = _understand(answer, paper, again=bool(given))
+            reading = _read(reply, request, again=bool(given))
         except DefectError as defect:
-            failure = _second_chance(answer, str(defect), state)
+            error = _correct(reply, str(defect), state)
         else:
-            return _ballot(part, paper, {**given, **reading.entries}, reading)
-        if failure:
-            return _crowded(failure, sheet, part, state) if len(state.cuts) > 2 else failure
-        cut_twice = answer.truncated and len(state.cuts) == 2
-        given = read_complete(answer.text, paper.request.labels) if cut_twice else {}
+            return _pass_scores(part, request, {**given, **reading.entries}, reading)
+        if error:
+            return _crowded(error, layout, part, state) if len(state.cuts) > 2 else error
+        cut_twice = reply.truncated and len(state.cuts) == 2
+        given = read_complete(reply.text, request.labels) if cut_twice else {}
         state.attempt += not given
 
 
-def _fits(fault: CallError, paper: Prompt, state: ExchangeState) -> bool:
-    """Whether the prompt fits the judge's context and the answer's room did not: the rest is its room now.
+def _fits_with_less(error: CallError, request: Request, state: ExchangeState) -> bool:
+    """Tell if the prompt alone fits the judge's context; the answer then gets the rest of it.
 
     A corrective request is longer than the one that fitted, and may be refused once more.
     """
-    if fault.context is None:
+    if error.context is None:
         return False
-    limit, actual = fault.context
+    limit, actual = error.context
     left = limit - actual
     if state.fitted and state.max_output_tokens is not None and left >= state.max_output_tokens:
         return False
-    state.fitted = left >= _least(len(paper.request.labels))
+    state.fitted = left >= _least(len(request.labels))
     if state.fitted:
         state.max_output_tokens = left
     return state.fitted
 
 
 def _least(rollouts: int) -> int:
-    """Tokens without which no answer about so many rollouts is whole."""
+    """Fewest tokens of a whole answer about so many rollouts."""
     return _BRIEF + _BRIEF_PER_ROLLOUT * rollouts
 
 
-def _understand(answer: Reply, paper: Prompt, *, again: bool) -> Reading:
-    if answer.refusal is not None:
-        raise DefectError(answer.refusal)
-    if answer.truncated and not answer.text.rstrip().endswith(("}", "]", "```")):
-        raise DefectError("the answer was cut off")  # a verdict before its end may be a draft
-    reading = read(answer.text, paper.request.labels)
+def _read(reply: Reply, request: Request, *, again: bool) -> Reading:
+    if reply.refusal is not None:
+        raise DefectError(reply.refusal)
+    if reply.truncated and not reply.text.rstrip().endswith(("}", "]", "```")):
+        raise DefectError("the answer was cut off")  # scores before its end may be a draft
+    reading = read(reply.text, request.labels)
     if again and reading.rescaled:
         raise DefectError("the scores stood on another scale than those given before")
     return reading
 
 
-def _second_chance(answer: Reply, reason: str, state: ExchangeState) -> GroupError | None:
-    """Note what the next request must say; a GroupError where this chance was already given."""
-    if answer.refusal is not None:
+def _correct(reply: Reply, reason: str, state: ExchangeState) -> GroupError | None:
+    """Note what the next request must say; return an error if this correction was made already."""
+    if reply.refusal is not None:
         if state.refused:
             return GroupError("refused", f"the judge refused twice: {reason}")
         state.refused = True
-    elif answer.truncated:
-        state.cuts += ((answer.usage.prompt, answer.usage.completion),)
+    elif reply.truncated:
+        state.cuts += ((reply.usage.prompt, reply.usage.completion),)
         if len(state.cuts) > 2:
-            told = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
-            return GroupError("reply", told)
-        state.max_output_tokens, state.fitted = 2 * answer.usage.completion or None, False
+            message = "the judge's answer was cut off three times; -p max_tokens=N bounds it otherwise"
+            return GroupError("reply", message)
+        state.max_output_tokens, state.fitted = 2 * reply.usage.completion or None, False
         state.note = templates.shorter()
     else:
         if state.corrected == CORRECTIONS:
@@ -130,47 +130,48 @@ def _second_chance(answer: Reply, reason: str, state: ExchangeState) -> GroupErr
 
 
 def _ended(
-    fault: CallError, sheet: PromptLayout, part: RequestPart, state: ExchangeState
+    error: CallError, layout: PromptLayout, part: RequestPart, state: ExchangeState
 ) -> GroupError | Overflow:
-    failure = GroupError(fault.kind, fault.reason)
-    if fault.context is None:
-        return failure
-    limit, actual = fault.context
+    """The group's error, or an Overflow if the server named its context."""
+    group_error = GroupError(error.kind, error.reason)
+    if error.context is None:
+        return group_error
+    limit, actual = error.context
     most = min(limit * _SAFETY, max(limit - _least(len(part.distinct)), limit / 2))
-    tokens = sheet.tokens_of(part.distinct)
-    # vLLM counts no further than it must: of a prompt that is one too long nobody knows the length
+    tokens = layout.tokens_of(part.distinct)
+    # vLLM counts no further than it must: the length of a prompt that is one token too long is not known
     target = int(min(most, tokens / 2) if actual == limit + 1 else tokens * most / max(actual, 1))
-    return Overflow(limit, actual, target, failure, state)
+    return Overflow(limit, actual, target, group_error, state)
 
 
 def _crowded(
-    failure: GroupError, sheet: PromptLayout, part: RequestPart, state: ExchangeState
+    error: GroupError, layout: PromptLayout, part: RequestPart, state: ExchangeState
 ) -> GroupError | Overflow:
-    """The failure, unless a context that took the prompt had no room left for the answer.
+    """The error, unless the context took the prompt and left too few tokens for the answer.
 
-    Prompt and answer then end at the same token each time; a bound of the user's cuts at the same length.
+    Prompt and answer then end at the same token each time; a limit of the user's cuts at the same length.
     """
     (_, first), (before, second), (prompt, answer) = state.cuts
     limit = prompt + answer
     if not prompt or first == second == answer or answer >= 2 * second or abs(before + second - limit) > 2:
-        return failure
+        return error
     most = max(limit - 3 * _least(len(part.distinct)), limit / 2)
-    target = int(sheet.tokens_of(part.distinct) * min(most / prompt, 0.75))
+    target = int(layout.tokens_of(part.distinct) * min(most / prompt, 0.75))
     again = ExchangeState(state.attempt + 1, templates.shorter())
-    return Overflow(limit, limit + answer, target, failure, again)
+    return Overflow(limit, limit + answer, target, error, again)
 
 
-def _ballot(
-    part: RequestPart, paper: Prompt, entries: dict[str, tuple[float, str]], reading: Reading
+def _pass_scores(
+    part: RequestPart, request: Request, entries: dict[str, tuple[float, str]], reading: Reading
 ) -> PassScores:
-    said = [entries[label] for label in paper.labels]
+    each = [entries[label] for label in request.shown]
     return PassScores(
         judge=0,
         pass_index=part.pass_index,
         window=part.window,
-        distinct=tuple(paper.labels.values()),
-        scores=tuple(score for score, _ in said),
-        explanations=tuple(text for _, text in said),
+        distinct=tuple(request.shown.values()),
+        scores=tuple([score for score, _ in each]),
+        explanations=tuple([text for _, text in each]),
         rescaled=reading.rescaled,
         unknown=reading.unknown,
     )

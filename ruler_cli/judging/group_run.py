@@ -1,16 +1,17 @@
-"""Groups → all that their judges say: passes, panel, fallback, further passes, escalation."""
+"""A group → the replies of all its judges: passes, panel, fallback, further passes, escalation."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ruler_cli.config import JudgeSettings, ScoreSettings
+from ruler_cli.config import ScoreSettings
 from ruler_cli.formats.rewards import number, passed
-from ruler_cli.judging.exchange import Overflow, exchange
+from ruler_cli.judging.exchange import Answer, Overflow, exchange
+from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.pool.engine import ByteLimit, together
 from ruler_cli.prompting.coverage import Coverage
 from ruler_cli.prompting.layout import PromptLayout
@@ -19,12 +20,11 @@ from ruler_cli.prompting.prompt import (
     RequestPart,
     build_layout,
     halved,
-    parts,
+    pass_count,
     pass_of_judge,
+    requests_of_pass,
     too_long,
-    turns,
     why_unaskable,
-    windows,
 )
 from ruler_cli.types import (
     CallError,
@@ -34,7 +34,6 @@ from ruler_cli.types import (
     GroupResult,
     PassScores,
     Reply,
-    Request,
     Rollout,
     Usage,
 )
@@ -43,165 +42,141 @@ if TYPE_CHECKING:  # few runs need it, and it takes longer than the first reques
     from ruler_cli.judging.blocks import BlockMember
 
 _FOR_GOOD = ("refused", "too_long", "input", "interrupted", "budget")
-"""Kinds of a first failure after which the other passes of the judge would fail too."""
-_ANEW = 2
-"""Times that a group is laid out anew for a judge that reads less than was known; its text then takes
-another number of tokens for its length, so once may not be enough."""
+"""Kinds of a first error after which the other passes of the judge would fail too."""
+_LAYOUTS = 2
+"""Further layouts of a group for a judge that reads less than was known: the text of a shorter layout takes
+another number of tokens for its length, so one may not be enough."""
 _HELD = 32 << 20
-"""Bytes of prompts that a group's requests hold while they wait for their turn: passes over a large group
-come to many times its text."""
+"""Bytes of prompts that the requests of a group hold while they wait: the passes over a large group come to
+many times its text."""
 _UNDECIDED = GroupError("transport", "the ledger lacks answers of groups that share passes with this one")
 _ESCALATED = 2
 """Passes of the stronger judge: an order and its reverse."""
 
 T = TypeVar("T")
-Told = Callable[[str, str], None]
-"""Gets a group's key, and a reply's text or the reason why there is none."""
-_Said = PassScores | GroupError | Overflow
-
-
-class Call(Protocol):
-    """What asks: the pool's caller."""
-
-    async def __call__(self, request: Request, *, again: bool = False) -> Reply | CallError:
-        """One answer; `again` asks anew what was answered in an earlier run."""
-
-
-@dataclass(frozen=True, slots=True)
-class BoundJudge:
-    """What asks a judge, and how many tokens it reads (None: not known)."""
-
-    call: Call
-    context: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A group on its way, with its place among those that decide together."""
-
-    group: Group
-    place: BlockMember | None = None
-
-
-def judges_of(settings: ScoreSettings) -> list[JudgeSettings]:
-    """Every judge of a run: the panel in order, the stronger one last."""
-    return [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
+OnReply = Callable[[str, str], None]
+"""Gets a group's key, and the text of a reply or the reason why there is none."""
 
 
 class JudgeRunner:
-    """The judges of a run: groups in, outcomes out."""
+    """The judges of a run: starts one `GroupRun` for each group."""
 
     def __init__(
         self,
         settings: ScoreSettings,
-        judges: Sequence[BoundJudge],
-        told: Told | None = None,
+        judges: Sequence[PanelJudge],
+        on_reply: OnReply | None = None,
         coverage: Coverage | None = None,
     ) -> None:
-        """`judges` are in the order of `judges_of`; `told` hears each reply, `coverage` the first groups."""
-        self.settings, self.judges, self.told = settings, tuple(judges), told
-        self.ask, self._coverage, self._blocks = settings.ask, coverage, None
-        if settings.adaptive or settings.escalate:  # imported where needed, see above
+        """`judges` are in the order of `judges_of`; `coverage` looks at the first groups."""
+        self.settings, self.judges, self.on_reply = settings, tuple(judges), on_reply
+        ask, self._coverage, self._blocks = settings.ask, coverage, None
+        if settings.adaptive or settings.escalate:  # imported if needed, see above
             from ruler_cli.judging.adaptive import FIRST
             from ruler_cli.judging.blocks import Blocks
 
-            passes = self.ask.passes
-            self._blocks = Blocks(passes if settings.adaptive else None)
+            self._blocks = Blocks(ask.passes if settings.adaptive else None)
             if settings.adaptive:
-                self.ask = replace(self.ask, passes=min(FIRST, passes))
+                ask = replace(ask, passes=min(FIRST, ask.passes))
+        contexts = [ask.context_tokens or judge.context for judge in judges]
+        self.asks = [
+            ask if each == ask.context_tokens else replace(ask, context_tokens=each) for each in contexts
+        ]
 
-    def place(self, group: Group) -> Item:
-        """The next group of the input, with its place among its neighbours."""
-        return Item(group, None if self._blocks is None else self._blocks.place(group))
+    def start(self, group: Group) -> GroupRun:
+        """Take the next group of the input, with its place among the groups that share passes with it."""
+        return GroupRun(self, group, None if self._blocks is None else self._blocks.place(group))
 
     def end(self) -> None:
-        """No more groups come: the last ones decide without others."""
+        """Take no more groups: the last ones share passes without others."""
         if self._blocks is not None:
             self._blocks.close()
 
-    async def judge(self, item: Item) -> GroupResult:
-        """Ask every pass of every judge about a group, and what its neighbours decide then."""
-        run = _GroupRun(self, item.group)
-        await run.first()
-        if item.place is not None:
-            await run.go_on(item.place)
-        return run.outcome()
-
-    def look(self, group: Group, sheet: PromptLayout) -> None:
-        """Note how much of one of the first groups its first judge is shown."""
+    def measure(self, group: Group, layout: PromptLayout) -> None:
+        """Measure how much of one of the first groups its first judge is shown."""
         if self._coverage is not None and not self._coverage.enough:
-            self._coverage.look(group, sheet)
+            self._coverage.look(group, layout)
 
 
-class _GroupRun:
-    """One group before its judges: what they have said so far and what it took."""
+class GroupRun:
+    """One group before its judges: their scores and errors so far."""
 
-    def __init__(self, runner: JudgeRunner, group: Group) -> None:
-        self.runner, self.group = runner, group
-        self.judges = [_JudgeCalls(self, at, judge) for at, judge in enumerate(runner.judges)]
+    def __init__(self, runner: JudgeRunner, group: Group, member: BlockMember | None = None) -> None:
+        """`member` is the group's place in its block, if it may get further passes."""
+        self.runner, self.group, self._member = runner, group, member
+        self.judges = [_JudgePasses(self, at, judge) for at, judge in enumerate(runner.judges)]
         self.panel = self.judges[:-1] if runner.settings.escalate else self.judges
-        self.fallback = runner.settings.fallback
-        self.ballots: list[PassScores] = []
-        self.misses: list[FailedCall] = []
-        self.held, self.looked = ByteLimit(_HELD), False
-        self._final: int | None = None
+        self.pass_scores: list[PassScores] = []
+        self.failed_calls: list[FailedCall] = []
+        self.held, self.measured = ByteLimit(_HELD), False
+        self._escalated_to: int | None = None
 
-    async def first(self) -> None:
-        """The first passes of every judge; with fallback, of the first that does not refuse."""
-        if not self.fallback:
+    async def judge(self) -> GroupResult:
+        """Ask every pass of every judge, then the further passes that the group's block decides on."""
+        if self.runner.settings.fallback:
+            await self._first_that_answers()
+        else:
             await together([judge.begin for judge in self.panel])
-            return
+        if self._member is not None:
+            await self._further(self._member)
+        return self.result()
+
+    async def _first_that_answers(self) -> None:
+        """Ask the judges one after another, until one does not refuse the group."""
         for judge in self.panel:
             await judge.begin()
-            refused = any(m.judge == judge.at and m.error.kind == "refused" for m in self.misses)
+            refused = any(
+                call.judge == judge.number and call.error.kind == "refused" for call in self.failed_calls
+            )
             if not refused or judge.scored_all:
                 return
-            self.ballots = [ballot for ballot in self.ballots if ballot.judge != judge.at]
+            self.pass_scores = [scores for scores in self.pass_scores if scores.judge != judge.number]
 
-    async def go_on(self, further: BlockMember) -> None:
-        """Further passes of the judges that have scored it, and the stronger judge."""
-        while more := await further.more(self.outcome(), self._tokens):
-            scored = sorted({ballot.judge for ballot in self.ballots})
+    async def _further(self, member: BlockMember) -> None:
+        """Ask further passes of the judges that have scored the group, and the stronger judge."""
+        while more := await member.more(self.result(), self._tokens):
+            scored = sorted({scores.judge for scores in self.pass_scores})
             await together([partial(self.judges[at].more, more) for at in scored])
-        if self.runner.settings.escalate and await further.escalate(self.outcome(), self._tokens):
-            self._final = self.judges[-1].at
+        if self.runner.settings.escalate and await member.escalate(self.result(), self._tokens):
+            self._escalated_to = self.judges[-1].number
             await self.judges[-1].begin(_ESCALATED)
-        if further.undecided and self.ballots:
-            at = min(ballot.judge for ballot in self.ballots)
-            self.misses.append(FailedCall(at, self.judges[at].passes, 0, _UNDECIDED))
+        if member.undecided and self.pass_scores:
+            at = min(scores.judge for scores in self.pass_scores)
+            self.failed_calls.append(FailedCall(at, self.judges[at].passes, 0, _UNDECIDED))
 
-    def outcome(self) -> GroupResult:
-        """All that was said so far, in an order that does not depend on who answered first."""
-        ballots = sorted(self.ballots, key=lambda b: (b.judge, b.pass_index, b.window))
-        misses = sorted(self.misses, key=lambda m: (m.judge, m.pass_index, m.window))
-        if self.fallback and ballots:  # who refused before was replaced
-            misses = [miss for miss in misses if miss.judge >= ballots[0].judge]
-        asked = [judge for judge in self.judges if judge.sheet is not None]
-        heard = [self.judges[at] for at in sorted({ballot.judge for ballot in ballots})] or asked
-        sheet = max((judge.sheet for judge in heard if judge.sheet), key=lambda sheet: sheet.shortening)
+    def result(self) -> GroupResult:
+        """Collect the replies so far, in an order that does not depend on which came first."""
+        pass_scores = sorted(self.pass_scores, key=lambda s: (s.judge, s.pass_index, s.window))
+        failed_calls = sorted(self.failed_calls, key=lambda c: (c.judge, c.pass_index, c.window))
+        fallback = self.runner.settings.fallback
+        if fallback and pass_scores:  # the judges that refused before were replaced
+            failed_calls = [call for call in failed_calls if call.judge >= pass_scores[0].judge]
+        asked = [judge for judge in self.judges if judge.layout is not None]
+        scored = [self.judges[at] for at in sorted({scores.judge for scores in pass_scores})] or asked
+        layout = max([judge.layout for judge in scored if judge.layout], key=lambda each: each.shortening)
         rollouts = self.group.rollouts
         return GroupResult(
-            owner=sheet.owner,
-            faults=tuple(rollout.error or "" for rollout in rollouts),
-            sizes=sheet.sizes,
-            pass_scores=tuple(ballots),
-            failed_calls=tuple(misses),
-            suspects=sheet.suspects,
-            shortened=sheet.shortening,
-            judges=1 if self.fallback else len(self.panel),
-            windows=max(judge.windows for judge in heard),
-            escalated_to=self._final,
+            owner=layout.owner,
+            faults=tuple([rollout.error or "" for rollout in rollouts]),
+            sizes=layout.sizes,
+            pass_scores=tuple(pass_scores),
+            failed_calls=tuple(failed_calls),
+            suspects=layout.suspects,
+            shortened=layout.shortening,
+            judges=1 if fallback else len(self.panel),
+            windows=max([judge.windows for judge in scored]),
+            escalated_to=self._escalated_to,
             rewards=_by_member(rollouts, [number(rollout.reward) for rollout in rollouts]),
             outcomes=_by_member(rollouts, [self._passed(rollout) for rollout in rollouts]),
-            seconds=sum(judge.seconds for judge in self.judges),
-            cached=any(judge.asked for judge in asked) and not any(judge.fresh for judge in asked),
-            used=tuple(judge.used for judge in self.judges),
-            paid=tuple(judge.paid for judge in self.judges),
+            seconds=sum([judge.seconds for judge in self.judges]),
+            cached=any(judge.asked for judge in asked) and not any(judge.asked_now for judge in asked),
+            used=tuple([judge.used for judge in self.judges]),
+            paid=tuple([judge.paid for judge in self.judges]),
             ended=time.time(),
         )
 
     def _passed(self, rollout: Rollout) -> bool | None:
-        """Whether a verifier passed it: at the path that the user named, else by the reward if it is to."""
+        """Tell if a verifier passed it: by the path that the user named, else by the reward if asked."""
         settings = self.runner.settings
         if settings.input.outcome is not None:
             return passed(rollout.outcome)
@@ -210,149 +185,156 @@ class _GroupRun:
     @property
     def _tokens(self) -> float:
         """Estimated tokens of one pass of every judge that has been asked."""
-        return float(sum(judge.sheet.tokens for judge in self.judges if judge.sheet is not None))
+        return float(sum(judge.layout.tokens for judge in self.judges if judge.layout is not None))
 
 
-class _JudgeCalls:
-    """One judge before one group: what it is shown, how often it was asked, and what that took."""
+class _JudgePasses:
+    """The passes of one judge over one group: the layout that it is shown, and the cost of its replies."""
 
-    def __init__(self, run: _GroupRun, at: int, judge: BoundJudge) -> None:
-        self._run, self.at, self._call = run, at, judge.call
-        ask = run.runner.ask
-        context = ask.context_tokens or judge.context
-        self.ask = ask if context == ask.context_tokens else replace(ask, context_tokens=context)
-        self.sheet: PromptLayout | None = None
+    def __init__(self, run: GroupRun, at: int, judge: PanelJudge) -> None:
+        self._run, self.number, self._judge = run, at, judge
+        self._ask = run.runner.asks[at]
+        self.layout: PromptLayout | None = None
         self.windows, self.passes = 1, 0
         self.used, self.paid, self.seconds = Usage(), Usage(), 0.0
-        self.asked = self.fresh = False
+        self.asked = self.asked_now = False
 
     @property
     def scored_all(self) -> bool:
-        """Whether it gave each distinct rollout a score: one that refuses a window leaves some out."""
-        scored = {body for ballot in self._run.ballots if ballot.judge == self.at for body in ballot.distinct}
-        return bool(scored) and len(scored) == len(self._shown().distinct)
+        """Tell if it gave each distinct rollout a score: one that refuses a window leaves some out."""
+        mine = [scores for scores in self._run.pass_scores if scores.judge == self.number]
+        scored = {at for scores in mine for at in scores.distinct}
+        return bool(scored) and len(scored) == len(self._laid_out().distinct)
 
     async def begin(self, least: int = 1) -> None:
-        """Its passes: one request goes ahead, and fills the provider's cache for all others."""
-        opened = await self._opened()
-        if opened is None:
+        """Ask all passes: the first request goes ahead, and fills the provider's prompt cache."""
+        first = await self._first_answer()
+        if first is None:
             return
-        (first, *others), said = opened
-        sheet = self._shown()
-        self.windows = windows(sheet, self.ask)
-        self.passes = max(least, turns(sheet, self.ask))
-        await self._take(first, said)
-        if isinstance(said, GroupError) and said.kind in _FOR_GOOD:
+        parts, answer = first
+        self.windows = len(parts)
+        self.passes = max(least, pass_count(self._laid_out(), self._ask, self.windows))
+        await self._take(parts[0], answer)
+        if isinstance(answer, GroupError) and answer.kind in _FOR_GOOD:
             return
-        await self._ask_all([*others, *self._parts(range(1, self.passes))])
+        if self.windows > 1 or self.passes > 1:
+            await self._ask_all([*parts[1:], *self._parts(range(1, self.passes))])
 
     async def more(self, passes: int) -> None:
-        """Further passes."""
+        """Ask further passes."""
         begin = self.passes
         self.passes += passes
         await self._ask_all(self._parts(range(begin, begin + passes)))
 
-    async def _opened(self) -> tuple[Sequence[RequestPart], _Said] | None:
-        """The requests of the first pass and what came of the first of them; None where none can be asked.
+    async def _first_answer(self) -> tuple[list[RequestPart], Answer] | None:
+        """Ask the first request; return all of the first pass, and its answer. None if there is no request.
 
-        A judge that turns out to read less than was known is asked about a group laid out anew.
+        If the judge turns out to read less than was known, the group is laid out anew.
         """
-        said: _Said | None = None
-        anew = 0
+        answer: Answer | None = None
+        further = 0
         while True:
-            failure = why_unaskable(self._run.group, self._shown(), self.ask)
-            if failure is not None:
-                if isinstance(said, Overflow):
-                    failure = GroupError("too_long", too_long(said.actual, said.limit))
-                self._run.misses.append(FailedCall(self.at, 0, 0, failure))
+            parts = self._parts(range(1))
+            if not parts:
+                error = why_unaskable(self._run.group, self._laid_out(), self._ask)
+                if isinstance(answer, Overflow):
+                    error = GroupError("too_long", too_long(answer.actual, answer.limit))
+                self._run.failed_calls.append(FailedCall(self.number, 0, 0, error))
                 return None
-            found = self._parts(range(1))
-            said = await self._hold(found[0], said.state if isinstance(said, Overflow) else None)
-            if not isinstance(said, Overflow) or anew == _ANEW:
-                return found, said
-            anew += 1
-            self.ask = replace(self.ask, context_tokens=said.target)
-            self.sheet = None
+            answer = await self._answer(parts[0], answer.state if isinstance(answer, Overflow) else None)
+            if not isinstance(answer, Overflow) or further == _LAYOUTS:
+                return parts, answer
+            further += 1
+            self._ask = replace(self._ask, context_tokens=answer.target)
+            self.layout = None
 
-    def _shown(self) -> PromptLayout:
-        """The group as this judge can read it: judges that read equally much share one."""
-        if self.sheet is None:
-            run, ask = self._run, self.ask
-            same = (judge.sheet for judge in run.judges if judge.sheet is not None and judge.ask == ask)
-            self.sheet = next(same, None) or build_layout(run.group, ask)
-            if not run.looked:
-                run.looked = True
-                run.runner.look(run.group, self.sheet)
-        return self.sheet
+    def _laid_out(self) -> PromptLayout:
+        """The group as this judge can read it: judges that read equally much share one layout."""
+        if self.layout is None:
+            run, ask = self._run, self._ask
+            same = (judge.layout for judge in run.judges if judge.layout is not None and judge._ask == ask)
+            self.layout = next(same, None) or build_layout(run.group, ask)
+            if not run.measured:
+                run.measured = True
+                run.runner.measure(run.group, self.layout)
+        return self.layout
 
     def _parts(self, passes: Iterable[int]) -> list[RequestPart]:
-        """The requests of its passes; those of a judge that stands alone begin with turn 0."""
-        beside_others = not self._run.fallback and self in self._run.panel
-        order = [pass_of_judge(number, self.at) if beside_others else number for number in passes]
-        return [part for turn in order for part in parts(self._shown(), self.ask, turn)]
+        """The requests of its passes; those of a judge that scores alone begin with pass index 0."""
+        beside_others = not self._run.runner.settings.fallback and self in self._run.panel
+        order = [pass_of_judge(number, self.number) if beside_others else number for number in passes]
+        layout = self._laid_out()
+        return [part for index in order for part in requests_of_pass(layout, self._ask, index)]
 
-    async def _ask_all(self, asked: Iterable[RequestPart]) -> None:
-        await together([partial(self._part, part) for part in asked])
+    async def _ask_all(self, parts: Iterable[RequestPart]) -> None:
+        await together([partial(self._ask_part, part) for part in parts])
 
-    async def _part(self, part: RequestPart) -> None:
-        size = sum(map(self._shown().sizes.__getitem__, part.distinct))
+    async def _ask_part(self, part: RequestPart) -> None:
+        size = sum(map(self._laid_out().sizes.__getitem__, part.distinct))
         await self._run.held.enter(size)
         try:
-            said = await self._hold(part)
+            answer = await self._answer(part)
         finally:
             self._run.held.leave(size)
-        await self._take(part, said)
+        await self._take(part, answer)
 
-    async def _take(self, part: RequestPart, said: _Said) -> None:
-        """Take what was said; a window of which the judge says that it is too long is asked in halves."""
-        halves = halved(part, self.windows) if isinstance(said, Overflow) else ()
+    async def _take(self, part: RequestPart, answer: Answer) -> None:
+        """Note an answer; if a window is too long for the judge, ask it in halves."""
+        halves = halved(part, self.windows) if isinstance(answer, Overflow) else ()
         if halves:
             await self._ask_all(halves)
-        elif isinstance(said, PassScores):
-            self._run.ballots.append(replace(said, judge=self.at) if self.at else said)
+        elif isinstance(answer, PassScores):
+            scores = replace(answer, judge=self.number) if self.number else answer
+            self._run.pass_scores.append(scores)
         else:
-            failure = said.failure if isinstance(said, Overflow) else said
-            self._run.misses.append(FailedCall(self.at, part.pass_index, part.window, failure))
+            error = answer.error if isinstance(answer, Overflow) else answer
+            self._run.failed_calls.append(FailedCall(self.number, part.pass_index, part.window, error))
 
-    async def _hold(self, part: RequestPart, state: ExchangeState | None = None) -> _Said:
-        """Ask about a part until there is a ballot or a reason why not.
+    async def _answer(self, part: RequestPart, state: ExchangeState | None = None) -> Answer:
+        """Ask about a part until there are scores, or a reason why not.
 
-        A failure that earlier answers led to is one still, unless failed calls are to be asked anew.
+        An error that cached replies led to stays one, unless failed calls are to be asked anew.
         """
-        said, kept = await self._driven(part, state, again=False)
-        if self._run.runner.settings.retry_failed and kept and isinstance(said, GroupError):
-            said, _ = await self._driven(part, state, again=True)
-        return said
+        answer, cached = await self._exchange(part, state, again=False)
+        if cached and isinstance(answer, GroupError) and self._run.runner.settings.retry_failed:
+            answer, _ = await self._exchange(part, state, again=True)
+        return answer
 
-    async def _driven(
+    async def _exchange(
         self, part: RequestPart, state: ExchangeState | None, *, again: bool
-    ) -> tuple[_Said, bool]:
-        """What a conversation ends in, and whether all of it had been answered before."""
-        conversation, kept = exchange(self._shown(), self.ask, part, state), True
+    ) -> tuple[Answer, bool]:
+        """Drive one exchange; return its end, and True if all of its replies were cached."""
+        steps, cached = exchange(self._laid_out(), self._ask, part, state), True
         try:
-            request = next(conversation)
+            request = next(steps)
             while True:
-                answer = await self._call(request, again=again)
-                kept = kept and answer.cached
-                self._note(answer)
-                request = conversation.send(answer)
+                reply = await self._judge.call(request, again=again)
+                cached = cached and reply.cached
+                self._count(reply)
+                request = steps.send(reply)
         except StopIteration as end:
-            return end.value, kept
+            return end.value, cached
 
-    def _note(self, answer: Reply | CallError) -> None:
-        """Count what an answer took."""
-        self.asked, self.fresh = True, self.fresh or not answer.cached
-        if isinstance(answer, Reply):
-            self.seconds += answer.seconds
-            self.used += answer.usage
-            self.paid += Usage() if answer.cached else answer.usage
-        told = self._run.runner.told
-        if told is not None:
-            told(self._run.group.key, answer.text if isinstance(answer, Reply) else answer.reason)
+    def _count(self, reply: Reply | CallError) -> None:
+        """Add the tokens and the time of a reply."""
+        self.asked, self.asked_now = True, self.asked_now or not reply.cached
+        if isinstance(reply, Reply):
+            self.seconds += reply.seconds
+            self.used += reply.usage
+            self.paid += Usage() if reply.cached else reply.usage
+        on_reply = self._run.runner.on_reply
+        if on_reply is not None:
+            on_reply(self._run.group.key, reply.text if isinstance(reply, Reply) else reply.reason)
 
 
 def _by_member(rollouts: Sequence[Rollout], values: Sequence[T | None]) -> tuple[T | None, ...]:
-    """Values of rollouts, where parts of one rollout have one: that of the last part that has any."""
-    pairs = list(zip(rollouts, values, strict=True))
-    last = {r.member: value for r, value in pairs if r.member is not None and value is not None}
-    return tuple(value if r.member is None else last.get(r.member) for r, value in pairs)
+    """Values of rollouts; the parts of one rollout have one value, that of the last part with any."""
+    last = {
+        rollout.member: value
+        for rollout, value in zip(rollouts, values, strict=True)
+        if rollout.member is not None and value is not None
+    }
+    if not last:
+        return tuple(values)
+    pairs = zip(rollouts, values, strict=True)
+    return tuple([value if rollout.member is None else last.get(rollout.member) for rollout, value in pairs])

@@ -1,156 +1,236 @@
-"""The callers of all judges of a run, as one: what is in flight, what it took, when to bring more.
-
-Settings → the parts of a pool, put together.
-"""
+"""The judges of a run: each with its price, its cached replies and its calls; one budget for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ruler_cli.config import JudgeSettings, PoolSettings
-from ruler_cli.errors import UsageError
+import anyio
+
+from ruler_cli.config import JudgeSettings, PoolSettings, ScoreSettings
+from ruler_cli.errors import RulerError, UsageError
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.request_body import stated_limit
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.ledger.database import open_files
-from ruler_cli.ledger.reply_cache import ReplyCache
+from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
 from ruler_cli.observer import Status
 from ruler_cli.pool.budget import Budget, Estimates
 from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import Cost, Gate
+from ruler_cli.pool.gate import INTERRUPTED, Cost, Gate
 from ruler_cli.pool.limits import Window
-from ruler_cli.pool.retries import CachedOnly, Caller
-from ruler_cli.types import Usage
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import UNANSWERED, CallError, Reply, Request, Usage
+
+_EMBEDDED = 32
+"""Calls at once of an embedded judge."""
+_CERTAIN = 0.995
+"""Share of --tpm that is used: the tokens of calls in flight are only estimated."""
+_SPARE = 100
+"""File descriptors that are left for everything else."""
+
+Missing = Callable[[bytes, Request], None]
+"""Gets the key and the text of each request without a cached reply, each time that it comes."""
+
+
+class PanelJudge:
+    """One judge of a run: its cached replies first, then its calls."""
+
+    def __init__(
+        self,
+        caller: Caller | None,
+        cache: ReplyCache | None = None,
+        *,
+        price: Price | None = None,
+        context: int | None = None,
+        stop_signal: StopSignal | None = None,
+        missing: Missing | None = None,
+    ) -> None:
+        """`context` in tokens. Without a `caller` only cached replies count; `missing` gets the others."""
+        self.caller, self.price, self.context = caller, price, context
+        self._cache, self._stop_signal, self._missing = cache, stop_signal, missing
+        self._in_flight: dict[bytes, anyio.Event] = {}
+        self._asked_again: set[bytes] = set()
+        self.unanswered = 0
+        """Requests without a cached reply, if nothing else counts."""
+
+    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+        """Return a reply, or the error of the last try. An equal request of another group is asked once.
+
+        `again` asks anew what was answered in an earlier run. If only cached replies count, `again` passes
+        over errors alone: a second reply to one request would not be read, and so be paid for without end.
+        """
+        if self.caller is None:
+            return self._cached(request, again=again)
+        if self._cache is None:
+            return await self.caller.call(request)
+        cache, key = self._cache, self._cache.key(request)
+        while key in self._in_flight:
+            await self._in_flight[key].wait()
+        if not again or key in self._asked_again:
+            try:
+                cached = cache.find(key)
+            except RulerError as error:  # calls in flight are paid for and may finish
+                return self.caller.end_run(error)
+            if cached is not None:
+                return cached
+        else:
+            self._asked_again.add(key)
+        done = self._in_flight[key] = anyio.Event()
+        try:
+            return await self.caller.call(request, lambda answer: cache.keep(key, answer))
+        finally:
+            del self._in_flight[key]
+            done.set()
+
+    def _cached(self, request: Request, *, again: bool) -> Reply | CallError:
+        if self._cache is None or self._stop_signal is None:
+            raise ValueError("a judge that is not asked needs a cache and a stop signal")
+        key = self._cache.key(request)
+        try:
+            cached = self._cache.find(key)
+        except RulerError as error:
+            self._stop_signal.stop(error)
+            return INTERRUPTED
+        if cached is not None and not (again and isinstance(cached, CallError)):
+            return cached
+        self.unanswered += 1
+        if self._missing is not None:
+            self._missing(key, request)
+        return UNANSWERED
 
 
 @dataclass(frozen=True, slots=True)
 class PanelStats:
-    """What the calls of a run took: tries, the most in flight, tries again by what made them necessary.
+    """Counts of all calls of a run: sent, most in flight, tried again by kind of error.
 
-    `unanswered` are requests that the ledger does not answer where nobody is asked.
+    `unanswered` are requests without a cached reply in a run that asks nobody.
     """
 
-    asked: int
+    calls: int
     most: int
     retried: dict[str, int]
     unanswered: int
 
 
 class Panel:
-    """Several judges that share a budget and a halt; each has its own limits and concurrency."""
+    """Several judges that share a budget and a stop signal; each has its own limits and concurrency."""
 
     def __init__(
-        self, callers: Sequence[Caller | CachedOnly], prices: Sequence[Price | None], halt: StopSignal
+        self, judges: Sequence[PanelJudge], stop_signal: StopSignal, budget: Budget | None = None
     ) -> None:
-        """`prices` in the callers' order."""
-        self.callers, self.prices, self.halt = tuple(callers), tuple(prices), halt
-        self.gates = [caller.gate for caller in callers if isinstance(caller, Caller)]
-        self.budget = self.gates[0].budget if self.gates else Budget()
+        """`budget` is the one that the callers of the judges spend from."""
+        self.judges, self.stop_signal, self.budget = tuple(judges), stop_signal, budget or Budget()
+        self._callers = [judge.caller for judge in judges if judge.caller is not None]
+        self._gates = [caller.gate for caller in self._callers]
 
     @property
     def in_flight(self) -> int:
-        """Calls that are out now."""
-        return sum(gate.in_flight for gate in self.gates)
+        """Calls that are in flight now."""
+        return sum(gate.in_flight for gate in self._gates)
 
     def nudge(self) -> None:
-        """Have every line look again."""
-        for gate in self.gates:
+        """Have every gate look again at the calls that wait."""
+        for gate in self._gates:
             gate.nudge()
 
-    async def room(self) -> None:
-        """Wait until more work should be brought: no judge's line is long."""
-        if len(self.gates) == 1:
-            await self.gates[0].wait_for_demand()
+    async def wait_for_demand(self) -> None:
+        """Wait until no judge has many calls waiting, so that one more group should be read."""
+        if len(self._gates) == 1:
+            await self._gates[0].wait_for_demand()
             return
-        while not all(gate.wants_more for gate in self.gates):
-            for gate in self.gates:
+        while not all(gate.wants_more for gate in self._gates):
+            for gate in self._gates:
                 await gate.wait_for_demand()
 
     def status(self) -> Status:
-        """What is going on right now, all judges together; the longest wait of any."""
-        each = [gate.status() for gate in self.gates] or [Status(spent_usd=self.budget.spent)]
+        """Sum up the gates of all judges now, with the longest wait of any."""
+        each = [gate.status() for gate in self._gates] or [Status(spent_usd=self.budget.spent)]
         return each[0] if len(each) == 1 else Status.of(each, self.budget.spent)
 
     def cost(self, used: Sequence[Usage]) -> float | None:
-        """USD of tokens, by judge; None where the price of a judge that was asked is not known."""
+        """USD of tokens by judge; None if the price of a judge that was asked is not known."""
         total = 0.0
-        for usage, price in zip(used, self.prices, strict=True):
-            if price is None and usage.calls:
+        for usage, judge in zip(used, self.judges, strict=True):
+            if judge.price is not None:
+                total += judge.price.of(usage)
+            elif usage.calls:
                 return None
-            total += price.of(usage) if price is not None else 0.0
         return total
 
     def spent(self) -> tuple[Usage, float | None]:
-        """Tokens of all replies so far, and USD where every price is known."""
-        used = [caller.stats.usage for caller in self.callers]
-        whole = used[0] if len(used) == 1 else sum(used, Usage())
-        return whole, None if None in self.prices else self.cost(used)
+        """Tokens of all replies so far, and USD if every price is known."""
+        used = [Usage() if judge.caller is None else judge.caller.stats.usage for judge in self.judges]
+        total = used[0] if len(used) == 1 else sum(used, Usage())
+        priced = all(judge.price is not None for judge in self.judges)
+        return total, self.cost(used) if priced else None
 
-    def tries(self) -> PanelStats:
-        """What all calls so far took."""
-        tallies = [caller.stats for caller in self.callers]
+    def stats(self) -> PanelStats:
+        """Count all calls so far."""
         retried: dict[str, int] = {}
-        for tally in tallies:
-            for kind, number in tally.retried.items():
+        for caller in self._callers:
+            for kind, number in caller.stats.retried.items():
                 retried[kind] = retried.get(kind, 0) + number
-        most = sum(tally.most for tally in tallies)
-        asked, unanswered = (
-            sum(each) for each in zip(*((t.calls, t.unanswered) for t in tallies), strict=True)
+        return PanelStats(
+            sum(caller.stats.calls for caller in self._callers),
+            sum(caller.stats.most for caller in self._callers),
+            dict(sorted(retried.items())),
+            sum(judge.unanswered for judge in self.judges),
         )
-        return PanelStats(asked, most, dict(sorted(retried.items())), unanswered)
 
 
-_EMBEDDED = 32
-_CERTAIN = 0.995
-"""Share of --tpm that is used: what calls in flight will have taken is only estimated."""
-_SPARE = 100
-"""File descriptors that are left for everything else."""
+def judges_of(settings: ScoreSettings) -> list[JudgeSettings]:
+    """List the judges of a run: the panel in order, the stronger one last."""
+    return [judge for judge in (settings.judge, *settings.panel, settings.escalate) if judge]
 
 
-def pool(
-    chosen: ResolvedJudge,
+def open_panel(
+    settings: ScoreSettings, resolved: Sequence[ResolvedJudge], stop_signal: StopSignal, ledger: Ledger | None
+) -> Panel:
+    """Make the judges of a run, in the order of `judges_of`; must be called where the loop runs."""
+    budget = Budget(settings.pool.max_cost)
+    judges = []
+    for judge, way in zip(judges_of(settings), resolved, strict=True):
+        cache = None if way.embedded or ledger is None else ReplyCache(ledger, judge.model, judge.params)
+        if way.judge is None:
+            cache = cache or ReplyCache(None, judge.model, judge.params)
+            made = PanelJudge(None, cache, price=way.price, context=way.context, stop_signal=stop_signal)
+        else:
+            caller = open_caller(way, judge, settings.pool, stop_signal, budget)
+            made = PanelJudge(caller, cache, price=way.price, context=way.context)
+        judges.append(made)
+    return Panel(judges, stop_signal, budget)
+
+
+def open_caller(
+    resolved: ResolvedJudge,
     judge: JudgeSettings,
     settings: PoolSettings,
-    halt: StopSignal,
-    cache: ReplyCache | None = None,
+    stop_signal: StopSignal,
     budget: Budget | None = None,
 ) -> Caller:
-    """What asks one judge: must be made where the loop runs. UsageError where it could not open so much.
-
-    Limits are the judge's own; `budget` is that of a run with several judges.
-    """
+    """Make the calls of one judge, with limits of its own; UsageError if it may not open so many files."""
+    if resolved.judge is None:
+        raise ValueError("a judge of whom only cached replies count makes no calls")
     most_open = max(1, open_files() - _SPARE)
-    if settings.concurrency and settings.concurrency > most_open and not chosen.embedded:
+    if settings.concurrency and settings.concurrency > most_open and not resolved.embedded:
         raise UsageError(
             f"--concurrency {settings.concurrency}: this system lets a process have {most_open} connections; "
             "raise it with: ulimit -n, or ask for fewer"
         )
-    limit = settings.concurrency or (_EMBEDDED if chosen.embedded else None)
-    level = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open)
-    gate = limited(chosen, judge, settings, halt, level, budget or Budget(settings.max_cost))
-    return Caller(chosen.judge, gate, retries=settings.retries, timeout=judge.timeout, cache=cache)
-
-
-def limited(
-    chosen: ResolvedJudge,
-    judge: JudgeSettings,
-    settings: PoolSettings,
-    halt: StopSignal,
-    level: ConcurrencyLimit,
-    budget: Budget,
-) -> Gate:
-    """The gate of a judge, with the limits of the settings beside a level."""
-    return Gate(
-        level,
-        halt,
+    limit = settings.concurrency or (_EMBEDDED if resolved.embedded else None)
+    concurrency = ConcurrencyLimit(limit) if limit else AdaptiveConcurrency(most_open)
+    gate = Gate(
+        concurrency,
+        stop_signal,
         requests=Window(settings.rpm),
         tokens=Window(settings.tpm and settings.tpm * _CERTAIN),
-        budget=budget,
+        budget=budget or Budget(settings.max_cost),
         estimates=Estimates(stated_limit(judge.params)),
-        cost=_cost(chosen.price),
+        cost=_cost(resolved.price),
     )
+    return Caller(resolved.judge, gate, retries=settings.retries, timeout=judge.timeout)
 
 
 def _cost(price: Price | None) -> Cost:

@@ -230,3 +230,12 @@ def threaded(items: Iterator[T]) -> Callable[[], Awaitable[T | None]]:
     # a run that stops before the end asks no more: the thread and what it reads are let go then
     weakref.finalize(pull, asked.put, None).atexit = False
     return pull
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Call a function that may wait for a pipe, in a daemon thread, without stopping the calls in flight."""
+    pull = threaded(work() for _ in range(1))
+    result = await pull()
+    if result is None:
+        raise RuntimeError("the function returned nothing")
+    return result

@@ -1,10 +1,9 @@
-"""Group → sheet → the requests of each pass, as the two messages put to the judge.
+"""Group → layout → the requests of each pass, as the two messages to the judge.
 
-As little is left out as the judge's context allows: a group that is too long to be shown at once is shown
-whole, in windows, as long as these hold enough to compare; only where single rollouts are too long for
-that is something left out, and of those alone. Order and labels come from keyed hashes of the group's
-content (BLAKE2b), never from the input order: the same group asks the identical question however its
-dump is sorted.
+The layout leaves out as little as the judge's context allows. A group that is too long for one request is
+shown whole, in windows, as long as these hold enough to compare; only if single rollouts are too long for
+that, text of those is left out. Order and labels come from keyed hashes of the group's content (BLAKE2b),
+never from the input order: the same group asks the identical question however its dump is sorted.
 """
 
 from __future__ import annotations
@@ -28,36 +27,36 @@ LADDER = (
     *(Shortening(tool=500, reasoning=n) for n in (2000, 500, 100)),
     Shortening(tool=120, reasoning=0),
 )
-"""Steps by which a rollout is shortened: tool outputs first, then reasoning. The first are for what alone
-is longer than a context."""
+"""Steps by which a rollout is shortened: tool outputs first, then reasoning. The first steps are for
+messages that alone are longer than a context."""
 
 
 def build_layout(group: Group, ask: AskSettings) -> PromptLayout:
     """Render a group, shortened as little as the judge's context allows.
 
-    Where even the whole ladder is not enough, `windows` is below 1 for the sheet.
+    If even the whole ladder is not enough, no request shows the layout: `requests_of_pass` is empty.
     """
-    draft = LayoutBuilder.of(group, ask)
-    if ask.context_tokens is None or not draft.sheet.distinct:
-        return draft.finished(0)
+    builder = LayoutBuilder.of(group, ask)
+    if ask.context_tokens is None or not builder.layout.distinct:
+        return builder.finish(0)
     highest = 0
     for bar in (_even_bar, _low_bar):
         for step, keep in enumerate(LADDER, 1):
-            if _at_once(draft.sheet, ask) or _plan(draft.sheet, ask, (WIDE,)):
-                return draft.finished(highest)
-            most = bar(draft.sheet, ask)
-            long = [body for body, size in enumerate(draft.sheet.sizes) if size + ENTRY_BYTES > most]
-            before = draft.sheet
-            draft.shorten(keep, long, context=len(before.context.encode()) > most)
-            if (draft.sheet.distinct, draft.sheet.context) != (before.distinct, before.context):
+            if _at_once(builder.layout, ask) or _plan(builder.layout, ask, (WIDE,)):
+                return builder.finish(highest)
+            most = bar(builder.layout, ask)
+            long = [at for at, size in enumerate(builder.layout.sizes) if size + ENTRY_BYTES > most]
+            before = builder.layout
+            builder.shorten(keep, long, context=len(before.context.encode()) > most)
+            if (builder.layout.distinct, builder.layout.context) != (before.distinct, before.context):
                 highest = max(highest, step)
-    return draft.finished(highest)
+    return builder.finish(highest)
 
 
-def _even_bar(sheet: PromptLayout, ask: AskSettings) -> int:
-    """Bytes that a rollout may take if all that are longer took as many, and windows were filled."""
-    count, capacity = _windows_of(sheet, ask)
-    sizes = sorted([*(size + ENTRY_BYTES for size in sheet.sizes), *[len(sheet.context.encode())] * count])
+def _even_bar(layout: PromptLayout, ask: AskSettings) -> int:
+    """Bytes that a rollout may take if all longer ones take as many and windows are full."""
+    count, capacity = _windows_of(layout, ask)
+    sizes = sorted([*(size + ENTRY_BYTES for size in layout.sizes), *[len(layout.context.encode())] * count])
     left = count * capacity
     for number, size in enumerate(sizes):
         if size * (len(sizes) - number) > left:
@@ -66,17 +65,17 @@ def _even_bar(sheet: PromptLayout, ask: AskSettings) -> int:
     return sizes[-1]
 
 
-def _low_bar(sheet: PromptLayout, ask: AskSettings) -> int:
+def _low_bar(layout: PromptLayout, ask: AskSettings) -> int:
     """Bytes that a rollout may take so that any of that length fit into a window."""
-    count, capacity = _windows_of(sheet, ask)
-    return max(capacity, 0) // (-(-len(sheet.distinct) // count) + bool(sheet.context))
+    count, capacity = _windows_of(layout, ask)
+    return max(capacity, 0) // (-(-len(layout.distinct) // count) + bool(layout.context))
 
 
-def _windows_of(sheet: PromptLayout, ask: AskSettings) -> tuple[int, int]:
+def _windows_of(layout: PromptLayout, ask: AskSettings) -> tuple[int, int]:
     """The most windows that hold enough to compare, and the bytes of each for context and rollouts."""
-    number = len(sheet.distinct)
+    number = len(layout.distinct)
     count = max(fewest(number, ask.group_size), number // WIDE, 1)
-    return count, sheet.bytes_within(ask.context_tokens or 0) + len(sheet.context.encode())
+    return count, layout.bytes_within(ask.context_tokens or 0) + len(layout.context.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,45 +87,41 @@ class RequestPart:
     distinct: tuple[int, ...]
 
 
-def windows(sheet: PromptLayout, ask: AskSettings) -> int:
-    """How many requests a pass takes: 1 where all is shown at once, 0 where nothing fits the context."""
-    return len(parts(sheet, ask, 0))
-
-
-def turns(sheet: PromptLayout, ask: AskSettings) -> int:
-    """How many passes a group gets: two at least in windows, one where nothing is compared."""
-    if sheet.alone and ask.single != "score":
+def pass_count(layout: PromptLayout, ask: AskSettings, windows: int) -> int:
+    """Passes that a group gets: at least two in windows, one if nothing is compared."""
+    if layout.alone and ask.single != "score":
         return 1
-    return max(ask.passes, 2) if windows(sheet, ask) > 1 else ask.passes
+    return max(ask.passes, 2) if windows > 1 else ask.passes
 
 
-def parts(sheet: PromptLayout, ask: AskSettings, turn: int) -> tuple[RequestPart, ...]:
-    """The requests of one pass; none where the group does not fit the judge's context."""
-    made: Windows = []
-    if _at_once(sheet, ask):
-        made = [order_of(sheet.digest, sheet.digests, seed=ask.seed, turn=turn)]
-    elif plan := _plan(sheet, ask):
+def requests_of_pass(layout: PromptLayout, ask: AskSettings, pass_index: int) -> list[RequestPart]:
+    """The requests of one pass: one if it shows the whole group, none if the group fits no context."""
+    windows: Windows = []
+    if _at_once(layout, ask):
+        windows = [order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index)]
+    elif plan := _plan(layout, ask):
         pair, least = plan
-        if turn > 1:
-            pair = _pair(sheet, ask, turn - turn % 2, len(pair[0]), least) or pair
-        made = pair[turn % 2]
+        if pass_index > 1:
+            pair = _pair(layout, ask, pass_index - pass_index % 2, len(pair[0]), least) or pair
+        windows = pair[pass_index % 2]
     if ask.order == "input":
-        made = [sorted(window) for window in made]
-    return tuple(RequestPart(turn, number, tuple(window)) for number, window in enumerate(made))
+        windows = [sorted(window) for window in windows]
+    return [RequestPart(pass_index, number, tuple(window)) for number, window in enumerate(windows)]
 
 
 def pass_of_judge(number: int, judge: int) -> int:
-    """The turn that a judge of a panel takes as its pass `number`: every second judge the reverse first.
+    """The pass index of pass `number` of a judge of a panel: every second judge begins with the reverse.
 
-    What all judges give a place would else count as agreement wherever passes are odd in number.
+    Otherwise a preference of all judges for one position would count as agreement if passes are odd in
+    number.
     """
     return number ^ (judge & 1)
 
 
 def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
-    """Two windows in place of one of `count` that was too long; none where too little would be in them.
+    """Two windows in place of one of `count` that was too long; none if too little would be in them.
 
-    Each takes every second rollout, so that places stay what they were; no window has their numbers.
+    Each takes every second rollout, so that positions stay as they were; no other window has their numbers.
     """
     if count < 2 or len(part.distinct) < 2 * LEAST:
         return ()
@@ -134,18 +129,16 @@ def halved(part: RequestPart, count: int) -> tuple[RequestPart, ...]:
     return tuple(RequestPart(part.pass_index, number + half, part.distinct[half::2]) for half in (0, 1))
 
 
-def why_unaskable(group: Group, sheet: PromptLayout, ask: AskSettings) -> GroupError | None:
-    """Why a group cannot be asked about: nothing to judge, or nothing that fits the judge's context."""
-    if not sheet.distinct:
-        faults = [r.error for r in group.rollouts if r.error]
-        first = f"no trajectory can be judged; the first: {faults[0]}" if faults else ""
+def why_unaskable(group: Group, layout: PromptLayout, ask: AskSettings) -> GroupError:
+    """The error of a group without a request: nothing to judge, or nothing that fits the judge's context."""
+    if not layout.distinct:
+        errors = [rollout.error for rollout in group.rollouts if rollout.error]
+        first = f"no trajectory can be judged; the first: {errors[0]}" if errors else ""
         return GroupError("input", first or "the group has no trajectories")
-    if ask.context_tokens is None or windows(sheet, ask):
-        return None
     # the smallest request that would help: the longest rollout and a short one
-    sizes = sorted(range(len(sheet.distinct)), key=sheet.sizes.__getitem__)
+    sizes = sorted(range(len(layout.distinct)), key=layout.sizes.__getitem__)
     least = sizes if len(sizes) < 2 * LEAST else (sizes[0], sizes[-1])
-    return GroupError("too_long", too_long(sheet.tokens_of(least), ask.context_tokens))
+    return GroupError("too_long", too_long(layout.tokens_of(least), ask.context_tokens or 0))
 
 
 def too_long(tokens: int, limit: int) -> str:
@@ -156,42 +149,42 @@ def too_long(tokens: int, limit: int) -> str:
     )
 
 
-def _at_once(sheet: PromptLayout, ask: AskSettings) -> bool:
-    """Whether one request shows everything."""
+def _at_once(layout: PromptLayout, ask: AskSettings) -> bool:
+    """Tell if one request shows everything."""
     limit = ask.context_tokens
-    return 0 < len(sheet.distinct) <= ask.group_size and (limit is None or sheet.tokens <= limit)
+    return 0 < len(layout.distinct) <= ask.group_size and (limit is None or layout.tokens <= limit)
 
 
 def _plan(
-    sheet: PromptLayout, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
+    layout: PromptLayout, ask: AskSettings, floors: Sequence[int] = (WIDE, LEAST)
 ) -> tuple[tuple[Windows, Windows], int] | None:
-    """The windows of turns 0 and 1 and how many rollouts each has at least; None where none fit.
+    """The windows of passes 0 and 1 and the fewest rollouts of each; None if none fit.
 
-    They are as few as fit and hang together. Those of two and three rollouts are a last resort.
+    They are as few as fit and are connected. Those of two and three rollouts are a last resort.
     """
-    sizes = [size + ENTRY_BYTES for size in sheet.sizes]
-    room = None if ask.context_tokens is None else sheet.bytes_within(ask.context_tokens)
+    sizes = [size + ENTRY_BYTES for size in layout.sizes]
+    capacity = None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens)
     for least in floors:
         count = 0
-        while count := count_for(sizes, room, ask.group_size, least, count + 1):
-            made = _pair(sheet, ask, 0, count, least)
+        while count := count_for(sizes, capacity, ask.group_size, least, count + 1):
+            made = _pair(layout, ask, 0, count, least)
             if made is not None:
                 return made, least
     return None
 
 
 def _pair(
-    sheet: PromptLayout, ask: AskSettings, even: int, count: int, least: int
+    layout: PromptLayout, ask: AskSettings, even: int, count: int, least: int
 ) -> tuple[Windows, Windows] | None:
-    """Two passes, from an even turn on, that tie each other's windows together."""
+    """The windows of two passes, from an even one on, that connect each other's windows."""
     made: list[Windows] = []
-    for turn in (even, even + 1):
+    for pass_index in (even, even + 1):
         windows = partition(
-            order_of(sheet.digest, sheet.digests, seed=ask.seed, turn=turn),
+            order_of(layout.digest, layout.digests, seed=ask.seed, pass_index=pass_index),
             count,
-            partial(_draw, sheet, salt(sheet.digest, seed=ask.seed, turn=turn, attempt=0)),
-            [size + ENTRY_BYTES for size in sheet.sizes],
-            limit=None if ask.context_tokens is None else sheet.bytes_within(ask.context_tokens),
+            partial(_draw, layout, salt(layout.digest, seed=ask.seed, pass_index=pass_index, attempt=0)),
+            [size + ENTRY_BYTES for size in layout.sizes],
+            limit=None if ask.context_tokens is None else layout.bytes_within(ask.context_tokens),
             least=least,
             most=ask.group_size,
             before=made[0] if made else None,
@@ -202,27 +195,20 @@ def _pair(
     return made[0], made[1]
 
 
-def _draw(sheet: PromptLayout, key: bytes, attempt: int, body: int) -> bytes:
-    return keyed(key, b"window %d" % attempt, sheet.digests[body])
+def _draw(layout: PromptLayout, key: bytes, attempt: int, distinct: int) -> bytes:
+    return keyed(key, b"window %d" % attempt, layout.digests[distinct])
 
 
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One request with its key: the distinct body behind each label, in the order shown."""
-
-    request: Request
-    labels: dict[str, int]
-
-
 @dataclass(slots=True)
 class ExchangeState:
-    """What has happened to a request so far: second chances are given a few times each at most.
+    """The corrections of one request so far; each kind is made a few times at most.
 
-    `fitted`: the room is all that the judge's context leaves beside the prompt. `cuts` are the tokens of
-    prompt and answer of each that was cut off.
+    `note` is the sentence that the next request ends with. `fitted`: `max_output_tokens` is all that the
+    judge's context leaves beside the prompt. `cuts` are the prompt and answer tokens of each reply that was
+    cut off.
     """
 
     attempt: int = 0
@@ -235,50 +221,46 @@ class ExchangeState:
 
 
 def write_prompt(
-    sheet: PromptLayout,
+    layout: PromptLayout,
     ask: AskSettings,
     part: RequestPart | None = None,
     state: ExchangeState | None = None,
     given: Mapping[str, tuple[float, str]] | None = None,
-) -> Prompt:
-    """Write the two messages of one attempt to ask about a part, by default the first of all.
+) -> Request:
+    """Write the two messages of one request for a part, by default the first of all.
 
     `given` holds entries of an earlier reply that stand, so that only the other labels are asked for.
     """
-    whole = RequestPart(0, 0, tuple(range(len(sheet.distinct))))  # of a sheet that fits no context
-    part, state, given = (
-        part or next(iter(parts(sheet, ask, 0)), whole),
-        state or ExchangeState(),
-        given or {},
-    )
-    key = salt(sheet.digest, seed=ask.seed, turn=part.pass_index, attempt=state.attempt)
+    if part is None:
+        whole = RequestPart(0, 0, tuple(range(len(layout.distinct))))  # of a layout that fits no context
+        part = next(iter(requests_of_pass(layout, ask, 0)), whole)
+    state, given = state or ExchangeState(), given or {}
+    key = salt(layout.digest, seed=ask.seed, pass_index=part.pass_index, attempt=state.attempt)
     order: Sequence[int] = part.distinct
     if state.attempt and ask.order == "random":
-        order = drawn(order, sheet.digests, key)
-    labels = _labels(sheet, key, order)
-    lines = [f"<context>\n{sheet.context}\n</context>"] if sheet.context else []
-    if sheet.tools:
-        lines.append(f"<available_tools>\n{sheet.tools}\n</available_tools>")
-    lines += [f'<trajectory id="{label}">\n{sheet.distinct[i]}\n</trajectory>' for label, i in labels.items()]
-    wanted = [label for label in labels if label not in given]
+        order = drawn(order, layout.digests, key)
+    shown = _labels(layout, key, order)
+    lines = [f"<context>\n{layout.context}\n</context>"] if layout.context else []
+    if layout.tools:
+        lines.append(f"<available_tools>\n{layout.tools}\n</available_tools>")
+    lines += [f'<trajectory id="{label}">\n{layout.distinct[i]}\n</trajectory>' for label, i in shown.items()]
+    wanted = tuple([label for label in shown if label not in given])
     note = templates.missing(given) if given else state.note
     if note:
         lines.append(note)
     lines.append("trajectory_ids to score: " + orjson.dumps(wanted).decode())
-    system = templates.system(sheet.rubric, alone=sheet.alone)
-    request = Request(
-        system, "\n".join(lines), tuple(wanted), state.max_output_tokens, part.pass_index, state.fitted
-    )
-    return Prompt(request, labels)
+    system = templates.system(layout.rubric, alone=layout.alone)
+    user = "\n".join(lines)
+    return Request(system, user, wanted, state.max_output_tokens, part.pass_index, state.fitted, shown)
 
 
-def _labels(sheet: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
-    """Four consonants or more for each body, that no text of the request holds."""
+def _labels(layout: PromptLayout, key: bytes, order: Sequence[int]) -> dict[str, int]:
+    """Four consonants or more for each rollout, that no text of the request holds."""
     labels: dict[str, int] = {}
-    text = "\n".join((sheet.rubric, sheet.context, sheet.tools, *(sheet.distinct[i] for i in order)))
+    text = "\n".join((layout.rubric, layout.context, layout.tools, *[layout.distinct[i] for i in order]))
     for i in order:
         for draw in itertools.count():
-            number = int.from_bytes(keyed(key, b"label %d" % draw, sheet.digests[i]))
+            number = int.from_bytes(keyed(key, b"label %d" % draw, layout.digests[i]))
             size = 4 + draw // 50  # a text that holds every short label is answered with longer ones
             label = ""
             for _ in range(size):

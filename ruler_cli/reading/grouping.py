@@ -1,9 +1,10 @@
 """Records → groups: by line, consecutive, or scattered.
 
-A file is surveyed first (`survey`): every line is read, its group key noted, and nothing is judged
-before the whole input is known to be readable. The notes stand in a temporary SQLite file, so
-memory does not grow with the dump. It is read again for the groups, and refused if it is another file
-by then. From stdin there is no second look: groups must be adjacent.
+A file is surveyed first (`survey`): each line is read, its group key noted, and nothing is judged before the
+whole input is known to be readable. The notes stand in a temporary SQLite file, so memory does not grow with
+the dump. The file is read again for the groups, and refused if it has changed by then. A large file whose
+records are groups is read once (`read_once`): its counts are complete at its end. So is a pipe (`streamed`),
+whose groups must be adjacent.
 """
 
 from __future__ import annotations
@@ -27,24 +28,28 @@ OnProblem = Callable[[Problem], None]
 LineOf = Callable[[int, int, bytes], Line]
 """The number of a record, its offset and its bytes → the line that it is."""
 Where = Callable[[int], str]
-"""The number of a record → how a sentence names its place."""
+"""The number of a record → the name of its place in a sentence."""
 OnRecord = Callable[[Record, int], object]
-"""Takes each record, and how many rollouts begin in it: parts of one that stand in several records are
-counted once."""
+"""Gets each record, and the number of rollouts that begin in it: a rollout that stands in several records
+counts once."""
 
 
 def line_of(number: int) -> str:
-    """The place of a record of JSON lines."""
+    """Name the place of a record of JSON lines."""
     return f"line {number}"
+
+
+_WAY = "if that is not meant, name another key with --group-by PATH"
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a first look at a file found; sizes are rollouts per group, the parts of one joined.
+    """Counts of the records and groups of a file; sizes are rollouts per group, the parts of one joined.
 
-    `mine` is how many of the groups are the run's own: all of them, but for a shard.
-    `end` is the number of the last line and the offset behind it: what is appended later is not read.
-    `reader` knows the words that all records have for rewards and outcomes: groups are read with it.
+    `mine` counts the run's own groups: all of them, unless the run is of one shard. `end` is the number of
+    the last line and the offset behind it: lines that are appended later are not read. `reader` knows the
+    words that all records have for rewards and outcomes: groups are read with it. `complete` is False until
+    the last record has been read.
     """
 
     reader: Reader
@@ -61,21 +66,38 @@ class Survey:
     first_mixed: int = 0
     end: tuple[int, int] = (0, 0)
     where: Where = line_of
+    complete: bool = True
+
+    def finish(self, index: Index, *, whole: bool) -> None:
+        """Sum up the groups that the index has noted; `whole`: each record is one."""
+        index.flush()
+        sizes = index.sizes(each_line=whole)
+        self.groups, self.smallest, self.largest, self.singles, self.mine = sizes
+        self.complete = True
+        if whole:
+            self.repeated = index.repeated_key()
+
+    def singles_warning(self) -> str:
+        """The warning that every group has one rollout."""
+        if self.reader.format.shape == "group":
+            return "every group has one rollout: nothing can be compared"
+        return f"every group has one rollout ({self._key}): nothing can be compared; {_WAY}"
+
+    @property
+    def _key(self) -> str:
+        return "hash of the prompt" if self.reader.by_prompt else f"key `{self.reader.key}`"
 
     def warnings(self) -> list[str]:
-        """What makes the group key look wrong, a sentence each."""
-        key = "hash of the prompt" if self.reader.by_prompt else f"key `{self.reader.key}`"
+        """List the signs of a wrong group key, a sentence each."""
         out: list[str] = []
-        way = "if that is not meant, name another key with --group-by PATH"
         if self.groups > 1 and self.singles == self.groups:
-            lies = "" if self.reader.format.shape == "group" else f" ({key})"
-            out.append(
-                f"every group has one rollout{lies}: nothing can be compared" + (f"; {way}" if lies else "")
-            )
+            out.append(self.singles_warning())
         elif self.groups == 1 and self.records > 1 and self.reader.format.shape == "trajectory":
-            out.append(f"all {self.records} records are one group ({key}); {way}")
+            out.append(f"all {self.records} records are one group ({self._key}); {_WAY}")
         elif self.groups > 1 and self.largest > 8 * max(1, self.rollouts // self.groups):
-            out.append(f"group sizes are very uneven, {self.smallest} to {self.largest} ({key}); {way}")
+            out.append(
+                f"group sizes are very uneven, {self.smallest} to {self.largest} ({self._key}); {_WAY}"
+            )
         if self.repeated:
             first, second = self.repeated
             out.append(
@@ -91,11 +113,11 @@ def records(
     """Read each line; one that cannot be read goes to `on_problem`, with its reason."""
     for line in lines:
         try:
-            found = read(line)
+            parts = read(line)
         except UnreadableError as error:
             on_problem(Problem(line.number, str(error), line.raw, line.place))
             continue
-        yield from found
+        yield from parts
 
 
 def survey(
@@ -113,18 +135,18 @@ def survey(
     if whole and grouping in ("consecutive", "scattered"):
         raise UsageError(f"--grouping {grouping}: every record of this file already is a group")
     openings = Openings(reader.format.simulated_user)
-    found = Survey(reader, where=where, openings=openings)
+    result = Survey(reader, where=where, openings=openings)
 
     def noted() -> Iterator[Line]:
         for line in lines:
-            found.end = (line.number, line.offset + len(line.raw))
+            result.end = (line.number, line.offset + len(line.raw))
             yield line
 
     compare = not reader.by_prompt  # else rollouts of one group begin alike
     last, runs = b"", 0
     for record in records(noted(), reader.glance, on_problem):
-        found.records += 1
-        found.reader = found.reader.knowing((record,))
+        result.records += 1
+        result.reader = result.reader.knowing((record,))
         key = f"\n{record.line.number}" if grouping == "line" else str(record.key)
         mine = shard is None or shard.holds(digest(str(record.key)))
         begins = openings.look(record.rollouts, record.line.where, compare=whole or compare)
@@ -132,20 +154,17 @@ def survey(
             openings.compared(begins, str(record.key))
         opening = number(begins[0]) if begins and not whole else None
         short, rollouts = index.add(record, key, opening, whole=whole, mine=mine)
-        found.rollouts += rollouts
+        result.rollouts += rollouts
         if short != last:
             last, runs = short, runs + 1
         if on_record is not None:
             on_record(record, rollouts)
-    index.flush()
-    sizes = index.sizes(each_line=whole)
-    found.groups, found.smallest, found.largest, found.singles, found.mine = sizes
+    result.finish(index, whole=whole)
     if whole:
-        found.repeated = index.repeated_key()
-        return found
+        return result
     if compare:
-        openings.mixed, found.first_mixed = index.mixed()
-    adjacent = runs == found.groups
+        openings.mixed, result.first_mixed = index.mixed()
+    adjacent = runs == result.groups
     if grouping == "consecutive" and not adjacent:
         one, other = index.repeated_key(apart=True) or (0, 0)
         raise UsageError(
@@ -153,12 +172,24 @@ def survey(
             "between; leave --grouping at auto"
         )
     if grouping != "line":
-        found.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
-    return found
+        result.grouping = "consecutive" if adjacent and grouping != "scattered" else "scattered"
+    return result
+
+
+def read_once(lines: Iterable[Line], survey: Survey, index: Index, on_problem: OnProblem) -> Iterator[Group]:
+    """Groups that are records of a file; `survey` counts them, and is complete behind the last one."""
+    reader, openings = survey.reader, survey.openings
+    for record in records(lines, reader.read, on_problem):
+        key = str(record.key)
+        survey.records += 1
+        survey.rollouts += index.add(record, key, whole=True)[1]
+        openings.compared(openings.look(record.rollouts, record.line.where), key)
+        yield Group(key, (record,))
+    survey.finish(index, whole=True)
 
 
 def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
-    """Of all lines those of the run's own groups that could be read, by what a survey noted."""
+    """The lines of the run's own groups that could be read, as a survey noted them."""
     numbers = (number for number, _, _ in index.lines())
     wanted = next(numbers, None)
     for line in lines:
@@ -168,7 +199,7 @@ def own(lines: Iterable[Line], index: Index) -> Iterator[Line]:
 
 
 def streamed(
-    found: Iterable[Record],
+    stream: Iterable[Record],
     reader: Reader,
     grouping: str,
     index: Index,
@@ -176,13 +207,13 @@ def streamed(
     on_record: OnRecord | None,
     shard: Shard | None,
 ) -> Iterator[Group]:
-    """Groups of a stream, with the look at each that a survey has of a file.
+    """Groups of a stream, with the checks that a survey makes of a file.
 
     Adjacent records of one key are a group; a key that comes back is a UsageError.
     """
     whole = reader.format.shape != "trajectory"
     alone = whole or grouping == "line"
-    for group in by_line(found) if alone else _runs(found):
+    for group in by_line(stream) if alone else _runs(stream):
         number = group.records[0].line.number
         before = number if alone else index.first_seen(group.key, number)
         if before != number:
@@ -200,14 +231,14 @@ def streamed(
             yield group
 
 
-def by_line(found: Iterable[Record]) -> Iterator[Group]:
-    """Each record is a group."""
-    for record in found:
+def by_line(stream: Iterable[Record]) -> Iterator[Group]:
+    """Make each record a group."""
+    for record in stream:
         yield Group(str(record.key), (record,))
 
 
 class File(Protocol):
-    """What has a file that can be read anywhere."""
+    """A file that can be read anywhere."""
 
     def fileno(self) -> int:
         """Its descriptor."""
@@ -224,15 +255,15 @@ def scattered(stream: File, reader: Reader, index: Index, line_of: LineOf = Line
 
 
 def fetched(stream: File, reader: Reader, places: Iterable[Place], line_of: LineOf = Line) -> Group:
-    """One group, by where its records are; UnreadableError where something else stands there now."""
-    found: list[Record] = []
+    """One group, by the places of its records; UnreadableError if something else stands there now."""
+    read: list[Record] = []
     for nth, start, size in places:
-        found += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
-    return Group(str(found[0].key), tuple(found))
+        read += reader.read(line_of(nth, start, os.pread(stream.fileno(), size, start)))
+    return Group(str(read[0].key), tuple(read))
 
 
 def part_of(group: Group, first: int) -> Group:
-    """Of a columnar line's groups the one whose record has a number; any other group as it is."""
+    """The group of a columnar line whose record has this number; any other group as it is."""
     if group.records[0].parts == 1:
         return group
     record = next(record for record in group.records if place(record) == first)
@@ -251,24 +282,24 @@ def _runs(read: Iterable[Record]) -> Iterator[Group]:
         yield Group(str(key), tuple(members))
 
 
-def surveyed(again: Iterator[Line], found: Survey) -> Iterator[Line]:
-    """The lines that the survey read: none that were appended since, and the last one unchanged."""
-    number = found.end[0]
+def surveyed(again: Iterator[Line], survey: Survey) -> Iterator[Line]:
+    """The lines that the survey read: none that was appended since, and the last one unchanged."""
+    number = survey.end[0]
     at = (0, 0)
     for line in again:
         if line.number > number:
             break
         at = (line.number, line.offset + len(line.raw))
-        if line.number == number and at != found.end:
+        if line.number == number and at != survey.end:
             break
         yield line
-    if at != found.end:
-        raise UnreadableError(found.where(number))
+    if at != survey.end:
+        raise UnreadableError(survey.where(number))
 
 
 @contextmanager
 def unchanged(name: str) -> Iterator[None]:
-    """Turn it into a UsageError that something else stands now where a record of a surveyed file stood."""
+    """Raise UsageError if the records of a surveyed file have changed since."""
     try:
         yield
     except UnreadableError as error:
@@ -279,7 +310,7 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
     """The reader with a label of each file in its keys; None if the keys tell the tasks apart by themselves.
 
     Indices of tasks begin at 0 in every file of an evaluation: without a label the first tasks of all of
-    them would be one group. `tasks` are names of files → what each says it belongs to, or "". If files
+    them would be one group. `tasks` maps names of files to the task that each names, or "". If files
     name several tasks, that is the label. Else it is the outermost folder, or the file, that explains as
     many groups of different openings as the files do.
     """
@@ -300,5 +331,5 @@ def labelled(reader: Reader, tasks: Mapping[str, str], index: Index) -> Reader |
 
 
 def _folder(name: str, depth: int) -> str:
-    """The outermost folders of a file, as many as there are."""
+    """The outermost folders of a file, up to `depth`."""
     return "/".join(PurePath(name).parts[:-1][:depth])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from ruler_cli.formats.detect import SAMPLE, detect
 from ruler_cli.formats.interface import fits as is_of
 from ruler_cli.formats.interface import plain as plain_text
 from ruler_cli.formats.reader import Reader
-from ruler_cli.pool.engine import inline, threaded
+from ruler_cli.formats.rewards import Words
 from ruler_cli.reading.container import Container, Many
 from ruler_cli.reading.grouping import (
     File,
@@ -26,6 +27,7 @@ from ruler_cli.reading.grouping import (
     labelled,
     own,
     part_of,
+    read_once,
     records,
     scattered,
     streamed,
@@ -39,16 +41,22 @@ from ruler_cli.reading.open import kept, open_container
 from ruler_cli.reading.openings import Openings
 from ruler_cli.reading.parse import parse
 from ruler_cli.reading.scratch import Scratch, placed, spooled
-from ruler_cli.types import Group, Line, Problem
+from ruler_cli.types import Group, Line, Problem, Record, compared
+
+_SMALL = 1 << 20
+"""Bytes up to which a file is surveyed before it is read, even if its records are groups."""
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input that is open: how it is read, what is known of it, its groups as an iterator.
+    """An input that is open: its reader, its counts, and its groups as an iterator.
 
-    `notes` are sentences on what of it is not read. `survey` is None for a stream; `waits`: to read
-    it may take long, because of a pipe or a network. `index` holds what
-    waits for its turn where groups are scattered.
+    `survey` is None for a stream, and not yet complete for a file that is read once. `waits`: to read it may
+    take long, because of a pipe or a network. `total` is the number of groups if it is known, that of lines
+    if the file is read once. `early` are warnings by the first records of a file that is read once, `notes`
+    sentences on parts that are not read. `index` keeps the records that wait for their turn if groups are
+    scattered.
     """
 
     reader: Reader | None
@@ -62,15 +70,26 @@ class Input:
     again: Callable[[], Iterator[Group]] | None = None
     unit: str = "line"
     openings: Openings = field(default_factory=Openings)
+    total: int | None = None
+    early: Sequence[str] = ()
+    read_once: bool = False
+
+    def early_warnings(self) -> Sequence[str]:
+        """Warnings on how records are grouped, before anything is judged."""
+        return self.survey.warnings() if self.survey is not None and not self.read_once else self.early
+
+    def late_warnings(self) -> Sequence[str]:
+        """Warnings that are known at the end of a stream, or of a file that is read once."""
+        if self.survey is None:
+            return self.openings.sentences()
+        if not self.read_once or not self.survey.complete:
+            return ()
+        return [sentence for sentence in self.survey.warnings() if sentence not in self.early]
 
     @property
     def scattered(self) -> bool:
         """Tell if the records of a group lie apart, so that output must wait for its turn."""
         return self.survey is not None and self.survey.grouping == "scattered"
-
-    def pull(self) -> Callable[[], Awaitable[Group | None]]:
-        """The groups, one at a time."""
-        return (threaded if self.waits else inline)(self.groups)
 
     def picked(self, wanted: Sequence[Sequence[int]]) -> Iterator[Group]:
         """Some groups, each given by the numbers of its records: fetched, or found among all of them."""
@@ -96,6 +115,8 @@ class Input:
         head = f"{self.reader.format.name}, {key}"
         if self.survey is None:
             return f"{head}, streamed"
+        if self.read_once:
+            return f"{head}: {self.total:,} lines, one group per line"
         s = self.survey
         sizes = f"{s.smallest}" if s.smallest == s.largest else f"{s.smallest} to {s.largest}"
         records = f"{s.records} record{'s' * (s.records != 1)}"
@@ -122,12 +143,15 @@ def open_input(
     on_open: Callable[[Container], None] = lambda _container: None,
     on_record: OnRecord | None = None,
     on_again: Callable[[], None] = lambda: None,
+    *,
+    once: bool = False,
 ) -> Input:
     """Open INPUT; a file is surveyed to its end first, a pipe of JSON lines is read as it comes.
 
-    Each problem and each record is told once: by the survey of a file, or as a stream is read. `on_open`
-    is told the container before its records are read. A shard is told its own problems only. `on_again`:
-    all records are told once more, with other groups; problems are not.
+    Each problem and each record is reported once: by the survey of a file, or as a stream is read. `on_open`
+    gets the container before its records are read. A shard reports its own problems only. `on_again`: all
+    records are reported once more, with other groups; problems are not. `once`: a large file whose records
+    are groups is read once, and problems are reported as it is read.
     """
     shard = settings.shard
     container = open_container(settings.source, stack)
@@ -135,19 +159,19 @@ def open_input(
     if container.once and settings.grouping == "scattered":  # all of it is on disk before anything is judged
         container = kept(container.name, container.records(), stack)
 
-    def heard(problem: Problem) -> None:
+    def report(problem: Problem) -> None:
         if shard is None or shard.tells(problem.line):  # of all shards together each once
             on_problem(problem)
 
     if not container.once:
-        return _file(container, settings, stack, heard, on_record, on_again)
-    found, index = container.records(), _index(stack)
-    first = list(itertools.islice(found, SAMPLE))
+        return _file(container, settings, stack, report, on_record, on_again, once=once)
+    lines, index = container.records(), _index(stack)
+    first = list(itertools.islice(lines, SAMPLE))
     if not first:
         return Input(None, None, iter(()), index, unit=container.unit)
     reader = _detected(Location(settings.source).shown, first, settings)
     openings = Openings(reader.format.simulated_user)
-    read = records(itertools.chain(first, found), reader.read, heard)
+    read = records(itertools.chain(first, lines), reader.read, report)
     groups = streamed(read, reader, settings.grouping, index, openings, on_record, shard)
     notes = [] if shard is None else [str(shard)]
     return Input(reader, None, groups, index, waits=True, notes=notes, openings=openings)
@@ -170,11 +194,13 @@ def _file(
     on_problem: OnProblem,
     on_record: OnRecord | None,
     on_again: Callable[[], None],
+    *,
+    once: bool,
 ) -> Input:
     name, index, shard = Location(settings.source).shown, _index(stack), settings.shard
     problems: list[Problem] = []
 
-    def heard(problem: Problem) -> None:
+    def report(problem: Problem) -> None:
         problems[:] = problems or [problem]
         on_problem(problem)
 
@@ -184,14 +210,16 @@ def _file(
             raise UsageError(f"{name}: none of its files holds records ({line.where} is no JSON object)")
         return Input(None, None, iter(()), index, unit=container.unit)
     reader, notes = _detected(name, first, settings), list[str]()
+    if once and _readable_once(container, reader, settings):
+        return _read_once(container, reader, first, index, on_problem)
     if isinstance(container, Many):
         container.shard = shard
-        notes += container.settle(_fits(reader), heard)
+        notes += container.settle(_fits(reader), report)
 
     def lines() -> Iterator[Line]:
         return container.records() if container.plain else placed(container.records())
 
-    found = survey(lines(), reader, settings.grouping, index, heard, container.where, on_record, shard)
+    found = survey(lines(), reader, settings.grouping, index, report, container.where, on_record, shard)
     if isinstance(container, Many) and settings.group_by is None and reader.format.shape == "trajectory":
         within = labelled(found.reader, container.tasks(), index)
         if within is not None:  # a second look, since other records belong together now
@@ -221,12 +249,68 @@ def _file(
     return Input(
         reader, found, again(), index, notes=notes, plain=plain, line_of=container.line, again=again,
         waits=Location(settings.source).remote and found.grouping != "scattered", unit=container.unit,
-        openings=found.openings,
+        openings=found.openings, total=found.mine,
     )  # fmt: skip
 
 
+def _readable_once(container: Container, reader: Reader, settings: InputSettings) -> bool:
+    """Tell if a file is large, its records are groups, and no option needs the counts of all of them first.
+
+    Words for rewards or outcomes need all of them: a word that is one label among others is no verdict.
+    """
+    if not container.plain or container.unit != "line" or isinstance(container, Many):
+        return False
+    if reader.format.shape != "group" or settings.shard is not None:
+        return False
+    if settings.grouping not in ("auto", "line") or reader.words != (Words(), Words()):
+        return False
+    return os.fstat(container.fileno()).st_size > _SMALL
+
+
+def _read_once(
+    container: Container, reader: Reader, first: list[Line], index: Index, on_problem: OnProblem
+) -> Input:
+    openings = Openings(reader.format.simulated_user)
+    survey = Survey(reader, where=container.where, openings=openings, complete=False)
+    early = []
+    sample = [record for line in first for record in _readable(reader, line)]
+    if len(sample) > 1 and all(compared(record.rollouts) == 1 for record in sample):
+        early.append(survey.singles_warning())
+    total = _count_lines(container.fileno())
+
+    def groups() -> Iterator[Group]:
+        before = os.fstat(container.fileno())
+        lines = itertools.takewhile(lambda line: line.offset < before.st_size, container.records())
+        yield from read_once(lines, survey, index, on_problem)
+        now = os.fstat(container.fileno())
+        grown = now.st_size > before.st_size  # then it is read as far as it went
+        if not grown and (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            raise UsageError(f"{container.name}: changed while it was read; run again when it is whole")
+
+    return Input(
+        reader, survey, groups(), index, plain=container, line_of=container.line, unit=container.unit,
+        openings=openings, total=total, early=early, read_once=True,
+    )  # fmt: skip
+
+
+def _readable(reader: Reader, line: Line) -> tuple[Record, ...]:
+    try:
+        return reader.read(line)
+    except UnreadableError:
+        return ()
+
+
+def _count_lines(file: int) -> int:
+    """The lines of a file, the last one also without a line break."""
+    lines, at, last = 0, 0, b"\n"
+    while chunk := os.pread(file, _CHUNK, at):
+        lines += chunk.count(b"\n")
+        at, last = at + len(chunk), chunk[-1:]
+    return lines + (last != b"\n")
+
+
 def _known(_: Problem) -> None:
-    """A problem that the first look at the input has told."""
+    """Pass over a problem that the first survey has reported."""
 
 
 def _key_at(number: int, lines: Iterable[Line], reader: Reader) -> str:

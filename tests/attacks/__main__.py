@@ -18,7 +18,7 @@ def _held(text: str) -> bool:
     """Whether exactly the real rollouts come back out of the prompt; the tests assert more."""
     sheet = build_layout(PLACES[0].group(text), AskSettings())
     paper = write_prompt(sheet, AskSettings())
-    return blocks(paper.request.user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}
+    return blocks(paper.user) == {label: sheet.distinct[i] for label, i in paper.shown.items()}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judges.answers import ANSWERS
 from tests.judges.raw_server import answer as answered
 from tests.judges.raw_server import serving
-from tests.values import texts, values
+from tests.values import opened, texts, values
 
 ID = "0123456789abcdef" * 2
 LONG = (
@@ -177,7 +177,7 @@ async def test_messages_as_live(name: str) -> None:
         )
         base = server.base.removesuffix("/v1")
         chosen = resolve(JudgeSettings(model, via="litellm", api_base=base))
-        async with chosen.judge as judge:
+        async with opened(chosen) as judge:
             live = await judge.ask(Request("Grade.", "truth=0.4", ("a",), max_output_tokens=100))
     assert isinstance(live, Reply), live
     assert row.answer == live

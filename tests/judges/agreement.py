@@ -39,9 +39,9 @@ def judged(group: Group) -> list[float]:
     ask = AskSettings()
     sheet = build_layout(group, ask)
     paper = write_prompt(sheet, ask)
-    reply = asyncio.run(Offline().ask(paper.request))
-    reading = read(reply.text, paper.request.labels)
-    scores = {paper.labels[label]: score for label, (score, _) in reading.entries.items()}
+    reply = asyncio.run(Offline().ask(paper))
+    reading = read(reply.text, paper.labels)
+    scores = {paper.shown[label]: score for label, (score, _) in reading.entries.items()}
     return [scores[owner] for owner in sheet.owner if owner is not None]
 
 

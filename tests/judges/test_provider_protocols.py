@@ -16,6 +16,7 @@ from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import Reply, Request
 from tests.conftest import group
 from tests.judges.raw_server import answer, serving
+from tests.values import opened
 
 # litellm and its clients warn of their own affairs at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
@@ -88,7 +89,7 @@ def read(head: bytes) -> tuple[str, dict[str, str]]:
 
 async def sent(settings: JudgeSettings, said: dict[str, Any], server: Any) -> tuple[str, dict[str, str]]:
     """What one call puts on the wire."""
-    async with resolve(settings).judge as judge:
+    async with opened(resolve(settings)) as judge:
         reply = await judge.ask(ASKED)
     assert isinstance(reply, Reply), reply
     assert reply.text == "ok"

@@ -14,7 +14,7 @@ from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import Request
 from tests.judges.raw_server import answer, serving
 from tests.sdk_types import assert_typed
-from tests.values import NASTY
+from tests.values import NASTY, opened
 
 # litellm and its clients warn of their own affairs at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
@@ -101,7 +101,7 @@ async def test_anthropic_params_are_the_live_ones(
         async with serving(answer(200, MESSAGE)) as server:
             there = server.base.removesuffix("/v1")
             settings = JudgeSettings(model, there, api_key="x" * 20, via="litellm", params=params)
-            async with resolve(settings).judge as judge:
+            async with opened(resolve(settings)) as judge:
                 await judge.ask(request)
             live = orjson.loads(server.requests[0])
         found = row("anthropic", model, request, params=params)["params"]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from ruler_cli.config import AskSettings
 from ruler_cli.judging.exchange import Overflow, exchange
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import ExchangeState, RequestPart, build_layout, parts, write_prompt
+from ruler_cli.prompting.prompt import (
+    ExchangeState,
+    RequestPart,
+    build_layout,
+    requests_of_pass,
+    write_prompt,
+)
 from ruler_cli.types import GroupError, PassScores, Reply, Request, Usage
 from tests.scoring.replies import (
     Answer,
@@ -40,7 +46,7 @@ def talked(
 def test_room_that_does_not_fit() -> None:
     """A prompt that fits a context beside too long an answer is asked again with the room that is left."""
     sheet = build_layout(long_group(), AskSettings())
-    (part,) = parts(sheet, AskSettings(), 0)
+    (part,) = requests_of_pass(sheet, AskSettings(), 0)
     beside = fault(kind="too_long", context=(2000, 1500))
     requests, ballot = talked(beside, good, sheet=sheet, part=part)
     assert isinstance(ballot, PassScores)
@@ -73,11 +79,11 @@ def ending(*, context: int = 0, most: int = 0) -> Answer:
 def test_no_room_for_the_answer() -> None:
     """A group that leaves no room for its answer in the context is shown in parts; no other cut is one."""
     sheet = build_layout(long_group(), AskSettings())
-    (part,) = parts(sheet, AskSettings(), 0)
-    context = write_prompt(sheet, AskSettings()).request.size // 4 + 60
+    (part,) = requests_of_pass(sheet, AskSettings(), 0)
+    context = write_prompt(sheet, AskSettings()).size // 4 + 60
     requests, end = talked(ending(context=context), sheet=sheet, part=part)
     assert isinstance(end, Overflow)
-    assert (len(requests), end.limit, end.failure.kind) == (3, context, "reply")
+    assert (len(requests), end.limit, end.error.kind) == (3, context, "reply")
     assert end.target < sheet.tokens * 0.8
     (request,), ballot = talked(good, sheet=sheet, part=part, state=end.state)
     assert isinstance(ballot, PassScores)
@@ -92,7 +98,7 @@ def test_no_room_for_the_answer() -> None:
 def test_overflow_that_was_not_counted() -> None:
     """Of a prompt that was counted no further than the context half is asked for, and what fits it."""
     sheet = build_layout(long_group(), AskSettings())
-    (part,) = parts(sheet, AskSettings(), 0)
+    (part,) = requests_of_pass(sheet, AskSettings(), 0)
     for limit in (sheet.tokens // 4, sheet.tokens * 2):
         _, end = talked(fault(kind="too_long", context=(limit, limit + 1)), sheet=sheet, part=part)
         assert isinstance(end, Overflow)

@@ -11,13 +11,14 @@ import pytest
 from ruler_cli.config import AskSettings, CombineSettings, InputSettings, ScoreSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.judging.exchange import CORRECTIONS
-from ruler_cli.judging.group_run import BoundJudge, Item, JudgeRunner
+from ruler_cli.judging.group_run import JudgeRunner
 from ruler_cli.scoring.batch_statistics import BatchStatistics
 from ruler_cli.scoring.combine import combine
 from ruler_cli.types import CallError, Group, GroupError, GroupScores, Reply, Request, Rollout, Usage
 from tests.scoring.replies import (
     GROUP,
     Answer,
+    StubJudge,
     bad,
     cut,
     entries,
@@ -43,7 +44,7 @@ def played(
         return answers[min(len(requests), len(answers)) - 1](request)
 
     settings = ScoreSettings(InputSettings("-"), "-", ask=asked)
-    outcome = anyio.run(JudgeRunner(settings, [BoundJudge(call)]).judge, Item(made))
+    outcome = anyio.run(JudgeRunner(settings, [StubJudge(call)]).start(made).judge)
     return requests, combine(outcome, CombineSettings(), BatchStatistics()), outcome.usage
 
 
@@ -243,7 +244,7 @@ def test_parts_of_one_rollout_have_one_reward_and_one_outcome() -> None:
     for check in ("outcome", "reward", None):
         where = InputSettings("-", outcome="outcome" if check == "outcome" else None)
         settings = ScoreSettings(where, "-", combine=CombineSettings(by_outcome=check == "reward"))
-        outcome = anyio.run(JudgeRunner(settings, [BoundJudge(call)]).judge, Item(made))
+        outcome = anyio.run(JudgeRunner(settings, [StubJudge(call)]).start(made).judge)
         assert outcome.rewards == (1.0, 3.0, 1.0, 1.0, None)
         found[check] = outcome.outcomes
     assert found == {

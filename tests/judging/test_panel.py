@@ -10,12 +10,12 @@ import pytest
 
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.pricing import Price
-from ruler_cli.judging.panel import Panel
+from ruler_cli.judging.panel import Panel, PanelJudge
 from ruler_cli.pool.budget import Budget
 from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal, run
 from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
-from ruler_cli.pool.retries import CachedOnly, Caller
+from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.pool.test_max_cost import BROKEN, Billing
 from tests.values import few
@@ -40,7 +40,13 @@ def panel(
         )
         for world, price in zip(worlds, each, strict=True)
     ]
-    return Panel(callers, each, halt)
+    judges = [PanelJudge(caller, price=price) for caller, price in zip(callers, each, strict=True)]
+    return Panel(judges, halt, budget)
+
+
+def _queued(judge: PanelJudge) -> int:
+    assert judge.caller is not None
+    return judge.caller.gate.status().queued
 
 
 async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list[Reply | CallError]]:
@@ -53,19 +59,19 @@ async def ask_all(of: Panel, groups: int, request: Request = ASKED) -> list[list
     async def work(_: int) -> list[Reply | CallError]:
         answers: list[Reply | CallError] = []
 
-        async def one(caller: Caller | CachedOnly) -> None:
-            answers.append(await caller.call(request))
+        async def one(judge: PanelJudge) -> None:
+            answers.append(await judge.call(request))
 
         async with anyio.create_task_group() as tasks:
-            for caller in of.callers:
-                tasks.start_soon(one, caller)
+            for judge in of.judges:
+                tasks.start_soon(one, judge)
         return answers
 
     async def deliver(_: int, answers: list[Reply | CallError]) -> None:
         said.append(answers)
 
     with anyio.fail_after(LONGEST):
-        await run(pull, work, deliver, lambda _: 1, of.room)
+        await run(pull, work, deliver, lambda _: 1, of.wait_for_demand)
     return said
 
 
@@ -82,7 +88,7 @@ def test_sums() -> None:
         used, cost = of.spent()
         assert used == Usage(10 * 1500, 10 * 250, 0, 20)
         assert cost == pytest.approx(10 * (1400e-6 + 550e-5))
-        assert (of.tries().asked, of.tries().retried) == (20, {})
+        assert (of.stats().calls, of.stats().retried) == (20, {})
         assert of.budget.spent == pytest.approx(cost)
 
     virtually(main)
@@ -111,7 +117,7 @@ def test_tries_again_are_summed() -> None:
     async def main() -> None:
         of = panel(once(), once())
         await ask_all(of, 3)
-        assert (of.tries().retried, of.tries().asked) == ({"transport": 2}, 8)
+        assert (of.stats().retried, of.stats().calls) == ({"transport": 2}, 8)
 
     virtually(main)
 
@@ -127,7 +133,7 @@ def test_room_is_every_judges() -> None:
         async def watch() -> None:
             nonlocal most
             while True:
-                most = max(most, of.gates[1].status().queued)
+                most = max(most, _queued(of.judges[1]))
                 await anyio.sleep(0.5)
 
         async with anyio.create_task_group() as tasks:
@@ -154,7 +160,7 @@ def test_halt_ends_every_line() -> None:
 
             tasks.start_soon(all_of_it)
             await anyio.sleep(12.0)
-            of.halt.stop(InterruptedRun(2))
+            of.stop_signal.stop(InterruptedRun(2))
             of.nudge()
         answers = [answer for row in said for answer in row]
         assert len(answers) == 200

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from ruler_cli.errors import RefusedError
-from ruler_cli.ledger.reply_cache import ReplyCache
 from ruler_cli.pool.concurrency import ConcurrencyLimit
 from ruler_cli.pool.cooldown import DISTINCT, OUTAGE
 from ruler_cli.pool.engine import StopSignal
-from ruler_cli.pool.gate import CAPPED, INTERRUPTED, Gate
+from ruler_cli.pool.gate import INTERRUPTED, Gate
 from ruler_cli.pool.retries import Caller
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.virtual import virtually
@@ -56,42 +55,16 @@ class Script:
     ) -> None: ...
 
 
-@dataclass(frozen=True)
-class Memory(ReplyCache):
-    """Replies in memory, under the user message."""
-
-    ledger: None = None
-    model: str = "m"
-    params: dict[str, Any] = field(default_factory=dict)
-    rows: dict[bytes, Reply | CallError] = field(default_factory=dict)
-
-    def key(self, request: Request) -> bytes:
-        """The user message."""
-        return request.user.encode()
-
-    def find(self, key: bytes) -> Reply | CallError | None:
-        """What was kept."""
-        kept = self.rows.get(key)
-        return None if kept is None else replace(kept, cached=True)
-
-    async def keep(self, key: bytes, answer: Reply | CallError) -> None:
-        """Keep it."""
-        self.rows[key] = answer
-
-
 def called(
     judge: Script,
     work: Callable[[Caller], Awaitable[T]],
     slots: int = 4,
     retries: int = 2,
-    cache: Memory | None = None,
 ) -> T:
     """Work with a caller of this judge, in virtual time."""
 
     async def main() -> T:
-        caller = Caller(
-            judge, Gate(ConcurrencyLimit(slots), StopSignal()), retries=retries, timeout=60.0, cache=cache
-        )
+        caller = Caller(judge, Gate(ConcurrencyLimit(slots), StopSignal()), retries=retries, timeout=60.0)
         return await work(caller)
 
     return virtually(main)
@@ -307,47 +280,6 @@ def test_unanswerable_at_the_end() -> None:
     assert (ends.count("Reply"), ends.count("CallError")) == (90, 10)
 
 
-def test_asked_once() -> None:
-    """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
-    judge, cache = Script(OK), Memory()
-
-    async def work(caller: Caller) -> tuple[int, int, int]:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(10):
-                tasks.start_soon(caller.call, ASKED)
-        first = len(judge.times)
-        assert (await caller.call(ASKED)).cached
-        second = len(judge.times)
-        for _ in range(3):
-            await caller.call(ASKED, again=True)
-        return first, second, len(judge.times)
-
-    assert called(judge, work, cache=cache) == (1, 1, 2)
-
-
-def test_marks() -> None:
-    """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
-    cache = Memory()
-    called(Script(BROKEN), lambda caller: caller.call(ASKED), cache=cache)
-    assert isinstance(cache.rows[b"u"], CallError)
-
-    async def stopped(caller: Caller) -> None:
-        await caller.call(ASKED)
-
-    for fault in (GONE, CallError("refused", "key", "run")):
-        cache = Memory()
-        called(Script(fault), stopped, cache=cache)
-        assert not cache.rows
-
-
-def test_odd_answer_is_kept() -> None:
-    """An answer that is no chat completion may have been paid for: it is kept and asked again."""
-    cache = Memory()
-    odd = CallError("transport", "odd", "call", body=b"<html>")
-    assert called(Script(odd, OK), lambda caller: caller.call(ASKED), cache=cache) == OK
-    assert cache.rows == {b"u": OK}
-
-
 def test_stop_while_waiting() -> None:
     """A call that waits to try again, or waits in line, ends when the run is told to stop."""
     judge = Script(replace(BUSY, retry_after=500.0))
@@ -362,15 +294,3 @@ def test_stop_while_waiting() -> None:
         return anyio.current_time()
 
     assert called(judge, work, slots=1) == 5
-
-
-def test_capped_is_not_kept() -> None:
-    """What the cap left out leaves no mark."""
-    cache = Memory()
-
-    async def work(caller: Caller) -> Reply | CallError:
-        caller.gate.budget.close()
-        return await caller.call(ASKED)
-
-    assert called(Script(OK), work, cache=cache) == CAPPED
-    assert not cache.rows

@@ -10,7 +10,7 @@ from ruler_cli.config import JudgeSettings, PoolSettings
 from ruler_cli.judges.pricing import Price
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.judging import panel as module
-from ruler_cli.judging.panel import pool
+from ruler_cli.judging.panel import open_caller
 from ruler_cli.ledger.database import open_files
 from ruler_cli.pool.concurrency import AdaptiveConcurrency, ConcurrencyLimit
 from ruler_cli.pool.engine import StopSignal
@@ -33,7 +33,7 @@ def made(
 
     async def main() -> Caller:
         chosen = ResolvedJudge(World(), price, None, embedded)
-        return pool(chosen, judge or JudgeSettings(), settings, StopSignal())
+        return open_caller(chosen, judge or JudgeSettings(), settings, StopSignal())
 
     return virtually(main)
 

@@ -12,9 +12,9 @@ import pytest
 from ruler_cli.config import AskSettings
 from ruler_cli.judges.offline import blocks
 from ruler_cli.prompting.layout import PromptLayout
-from ruler_cli.prompting.prompt import Prompt, build_layout, write_prompt
+from ruler_cli.prompting.prompt import build_layout, write_prompt
 from ruler_cli.scoring.parse_reply import DefectError, read, read_complete
-from ruler_cli.types import Group
+from ruler_cli.types import Group, Request
 from tests.attacks import FAMILIES, PLACES, Attack, Place
 from tests.attacks.places import OTHERS
 
@@ -38,7 +38,7 @@ SMALL = 20_000
 """Characters up to which an attack is tried in every place: larger ones take seconds in each."""
 
 
-def asked(group: Group) -> tuple[PromptLayout, Prompt]:
+def asked(group: Group) -> tuple[PromptLayout, Request]:
     """A group's sheet and its first question."""
     sheet = build_layout(group, ASK)
     return sheet, write_prompt(sheet, ASK)
@@ -74,25 +74,25 @@ def test_structure(subtests: pytest.Subtests) -> None:
             for place in places(attack):
                 sheet, paper = asked(place.group(attack.text))
                 plain_sheet, plain = asked(place.group("word"))
-                user, lines = paper.request.user, paper.request.user.split("\n")
+                user, lines = paper.user, paper.user.split("\n")
                 assert user.splitlines() == lines, place.name
-                assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}, (
+                assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.shown.items()}, (
                     place.name
                 )
                 assert [b.count("\n") for b in sheet.distinct] == [
                     b.count("\n") for b in plain_sheet.distinct
                 ], place.name
-                assert len(lines) == len(plain.request.user.split("\n")), place.name
+                assert len(lines) == len(plain.user.split("\n")), place.name
                 assert all(is_line(line) for body in sheet.distinct for line in body.split("\n")), place.name
                 assert not RAW.search(user.replace("\n", "")), place.name
                 honest = [f'assistant: "{answer}"' for answer in OTHERS]
                 assert [body.split("\n")[-1] for body in sheet.distinct[1:]] == honest, place.name
                 assert lines[-1] == "trajectory_ids to score: " + json.dumps(
-                    list(paper.labels), separators=(",", ":")
+                    list(paper.shown), separators=(",", ":")
                 )
-                assert not [label for label in paper.labels if label in attack.text], place.name
-                system = write_prompt(plain_sheet, ASK).request.system
-                assert paper.request.system == system, place.name
+                assert not [label for label in paper.shown if label in attack.text], place.name
+                system = write_prompt(plain_sheet, ASK).system
+                assert paper.system == system, place.name
 
 
 def test_flags(subtests: pytest.Subtests) -> None:

@@ -120,9 +120,13 @@ def test_a_cycle_differs(quarter: int) -> None:
 
 def test_cycles_are_drawn_anew() -> None:
     """After eight turns another order is drawn, and within them one is shifted."""
-    digests = [keyed(str(n)) for n in range(20)]
-    found = [order_of(b"g", digests, seed=0, turn=turn) for turn in range(2 * CYCLE)]
+    digests = [keyed(b"%d" % n) for n in range(20)]
+    found = [order_of(b"g", digests, seed=0, pass_index=turn) for turn in range(2 * CYCLE)]
     assert found[1] == found[0][::-1]
     assert found[CYCLE + 1] == found[CYCLE][::-1]
     assert found[CYCLE] not in [balanced(found[0], turn) for turn in range(CYCLE)]
-    assert order_of(b"g", digests, seed=1, turn=0) != found[0] != order_of(b"h", digests, seed=0, turn=0)
+    assert (
+        order_of(b"g", digests, seed=1, pass_index=0)
+        != found[0]
+        != order_of(b"h", digests, seed=0, pass_index=0)
+    )

@@ -21,12 +21,11 @@ from ruler_cli.prompting.prompt import (
     LADDER,
     ExchangeState,
     build_layout,
-    parts,
+    requests_of_pass,
     why_unaskable,
-    windows,
     write_prompt,
 )
-from ruler_cli.types import Group, GroupError, Rollout
+from ruler_cli.types import Group, Rollout
 from tests.prompting.test_windows import connected
 from tests.values import group, read, talk, texts
 
@@ -37,7 +36,7 @@ TOOL, OTHER = {"name": "f"}, {"name": "g"}
 
 def asked(made: Group, ask: AskSettings = ASK, attempt: int = 0) -> str:
     """The user message of a group."""
-    return write_prompt(build_layout(made, ask), ask, state=ExchangeState(attempt)).request.user
+    return write_prompt(build_layout(made, ask), ask, state=ExchangeState(attempt)).user
 
 
 def test_shape() -> None:
@@ -66,8 +65,8 @@ def test_labels_in_no_text() -> None:
     letters = "bcdfghjkmnpqrstvwxz"
     every = " ".join(map("".join, itertools.product(letters, repeat=4)))
     paper = write_prompt(build_layout(group(talk(every), talk("x"), talk("y")), ASK), ASK)
-    assert len(paper.labels) == 3
-    assert all(len(label) > 4 and label not in every for label in paper.labels)
+    assert len(paper.shown) == 3
+    assert all(len(label) > 4 and label not in every for label in paper.shown)
 
 
 def test_tools() -> None:
@@ -92,9 +91,7 @@ def test_rubric() -> None:
     made = group(talk("a"), talk("b"))
     own = group(talk("a"), talk("b"), rubric="OWN")
     ask = replace(ASK, rubric="OPTION")
-    systems = [
-        write_prompt(build_layout(g, a), a).request.system for g, a in ((own, ask), (made, ask), (made, ASK))
-    ]
+    systems = [write_prompt(build_layout(g, a), a).system for g, a in ((own, ask), (made, ask), (made, ASK))]
     assert ["OWN" in s for s in systems] == [True, False, False]
     assert ["OPTION" in s for s in systems] == [False, True, False]
     assert [templates.RUBRIC in s for s in systems] == [False, False, True]
@@ -104,7 +101,7 @@ def test_alone() -> None:
     """One rollout is judged absolutely: the prompt up to the agent's first turn is its context."""
     sheet = build_layout(group(talk("4")), ASK)
     assert (sheet.context, sheet.distinct, sheet.alone) == ('user: "What is 2+2?"', ('assistant: "4"',), True)
-    system = write_prompt(sheet, ASK).request.system
+    system = write_prompt(sheet, ASK).system
     assert system.startswith("You are grading a rollout")
     only = build_layout(group([{"role": "user", "content": "x"}]), ASK)
     assert (only.context, only.distinct) == ("", ('user: "x"',))
@@ -129,7 +126,7 @@ def test_first_pass_of_old_ledgers(case: tuple[int, int, Any]) -> None:
     whole = blake2b(digest_size=16)
     for record in read(*map(json.loads, lines)):
         sheet = build_layout(Group("g", (record,)), ask)
-        request = write_prompt(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt))).request
+        request = write_prompt(sheet, ask, state=ExchangeState(attempt, "n" * bool(attempt)))
         whole.update("\0".join([request.system, request.user, *request.labels]).encode())
         assert request.pass_index == 0
     assert whole.hexdigest() == OURS[case]
@@ -147,31 +144,31 @@ def test_labels_are_fresh(given_answers: list[str], turn: int, later: int, attem
     """
     sheet = build_layout(group(*map(talk, given_answers)), ASK)
     one, other, corrected = (
-        write_prompt(sheet, ASK, parts(sheet, ASK, t)[0], ExchangeState(a))
+        write_prompt(sheet, ASK, requests_of_pass(sheet, ASK, t)[0], ExchangeState(a))
         for t, a in ((turn, attempt), (turn + later, attempt), (turn, attempt + 1))
     )
     chance = len(one.labels) // 4
     assert len(set(one.labels) & set(other.labels)) <= chance
     assert len(set(one.labels) & set(corrected.labels)) <= chance
-    assert set(one.labels.values()) == set(other.labels.values()) == set(range(len(sheet.distinct)))
-    assert (one.request.pass_index, other.request.pass_index) == (turn, turn + later)
+    assert set(one.shown.values()) == set(other.shown.values()) == set(range(len(sheet.distinct)))
+    assert (one.pass_index, other.pass_index) == (turn, turn + later)
 
 
 def test_correction_within_a_pass() -> None:
     """A correction shows the rollouts of its part in an order of its own, or in input order on request."""
     sheet = build_layout(group(*map(talk, "abcdefgh")), ASK)
     for turn in range(3):
-        part = parts(sheet, ASK, turn)[0]
+        part = requests_of_pass(sheet, ASK, turn)[0]
         orders = {
-            tuple(write_prompt(sheet, ASK, part, ExchangeState(attempt)).labels.values())
+            tuple(write_prompt(sheet, ASK, part, ExchangeState(attempt)).shown.values())
             for attempt in range(4)
         }
         assert len(orders) == 4
         assert part.distinct in orders
     kept = replace(ASK, order="input")
     for attempt in range(2):
-        paper = write_prompt(sheet, kept, parts(sheet, kept, 1)[0], ExchangeState(attempt))
-        assert list(paper.labels.values()) == list(range(8))
+        paper = write_prompt(sheet, kept, requests_of_pass(sheet, kept, 1)[0], ExchangeState(attempt))
+        assert list(paper.shown.values()) == list(range(8))
 
 
 def of_sizes(sizes: list[int]) -> Group:
@@ -190,8 +187,8 @@ def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> 
     """A pass shows each rollout once, in requests that fit the judge, and two passes hang together."""
     ask = replace(ASK, group_size=most, context_tokens=context)
     sheet = build_layout(of_sizes(sizes), ask)
-    count = windows(sheet, ask)
-    found = parts(sheet, ask, turn)
+    count = len(requests_of_pass(sheet, ask, 0))
+    found = requests_of_pass(sheet, ask, turn)
     assert len(found) == count
     if not count:
         assert context is not None
@@ -202,7 +199,7 @@ def test_a_pass(sizes: list[int], most: int, context: int | None, turn: int) -> 
     if context is not None:
         assert all(sheet.tokens_of(part.distinct) <= context for part in found)
     assert count == 1 or all(len(part.distinct) >= 2 for part in found)
-    first, second = ([part.distinct for part in parts(sheet, ask, t)] for t in (0, 1))
+    first, second = ([part.distinct for part in requests_of_pass(sheet, ask, t)] for t in (0, 1))
     assert connected(first, second)
 
 
@@ -215,7 +212,7 @@ def test_input_order(mixed: list[int], turn: int, context: int | None) -> None:
     asked: list[list[Any]] = []
     for order in (range(14), mixed):
         sheet = build_layout(group(*(conversations[number] for number in order)), ask)
-        asked.append([write_prompt(sheet, ask, part).request for part in parts(sheet, ask, turn)])
+        asked.append([write_prompt(sheet, ask, part) for part in requests_of_pass(sheet, ask, turn)])
     assert len(asked[0]) > 2
     assert asked[0] == asked[1]
 
@@ -225,7 +222,7 @@ def test_mirrored() -> None:
     ask = replace(ASK, group_size=6)
     sheet = build_layout(of_sizes([5] * 30), ask)
     for turn in (0, 2, 4):
-        first, second = parts(sheet, ask, turn), parts(sheet, ask, turn + 1)
+        first, second = requests_of_pass(sheet, ask, turn), requests_of_pass(sheet, ask, turn + 1)
         slots, after = (
             {body: slot for part in made for slot, body in enumerate(part.distinct)}
             for made in (first, second)
@@ -241,13 +238,13 @@ def test_order_of_input() -> None:
     ask = replace(ASK, group_size=6, order="input")
     sheet = build_layout(of_sizes([5] * 30), ask)
     for turn in range(3):
-        found = parts(sheet, ask, turn)
+        found = requests_of_pass(sheet, ask, turn)
         assert all(list(part.distinct) == sorted(part.distinct) for part in found)
-    assert {part.distinct for part in parts(sheet, ask, 0)} != {
-        part.distinct for part in parts(sheet, ask, 1)
+    assert {part.distinct for part in requests_of_pass(sheet, ask, 0)} != {
+        part.distinct for part in requests_of_pass(sheet, ask, 1)
     }
     whole = replace(ask, group_size=30)
-    assert [parts(sheet, whole, turn)[0].distinct for turn in range(3)] == [tuple(range(30))] * 3
+    assert [requests_of_pass(sheet, whole, turn)[0].distinct for turn in range(3)] == [tuple(range(30))] * 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 60])
@@ -256,14 +253,13 @@ def test_too_long(number: int) -> None:
     made = of_sizes([40_000] * number)
     ask = replace(ASK, context_tokens=9_000)
     sheet = build_layout(made, ask)
-    assert (windows(sheet, ask), parts(sheet, ask, 0)) == (0, ())
+    assert requests_of_pass(sheet, ask, 0) == []
     failure = why_unaskable(made, sheet, ask)
-    assert isinstance(failure, GroupError)
     assert failure.kind == "too_long"
     tokens = int(failure.reason.split()[1])
     assert tokens > 9_000
     assert "more than the 9000 that the judge takes" in failure.reason
-    assert why_unaskable(made, sheet, replace(ask, context_tokens=90_000)) is None
+    assert requests_of_pass(sheet, replace(ask, context_tokens=90_000), 0)
 
 
 CUT = "left out by ruler"
@@ -281,7 +277,7 @@ def rollout(answer: str, output: int = 5000, thought: int = 1000) -> list[dict[s
 
 def shown(sheet: PromptLayout, ask: AskSettings) -> str:
     """All that a pass asks."""
-    return "\n".join(write_prompt(sheet, ask, part).request.user for part in parts(sheet, ask, 0))
+    return "\n".join(write_prompt(sheet, ask, part).user for part in requests_of_pass(sheet, ask, 0))
 
 
 def only_tools(sheet: PromptLayout) -> bool:
@@ -317,7 +313,7 @@ def test_whole_in_windows() -> None:
     assert sheet.tokens > 200_000
     assert sheet.shortening == 0
     assert CUT not in shown(sheet, ask)
-    assert windows(sheet, ask) >= 5
+    assert len(requests_of_pass(sheet, ask, 0)) >= 5
 
 
 @pytest.mark.parametrize("number", [3, 9, 24])
@@ -366,5 +362,5 @@ def test_smaller_windows_last() -> None:
     ask = replace(ASK, context_tokens=14_000)
     sheet = build_layout(made, ask)
     assert sheet.shortening == len(LADDER)
-    assert all(len(part.distinct) < 4 for part in parts(sheet, ask, 0))
-    assert [len(part.distinct) for part in parts(sheet, ask, 1)] == [2, 2, 2, 2]
+    assert all(len(part.distinct) < 4 for part in requests_of_pass(sheet, ask, 0))
+    assert [len(part.distinct) for part in requests_of_pass(sheet, ask, 1)] == [2, 2, 2, 2]

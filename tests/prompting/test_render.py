@@ -206,14 +206,14 @@ def test_nothing_is_forged(rollouts: list[list[Any]], tools: Any, rubric: str) -
     """Text in a rollout never adds, removes or renames a delimiter, nor the last line."""
     sheet = build_layout(group(*rollouts, tools=tools, rubric=rubric), AskSettings())
     paper = write_prompt(sheet, AskSettings())
-    user = paper.request.user
+    user = paper.user
     user.encode()
-    paper.request.system.encode()
+    paper.system.encode()
     assert user.splitlines() == user.split("\n")
-    assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.labels.items()}
+    assert blocks(user) == {label: sheet.distinct[i] for label, i in paper.shown.items()}
     lines = user.split("\n")
-    assert lines[-1] == f"trajectory_ids to score: {json.dumps(list(paper.labels), separators=(',', ':'))}"
+    assert lines[-1] == f"trajectory_ids to score: {json.dumps(list(paper.shown), separators=(',', ':'))}"
     assert sum(line.startswith("<trajectory ") for line in lines) == len(sheet.distinct)
     assert sum(line == "</trajectory>" for line in lines) == len(sheet.distinct)
     assert sum(line.startswith("trajectory_ids") for line in lines) == 1
-    assert all(label not in text for label in paper.labels for text in (sheet.context, *sheet.distinct))
+    assert all(label not in text for label in paper.shown for text in (sheet.context, *sheet.distinct))

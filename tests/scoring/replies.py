@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ruler_cli.judges.offline import blocks
+from ruler_cli.judging.panel import PanelJudge
 from ruler_cli.types import CallError, Group, Reply, Request, Usage
 from tests.values import group, talk
 
 TRUTH = {"a": 0.1, "b": 0.5, "c": 0.9}
 GROUP = group(*map(talk, TRUTH))
 Answer = Callable[[Request], Reply | CallError]
+
+
+class Call(Protocol):
+    """Answers one request."""
+
+    async def __call__(self, request: Request, *, again: bool = False) -> Reply | CallError:
+        """`again` asks anew."""
+
+
+class StubJudge(PanelJudge):
+    """A judge of a panel that a function answers for."""
+
+    def __init__(self, call: Call, context: int | None = None) -> None:
+        super().__init__(None, context=context)
+        self._call = call
+
+    async def call(self, request: Request, *, again: bool = False) -> Reply | CallError:
+        """Have the function answer."""
+        return await self._call(request, again=again)
 
 
 def entries(request: Request, scale: float = 1) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ class GroupText:
     @classmethod
     def of(cls, group: Group, marked: MarkedGroup) -> GroupText:
         """The text that the judge saw, if nothing was shortened for its context; `marked` is of `Marks`."""
-        sheet = LayoutBuilder.of(group, _ASK).sheet
+        sheet = LayoutBuilder.of(group, _ASK).layout
         bodies = [tuple(body.split("\n")) if body else () for body in sheet.distinct]
         rollouts: list[tuple[str, ...]] = []
         identical: list[int] = []

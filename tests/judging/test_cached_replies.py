@@ -1,0 +1,142 @@
+"""Cached replies of a judge: before its calls, and in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from ruler_cli.judging.panel import PanelJudge
+from ruler_cli.ledger.reply_cache import Ledger, ReplyCache
+from ruler_cli.pool.concurrency import ConcurrencyLimit
+from ruler_cli.pool.engine import StopSignal
+from ruler_cli.pool.gate import CAPPED, Gate
+from ruler_cli.pool.retries import Caller
+from ruler_cli.types import UNANSWERED, CallError, Reply, Request
+from tests.ledger.test_reply_cache import MARK, reply
+from tests.pool.test_calls import BROKEN, GONE, OK, Script
+from tests.virtual import ASKED, virtually
+
+T = TypeVar("T")
+
+ONE, OTHER = Request("s", "one", ("a",)), Request("s", "other", ("a",))
+
+
+def test_cached_only(tmp_path: Path) -> None:
+    """A cached answer is returned, what is missing is passed on; `again` passes over failed calls alone."""
+
+    async def main() -> None:
+        missing: list[str] = []
+        with Ledger(tmp_path / "ledger") as ledger:
+            cache = ReplyCache(ledger, "m", {})
+            judge = PanelJudge(
+                None,
+                cache,
+                stop_signal=StopSignal(),
+                missing=lambda _, request: missing.append(request.user),
+            )
+
+            async def asked(*requests: Request, again: bool = False) -> list[Reply | CallError]:
+                missing.clear()
+                return [await judge.call(request, again=again) for request in requests]
+
+            await cache.keep(cache.key(ONE), reply())
+            found = replace(reply(), cached=True)
+            assert (await asked(ONE, OTHER), missing) == ([found, UNANSWERED], ["other"])
+            await cache.keep(cache.key(OTHER), MARK)
+            failed = replace(MARK, cached=True)
+            assert (await asked(ONE, OTHER), missing) == ([found, failed], [])
+            assert (await asked(ONE, OTHER, again=True), missing) == ([found, UNANSWERED], ["other"])
+            assert judge.unanswered == 2
+
+    anyio.run(main)
+
+
+@dataclass(frozen=True)
+class Memory(ReplyCache):
+    """Replies in memory, under the user message."""
+
+    ledger: None = None
+    model: str = "m"
+    params: dict[str, Any] = field(default_factory=dict)
+    rows: dict[bytes, Reply | CallError] = field(default_factory=dict)
+
+    def key(self, request: Request) -> bytes:
+        """The user message."""
+        return request.user.encode()
+
+    def find(self, key: bytes) -> Reply | CallError | None:
+        """What was kept."""
+        kept = self.rows.get(key)
+        return None if kept is None else replace(kept, cached=True)
+
+    async def keep(self, key: bytes, answer: Reply | CallError) -> None:
+        """Keep it."""
+        self.rows[key] = answer
+
+
+def called(judge: Script, work: Callable[[PanelJudge], Awaitable[T]], cache: Memory) -> T:
+    """Work with a judge that has this cache, in virtual time."""
+
+    async def main() -> T:
+        caller = Caller(judge, Gate(ConcurrencyLimit(4), StopSignal()), retries=2, timeout=60.0)
+        return await work(PanelJudge(caller, cache))
+
+    return virtually(main)
+
+
+def test_asked_once() -> None:
+    """What is kept is not asked; alike requests that wait together are one call; `again` asks anew, once."""
+    judge, cache = Script(OK), Memory()
+
+    async def work(asked: PanelJudge) -> tuple[int, int, int]:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(asked.call, ASKED)
+        first = len(judge.times)
+        assert (await asked.call(ASKED)).cached
+        second = len(judge.times)
+        for _ in range(3):
+            await asked.call(ASKED, again=True)
+        return first, second, len(judge.times)
+
+    assert called(judge, work, cache) == (1, 1, 2)
+
+
+def test_marks() -> None:
+    """What failed for good is kept as such; what never reached the judge, or was stopped, is not."""
+    cache = Memory()
+    called(Script(BROKEN), lambda asked: asked.call(ASKED), cache)
+    assert isinstance(cache.rows[b"u"], CallError)
+
+    async def stopped(asked: PanelJudge) -> None:
+        await asked.call(ASKED)
+
+    for fault in (GONE, CallError("refused", "key", "run")):
+        cache = Memory()
+        called(Script(fault), stopped, cache)
+        assert not cache.rows
+
+
+def test_odd_answer_is_kept() -> None:
+    """An answer that is no chat completion may have been paid for: it is kept and asked again."""
+    cache = Memory()
+    odd = CallError("transport", "odd", "call", body=b"<html>")
+    assert called(Script(odd, OK), lambda asked: asked.call(ASKED), cache) == OK
+    assert cache.rows == {b"u": OK}
+
+
+def test_capped_is_not_kept() -> None:
+    """What the cap left out leaves no mark."""
+    cache = Memory()
+
+    async def work(asked: PanelJudge) -> Reply | CallError:
+        assert asked.caller is not None
+        asked.caller.gate.budget.close()
+        return await asked.call(ASKED)
+
+    assert called(Script(OK), work, cache) == CAPPED
+    assert not cache.rows
