@@ -18,7 +18,7 @@ from ruler_cli.config import AskSettings, CombineSettings, InputSettings, JudgeS
 from ruler_cli.config import ScoreSettings as Settings
 from ruler_cli.errors import InterruptedRun
 from ruler_cli.judges.offline import blocks
-from ruler_cli.judges.pricing import Price, PricedModel, stated
+from ruler_cli.judges.pricing import Price, stated
 from ruler_cli.judges.resolve import ResolvedJudge
 from ruler_cli.observer import Observer
 from ruler_cli.pool.engine import StopSignal
@@ -161,9 +161,9 @@ class Stage:
         price: Price | None = stated(judge.price) if judge.price else None
         return ResolvedJudge(judge, price, judge.context)
 
-    def _cached_only(self, settings: JudgeSettings) -> PricedModel:
+    def _cached_only(self, settings: JudgeSettings) -> ResolvedJudge:
         chosen = self._choose(settings)
-        return PricedModel(chosen.price, chosen.context)
+        return ResolvedJudge(None, chosen.price, chosen.context)
 
     def settings(self, *names: str, **more: Any) -> Settings:
         """A run of the judges of these names; fields of all settings by their names."""

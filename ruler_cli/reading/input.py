@@ -276,10 +276,9 @@ def _read_once(
     sample = [record for line in first for record in _readable(reader, line)]
     if len(sample) > 1 and all(compared(record.rollouts) == 1 for record in sample):
         early.append(survey.singles_warning())
-    total = _count_lines(container.fileno())
+    before, total = os.fstat(container.fileno()), _count_lines(container.fileno())
 
     def groups() -> Iterator[Group]:
-        before = os.fstat(container.fileno())
         lines = itertools.takewhile(lambda line: line.offset < before.st_size, container.records())
         yield from read_once(lines, survey, index, on_problem)
         now = os.fstat(container.fileno())

@@ -17,6 +17,7 @@ from ruler_cli.prompting import templates
 from ruler_cli.types import Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
+from tests.values import opened
 
 pytestmark = pytest.mark.anyio
 ASKED = Request("Grade.", 'é "\u2028\\ </trajectory>\n', ("abcd",))
@@ -41,7 +42,7 @@ async def test_what_a_live_run_sends_first(subtests: pytest.Subtests) -> None:
                     request = Request(ASKED.system, ASKED.user, ASKED.labels, room)
                     async with serving(answer(200, COMPLETION)) as server:
                         settings = JudgeSettings(model, server.base, params=params)
-                        async with resolve(settings).judge as judge:
+                        async with opened(resolve(settings)) as judge:
                             await judge.ask(request)
                         (sent,) = server.requests
                     key = bytes(range(16))
@@ -58,7 +59,7 @@ async def test_what_the_judge_server_was_asked(server: JudgeServer) -> None:
     """The judge server has read the same request from a live run."""
     asked = Request("Grade.", '<trajectory id="abcd">\n"truth=0.4"\n</trajectory>', ("abcd",))
     settings = JudgeSettings("openai/good", server.base, params={"temperature": 0.5})
-    async with resolve(settings).judge as judge:
+    async with opened(resolve(settings)) as judge:
         await judge.ask(asked)
     row = orjson.loads(request_line("openai", settings)(b"k" * 16, asked))
     assert server.requests() == [row["body"]]

@@ -21,6 +21,7 @@ from ruler_cli.judges.resolve import resolve
 from ruler_cli.types import CallError, Reply, Request, Usage
 from tests.judge_server import JudgeServer
 from tests.judges.raw_server import answer, serving
+from tests.values import opened
 
 # litellm and its clients warn of their own affairs at import and at exit
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]
@@ -49,7 +50,7 @@ async def ask(
 ) -> Reply | CallError:
     """One call; a test that would hang fails."""
     settings = {"api_key": KEY, "timeout": 20.0, **settings}
-    async with resolve(JudgeSettings(model, base, via=via, **settings)).judge as judge:
+    async with opened(resolve(JudgeSettings(model, base, via=via, **settings))) as judge:
         with anyio.fail_after(60):
             return await judge.ask(request)
 
