@@ -22,7 +22,7 @@ from ruler_cli.batch.recover import WINDOW, BatchStatus, recover_and_wait
 from ruler_cli.batch.request_files import Line, batch_price, request_line
 from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.errors import OutputError, RulerError, UsageError
-from ruler_cli.estimate import ALWAYS, Bill, Range
+from ruler_cli.estimate import ALWAYS, JudgeEstimate, Range
 from ruler_cli.judges.pricing import PricedModel
 from ruler_cli.judges.resolve import model_of
 from ruler_cli.judging.panel import judges_of
@@ -136,7 +136,7 @@ class _PendingBatch:
         self.judge, self.tag = judge, f"{int(time.time()):08x}-{secrets.token_hex(6)}"
         self.file = journal.folder / f"ruler-{self.tag}.jsonl"
         self.requests = self.bytes = 0
-        self._bill = Bill(judge.settings.model, judge.model, judge.settings.params)
+        self._estimate = JudgeEstimate(judge.settings.model, judge.model, judge.settings.params)
 
     def fits(self, size: int) -> bool:
         """Tell if the provider accepts one more request of this size in bytes."""
@@ -149,7 +149,7 @@ class _PendingBatch:
         self.requests, self.bytes = self.requests + 1, self.bytes + len(line)
         prompt_bytes = sum(len(text.encode("utf-8", "replace")) for text in (request.system, request.user))
         tokens = prompt_bytes / BYTES_PER_TOKEN
-        self._bill.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
+        self._estimate.add(Range(tokens, tokens, tokens), len(request.labels), ALWAYS)
 
     def write(self, data: bytes) -> None:
         """Append to the file; OutputError if that is not possible."""
@@ -164,7 +164,7 @@ class _PendingBatch:
 
     def cost(self) -> Range | None:
         """Return the cost in USD, each request sent once (repeats go to later batches); None if unknown."""
-        return self._bill.figures(self.judge.model.price, ALWAYS).cost_usd
+        return self._estimate.totals(self.judge.model.price, ALWAYS).cost_usd
 
 
 class _BatchBuilder:

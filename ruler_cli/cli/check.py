@@ -17,7 +17,7 @@ from ruler_cli.config import JudgeSettings, ScoreSettings
 from ruler_cli.reading.parse import dump
 
 if TYPE_CHECKING:
-    from ruler_cli.estimate import Bill, Find, Role
+    from ruler_cli.estimate import FindReply, JudgeEstimate, JudgeRole
     from ruler_cli.types import Problem
 
 
@@ -57,13 +57,13 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     from ruler_cli.judging.panel import judges_of
     from ruler_cli.reading.input import open_input
     from ruler_cli.reading.location import Location
-    from ruler_cli.reading.sample import Notes, sample
+    from ruler_cli.reading.sample import InputCounts, sample
 
     console = Console("log", Location(settings.input.source).shown, float("inf"))
     with ExitStack() as stack:
         bills = _bills(settings, stack)
         lost = _Lost(None if as_json else console, stack)
-        notes = Notes(lost.add)
+        notes = InputCounts(lost.add)
         found = open_input(settings.input, stack, lost.add, on_record=notes.add, on_again=notes.again)
         result = estimate(sample(found, notes.bytes), bills)
         facts = facts_of(settings, found, notes, result)
@@ -79,9 +79,9 @@ def _check(settings: ScoreSettings, *, batch: bool, as_json: bool) -> bool:
     return not lost.number and not result.widest.too_long
 
 
-def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
+def _bills(settings: ScoreSettings, stack: ExitStack) -> list[JudgeEstimate]:
     """An empty bill for each judge, with its replies in the ledger: one that is not there is not made."""
-    from ruler_cli.estimate import Bill
+    from ruler_cli.estimate import JudgeEstimate
     from ruler_cli.judges.reply_body import EMBEDDED
     from ruler_cli.judges.resolve import model_of, resolve
     from ruler_cli.judging.panel import judges_of
@@ -95,14 +95,14 @@ def _bills(settings: ScoreSettings, stack: ExitStack) -> list[Bill]:
     if settings.ledger is not None and len(embedded) < len(judges):
         ledger = stack.enter_context(Ledger(settings.ledger, settings.ledgers, make=False))
 
-    def bill(number: int, judge: JudgeSettings) -> Bill:
+    def bill(number: int, judge: JudgeSettings) -> JudgeEstimate:
         cache = ReplyCache(ledger, judge.model, judge.params)
-        find: Find | None = (lambda request: cache.find(cache.key(request))) if ledger else None
-        later: Role = "fallback" if settings.fallback and number else "panel"
-        role: Role = "escalation" if judge is settings.escalate else later
+        find: FindReply | None = (lambda request: cache.find(cache.key(request))) if ledger else None
+        later: JudgeRole = "fallback" if settings.fallback and number else "panel"
+        role: JudgeRole = "escalation" if judge is settings.escalate else later
         model, place = model_of(judge), number if role == "panel" else 0
         ask = replace(settings.ask, context_tokens=model.context)
-        return Bill(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
+        return JudgeEstimate(judge.model, model, judge.params, find, role, place, ask, settings.adaptive)
 
     return [bill(number, judge) for number, judge in enumerate(judges)]
 

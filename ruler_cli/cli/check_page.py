@@ -10,14 +10,14 @@ from ruler_cli.batch.request_files import LIMITS, Limits, batch_price, batch_tar
 from ruler_cli.cli.units import count, rounded
 from ruler_cli.config import InputSettings, JudgeSettings, ScoreSettings
 from ruler_cli.errors import UnreadableError
-from ruler_cli.estimate import CALLS, NEVER, Bill, Estimate
+from ruler_cli.estimate import CALLS, NEVER, Estimate, JudgeEstimate
 from ruler_cli.formats.interface import PROMPT_HASH, fits
 from ruler_cli.formats.reader import Reader
 from ruler_cli.formats.rewards import given
 from ruler_cli.reading.input import Input
 from ruler_cli.reading.location import Location
 from ruler_cli.reading.parse import dump, parse
-from ruler_cli.reading.sample import Notes
+from ruler_cli.reading.sample import InputCounts
 from ruler_cli.scoring.sums import quantile
 
 HOURS = 24
@@ -43,11 +43,11 @@ Facts = dict[str, Any]
 """What is found, as `--json` prints it."""
 
 
-def facts_of(settings: ScoreSettings, found: Input, notes: Notes, result: Estimate) -> Facts:
+def facts_of(settings: ScoreSettings, found: Input, notes: InputCounts, result: Estimate) -> Facts:
     """All figures; `cannot_be_scored` and its list are written by who has them."""
     survey, coverage = found.survey, result.coverage
     doubts = survey.warnings() if survey else found.openings.sentences()
-    first, sizes = result.bills[0], result.sizes
+    first, sizes = result.judges[0], result.sizes
     common = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_COMMONEST]
     return {
         "version": 1,
@@ -82,24 +82,24 @@ def facts_of(settings: ScoreSettings, found: Input, notes: Notes, result: Estima
         "rewards": notes.rewards.facts
         | {"spread": result.spread / result.spreads if result.spreads else None},
         "outcomes": notes.outcomes.facts | {"of_truth": notes.outcomes.of_truth},
-        "judge": {"model": first.judge, "context_tokens": first.model.context},
-        "judges": [_judge(bill) for bill in result.bills],
+        "judge": {"model": first.name, "context_tokens": first.model.context},
+        "judges": [_judge(bill) for bill in result.judges],
         "passes": settings.ask.passes,
         "adaptive": settings.adaptive,
         "windows": {
-            "groups": max(bill.windowed for bill in result.bills),
-            "calls": asdict(sum((bill.window_calls * CALLS for bill in result.bills), NEVER)),
+            "groups": max(bill.windowed for bill in result.judges),
+            "calls": asdict(sum((bill.window_calls * CALLS for bill in result.judges), NEVER)),
         },
-        "estimate": asdict(result.figures),
+        "estimate": asdict(result.totals),
         "suspect_rollouts": result.suspect,
-        "too_long": {"groups": result.widest.too_long, "first": list(result.widest.keys)},
+        "too_long": {"groups": result.widest.too_long, "first": list(result.widest.too_long_keys)},
         "laid_out": result.laid_out,
         "exact": result.exact,
         "warnings": [*found.notes, *doubts, *coverage.doubts()],
     }
 
 
-def _format(notes: Notes, reader: Reader) -> Facts:
+def _format(notes: InputCounts, reader: Reader) -> Facts:
     """The format, and how many of the first records have its keys."""
     form, agreed = reader.format, 0
     lines = {record.line.number: record.line for record in notes.first}
@@ -112,7 +112,7 @@ def _format(notes: Notes, reader: Reader) -> Facts:
     return about | {"agreed": agreed, "first": len(lines)}
 
 
-def _paths(notes: Notes, reader: Reader, told: InputSettings) -> dict[str, Facts]:
+def _paths(notes: InputCounts, reader: Reader, told: InputSettings) -> dict[str, Facts]:
     """Where messages, key, reward and outcome stand, who says so, and what the first record has there."""
     layout, rewards, outcomes = reader.format.layout, notes.rewards, notes.outcomes
     one = next((r for record in notes.first for r in record.rollouts if r.error is None), None)
@@ -145,11 +145,11 @@ def shortened(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _judge(bill: Bill) -> Facts:
-    figures = asdict(bill.figures(bill.model.price))
+def _judge(bill: JudgeEstimate) -> Facts:
+    figures = asdict(bill.totals(bill.model.price))
     del figures["max_cost_usd"]
     return {
-        "model": bill.judge,
+        "model": bill.name,
         "asked": bill.role,
         "context_tokens": bill.model.context,
         **figures,
@@ -158,17 +158,17 @@ def _judge(bill: Bill) -> Facts:
     }
 
 
-def batches(judges: list[JudgeSettings], bills: list[Bill]) -> Facts:
+def batches(judges: list[JudgeSettings], bills: list[JudgeEstimate]) -> Facts:
     """What the same takes in a provider's batches: USD, batches, hours; the cost of all may be unknown."""
     costs, found = [], []
     for judge, bill in zip(judges, bills, strict=True):
         target = batch_target(judge)
         limits = LIMITS[target] if target else Limits()
         price = batch_price(judge) if target else None
-        costs.append(None if price is None else bill.figures(price).cost_usd)
+        costs.append(None if price is None else bill.totals(price).cost_usd)
         found.append(
             {
-                "model": bill.judge,
+                "model": bill.name,
                 "provider": target,
                 "cost_usd": costs[-1] and asdict(costs[-1]),
                 "price": None if price is None else "listed" if has_listed_batch_price(judge) else "half",
@@ -214,7 +214,7 @@ def rows(facts: Facts, lost: int, result: Estimate) -> Iterator[tuple[str, str]]
     if facts["windows"]["groups"]:
         groups, calls = count(facts["windows"]["groups"], "group"), _calls(facts["windows"]["calls"])
         yield "windows", f"{about}{groups} in parts, twice at least: {calls} of the calls"
-    yield from _money(facts["estimate"], about, {bill.model.reasoning for bill in result.bills})
+    yield from _money(facts["estimate"], about, {bill.model.reasoning for bill in result.judges})
     if len(judges) > 1:
         yield from ((f"judge {i}", _of_judge(each)) for i, each in enumerate(judges, 1))
     yield from _in_batches(facts["batch"]) if "batch" in facts else ()
