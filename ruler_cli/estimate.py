@@ -271,8 +271,8 @@ class Estimate:
     `laid_out` groups stand for all groups; `exact` if these are all. `sizes` counts groups by their number of
     rollouts. Groups with `equal` original rewards teach nothing. `spread` is the sum, over the `spreads`
     groups with two rewards or more, of the highest less the lowest. `shared` of the `bytes` of prompts are
-    context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared ones included.
-    `suspect` counts rollouts that address a judge. `coverage` is of the groups that were laid out.
+    context and tools that all rollouts of a group have. `lengths` counts rollouts by their tokens, shared
+    ones included. `suspect` counts rollouts that address a judge. `coverage` is of the groups laid out.
     """
 
     judges: tuple[JudgeEstimate, ...]

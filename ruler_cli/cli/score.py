@@ -115,12 +115,12 @@ def _run_on_ray(
         return _run(settings, progress)  # there is no call that a worker could make
     if settings.ledger is None:
         raise UsageError("--engine ray: workers keep replies in the ledger; leave out --ledger none")
-    from ruler_cli.cluster import score_on_ray, started
+    from ruler_cli.cluster import ray_session, score_on_ray
     from ruler_cli.writing.output import open_output
 
     with open_output(settings.input.source, settings.output):
         pass  # told now if it cannot be written
-    with started(address, workers) as ray:
+    with ray_session(address, workers) as ray:
         return _run(settings, progress, partial(score_on_ray, ray=ray, workers=workers))
 
 
